@@ -1,0 +1,14 @@
+/* Text built up in a caller's array of fixed size; too much is cut, and `cut` says so. Always terminated. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct strbuf {
+        char *text;
+        size_t size_bytes, length;
+        bool cut;
+};
+
+struct strbuf strbuf_init(char *text, size_t size_bytes); /* size_bytes >= 1 */
+void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));

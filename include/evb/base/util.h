@@ -1,0 +1,56 @@
+/* Small helpers of the language itself: sizes, clean-up attributes, handing over ownership. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define DIV_ROUND_UP(a, b) (((a) + (b) - 1) / (b))
+#define ALIGN_UP(a, power_of_two) (((a) + (power_of_two) - 1) & ~((__typeof__(a))(power_of_two) - 1))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+/* A deadline that never comes; every *_deadline_ns() returns it for "none". */
+#define NEVER_NS UINT64_MAX
+
+/* `_cleanup_(f) T x`: f(&x) runs when x leaves its scope. */
+#define _cleanup_(f) __attribute__((cleanup(f)))
+
+static inline void cleanup_free(void *p)
+{
+        free(*(void **)p);
+}
+
+static inline void cleanup_close(const int *fd)
+{
+        if (*fd >= 0)
+                close(*fd);
+}
+
+#define _cleanup_free_ _cleanup_(cleanup_free)
+#define _cleanup_close_ _cleanup_(cleanup_close)
+
+/* The value of a pointer (descriptor) variable, which is then NULL (-1): hands ownership over. */
+#define take_ptr(p)                                                                                          \
+        ({                                                                                                   \
+                __typeof__(p) _taken = (p);                                                                  \
+                (p) = NULL;                                                                                  \
+                _taken;                                                                                      \
+        })
+
+static inline int take_fd(int *fd)
+{
+        int taken = *fd;
+
+        *fd = -1;
+        return taken;
+}
