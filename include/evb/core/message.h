@@ -1,0 +1,147 @@
+/* Every message between the roles: one header, the control messages, and their way to bytes and back.
+ * docs/protocol.md gives every byte; tests/tools/test_protocol_doc.py holds it against this file. The type numbers of
+ * Run-2 are used where one exists, with payloads of our own; no compatibility with another system is claimed.
+ * All integers are little-endian. Pure: no clock, no socket, nothing allocated. Any thread, with its own structs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "evb/core/event.h"
+
+#define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
+#define MESSAGE_VERSION 1
+#define MESSAGE_HEADER_BYTES 32
+
+/* X(constant, number, name, direction) */
+#define MESSAGE_TYPES(X)                                                                                     \
+        X(MESSAGE_UPDATE, 0x00DCDF00, "Update", "SFI to DFM")                                                \
+        X(MESSAGE_ASSIGN, 0x00DCDF01, "Assign", "DFM to all (push) or to one SFI (pull)")                    \
+        X(MESSAGE_BUILD, 0x00DCDF0F, "Build", "as Assign, for an event that is assigned again")              \
+        X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all")                                                  \
+        X(MESSAGE_KEEP_ALIVE, 0x00DCDF11, "KeepAlive", "DFM to all")                                         \
+        X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI to ROS")                                              \
+        X(MESSAGE_XON, 0x00DCDF50, "XON", "ROS to DFM")                                                      \
+        X(MESSAGE_XOFF, 0x00DCDF51, "XOFF", "ROS to DFM")                                                    \
+        X(MESSAGE_FRAGMENTS, 0x00EB0001, "Fragments", "ROS to SFI")                                          \
+        X(MESSAGE_ALIVE, 0x00EB0002, "Alive", "ROS or SFI to DFM")                                           \
+        X(MESSAGE_UPDATE_ACK, 0x00EB0003, "UpdateAck", "DFM to SFI")                                         \
+        X(MESSAGE_TOTALS, 0x00EB0004, "Totals", "ROS to SFI")
+
+enum message_type {
+#define X(constant, number, name, direction) constant = number,
+        MESSAGE_TYPES(X)
+#undef X
+};
+
+struct message_header {
+        uint32_t run;
+        enum node_role sender_role;
+        uint16_t sender_index;
+        uint32_t type;
+        uint32_t transaction; /* sequence number; which sequence is the type's business */
+        uint32_t payload_bytes;
+};
+
+/* Why bytes are not a message of this run. */
+enum message_verdict {
+        MESSAGE_OK,
+        MESSAGE_SHORT,       /* fewer bytes than the header or than it promises */
+        MESSAGE_FOREIGN,     /* another program's: magic */
+        MESSAGE_OTHER_VERSION,
+        MESSAGE_OTHER_RUN,
+        MESSAGE_MALFORMED,   /* the check word, a length, a count or a value is wrong */
+};
+
+/* The check word of `n` bytes: see docs/protocol.md. */
+uint32_t message_check(const void *bytes, size_t n);
+
+void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
+                           uint32_t check_of_payload);
+/* Reads the header alone; the payload's check is the caller's: *ret_check is what it must be. */
+enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n, uint32_t run,
+                                           uint32_t *ret_check);
+
+struct assign_entry {
+        uint64_t event;
+        uint64_t time_ns;  /* of the trigger, since 1970, UTC */
+        uint32_t l1_id;
+        uint32_t sequence; /* counts what was assigned to this SFI since it joined */
+        uint16_t sfi;
+        uint16_t incarnation; /* of the SFI */
+};
+
+struct finished_entry {
+        uint64_t event;
+        uint64_t payload_bytes;
+        uint32_t missing;  /* fragments that the event lacks */
+        uint32_t end;      /* enum event_end */
+};
+
+struct request_entry {
+        uint64_t event;
+        uint32_t l1_id;
+        uint32_t from_bytes, to_bytes; /* the part wanted; to UINT32_MAX: up to the end */
+        uint32_t again;                /* 0: the first time */
+};
+
+/* What a node says of itself, or the DFM of the run. */
+enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
+
+#define MESSAGE_ENTRIES_MAX 256
+
+/* One control message, decoded. Which member of the union holds is the header's type. */
+struct message {
+        struct message_header header;
+        size_t n; /* entries */
+        union {
+                struct {
+                        bool with_info; /* infos[i] belongs to entries[i] */
+                        struct assign_entry entries[MESSAGE_ENTRIES_MAX];
+                        struct event_info infos[MESSAGE_ENTRIES_MAX];
+                } assign;
+                struct {
+                        uint64_t granted;     /* events that may have been assigned to this SFI since it joined */
+                        uint32_t assign_ack;  /* all assignments below this sequence have come */
+                        uint32_t first;       /* sequence of the first entry; one a finished event */
+                        uint16_t incarnation;
+                        struct finished_entry entries[MESSAGE_ENTRIES_MAX];
+                } update;
+                struct {
+                        uint64_t oldest; /* every event below has ended */
+                        uint64_t events[MESSAGE_ENTRIES_MAX];
+                } clear;
+                struct {
+                        uint64_t oldest, triggers;
+                        uint32_t state;    /* enum run_state */
+                        uint32_t clear_next; /* sequence of the next Clear: shows a lost last one */
+                        uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is there */
+                } keep_alive;
+                struct {
+                        struct request_entry entries[MESSAGE_ENTRIES_MAX];
+                } request;
+                struct {
+                        uint32_t state; /* enum run_state */
+                        uint16_t incarnation;
+                } alive;
+                struct {
+                        uint32_t finished_ack; /* all finished events below this sequence have come */
+                        uint16_t incarnation;
+                } update_ack;
+                struct {
+                        uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail shows */
+                        uint64_t fragments;
+                } totals;
+        };
+};
+
+/* How many entries of a type fit a message of `bytes`, header included; at most MESSAGE_ENTRIES_MAX. */
+size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes);
+
+/* Bytes written, or 0 where `size` is too small (the caller's error: see message_entries_fit). */
+size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
+/* Takes one whole control message of run `run`. On anything but MESSAGE_OK *ret is unspecified. */
+enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n, uint32_t run);
+
+const char *message_type_name(uint32_t type); /* "Update", or "unknown" */

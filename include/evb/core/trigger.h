@@ -1,0 +1,33 @@
+/* When triggers come: periodic, Poisson or in bursts, at a rate in thousandths of a hertz, or as fast as they are taken.
+ * Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers catch up, nothing drifts and
+ * no rounding adds up. Time during which triggers are held back (busy) does not count: the schedule waits. Pure. */
+#pragma once
+
+#include <stdint.h>
+
+#include "evb/base/random.h"
+
+enum trigger_kind { TRIGGER_PERIODIC, TRIGGER_POISSON, TRIGGER_BURST };
+
+#define TRIGGER_RATE_MAX UINT64_MAX /* always due */
+
+struct trigger {
+        enum trigger_kind kind;
+        uint64_t rate_millihertz;
+        uint64_t burst; /* triggers that come together, TRIGGER_BURST; the mean rate stays the rate */
+        uint64_t start_ns;
+        uint64_t taken;    /* since start_ns */
+        uint64_t next_ns;  /* of trigger number `taken` */
+        uint64_t fraction; /* Poisson: 2^-32 ns not yet in next_ns */
+        struct random random;
+};
+
+/* The first trigger is due at `now_ns` (Poisson: one interval later). rate_millihertz >= 1, burst >= 1. */
+void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst, uint64_t seed,
+                  uint64_t now_ns);
+/* Takes up to `max` triggers that are due at now_ns; returns how many. */
+uint64_t trigger_take(struct trigger *t, uint64_t now_ns, uint64_t max);
+/* When the next one is due; may lie in the past. */
+uint64_t trigger_next_ns(const struct trigger *t);
+/* Triggers that were due were held back until now_ns: the next one is due now, the rest follow at the rate. */
+void trigger_hold(struct trigger *t, uint64_t now_ns);
