@@ -1,0 +1,211 @@
+/* What the words of a walked fragment mean: event headers, status bits, checksums, and FORM_RAW and FORM_ROS3 fragments
+ * found again. Writing them is the business of eformat3.c and eformat5.c. */
+#include "evb/core/eformat.h"
+
+#include <errno.h>
+#include <string.h>
+#include <zlib.h>
+
+uint32_t eformat_rob_status(enum fragment_status status)
+{
+        switch (status) {
+        case FRAGMENT_PENDING:
+                return EFORMAT_ROB_PENDING | EFORMAT_DUMMY | EFORMAT_TIMEOUT;
+        case FRAGMENT_LOST:
+                return EFORMAT_ROB_LOST | EFORMAT_DUMMY | EFORMAT_TIMEOUT;
+        case FRAGMENT_DISCARDED:
+                return EFORMAT_ROB_DISCARDED | EFORMAT_DUMMY | EFORMAT_OVERFLOW;
+        case FRAGMENT_TRUNCATED:
+                return EFORMAT_ROB_TRUNCATED | EFORMAT_OVERFLOW;
+        default:
+                return 0;
+        }
+}
+
+const struct eformat *eformat_by_name(const char *name)
+{
+        static const struct eformat *const formats[] = {&eformat_3, &eformat_5};
+
+        for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
+                if (strcmp(formats[i]->name, name) == 0)
+                        return formats[i];
+        return NULL;
+}
+
+static void event_info3(const struct eformat_fragment *event, struct event_info *info)
+{
+        const uint8_t *w = event->specific;
+
+        info->time_s = eformat_word(w, 0);
+        info->global_id = eformat_word(w, 1);
+        info->run = eformat_word(w, 2);
+        info->l1_id = eformat_word(w, 3);
+        info->trigger_type = eformat_word(w, 4);
+        info->l2_info = eformat_word(w, 5);
+        for (unsigned i = 0; i < ARRAY_SIZE(info->ef_info); i++)
+                info->ef_info[i] = eformat_word(w, 6 + i);
+}
+
+/* The counts of the info words have been checked by the walk. */
+static void event_info5(const struct eformat_fragment *event, struct event_info *info)
+{
+        const uint8_t *w = event->specific;
+        size_t l2 = 12 + 1 + (size_t)eformat_word(w, 12), hlt = l2 + 1 + eformat_word(w, l2);
+
+        info->time_s = eformat_word(w, 0);
+        info->time_ns = eformat_word(w, 1);
+        info->global_id = eformat_word(w, 2) | (uint64_t)eformat_word(w, 3) << 32;
+        info->run = eformat_word(w, 5);
+        info->l1_id = eformat_word(w, 7);
+        info->bc_id = eformat_word(w, 8);
+        info->trigger_type = eformat_word(w, 9);
+        info->l2_info = eformat_word(w, l2) > 0 ? eformat_word(w, l2 + 1) : 0;
+        for (unsigned i = 0; i < MIN(eformat_word(w, hlt), ARRAY_SIZE(info->ef_info)); i++)
+                info->ef_info[i] = eformat_word(w, hlt + 1 + i);
+}
+
+void eformat_event_info(const struct eformat_fragment *event, struct event_info *ret)
+{
+        *ret = (struct event_info){
+                .source_id = event->source_id,
+                .status = event->n_status > 0 ? eformat_word(event->status, 0) : 0,
+        };
+        if (event->version >> 24 == 3)
+                event_info3(event, ret);
+        else
+                event_info5(event, ret);
+}
+
+enum eformat_sum eformat_verify_sum(const struct eformat_fragment *f)
+{
+        uint32_t sum;
+
+        if (f->checksum_type == EFORMAT_CHECKSUM_NONE)
+                return EFORMAT_SUM_NONE;
+        if (f->checksum_type != EFORMAT_CHECKSUM_ADLER32)
+                return EFORMAT_SUM_UNKNOWN;
+        sum = (uint32_t)adler32_z(adler32(0, NULL, 0), f->payload, 4 * (size_t)f->payload_words);
+        return sum == eformat_word(f->payload, f->payload_words) ? EFORMAT_SUM_OK : EFORMAT_SUM_WRONG;
+}
+
+bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret_payload, uint32_t *ret_size_bytes)
+{
+        uint32_t size_bytes;
+
+        if (rod->marker != EFORMAT_ROD || eformat_subdet(rod->source_id) != EFORMAT_SUBDET_RAW || rod->n_status != 2)
+                return false;
+        size_bytes = eformat_word(rod->status, 1);
+        if (DIV_ROUND_UP((uint64_t)size_bytes, 4) != rod->payload_words)
+                return false;
+        *ret_payload = rod->payload;
+        *ret_size_bytes = size_bytes;
+        return true;
+}
+
+/* The L1 id in a ROS or ROD header, in place; NULL for other fragments. */
+static const uint8_t *l1_word(const struct eformat_fragment *f)
+{
+        return f->marker == EFORMAT_ROS || f->marker == EFORMAT_ROD ? f->specific + 4 : NULL;
+}
+
+struct ros3_visit {
+        uint32_t l1_id;
+        struct eformat_ros3 *ret;
+};
+
+static int ros3_visit(void *userdata, const struct eformat_fragment *f)
+{
+        struct ros3_visit *v = userdata;
+        const uint8_t *l1 = l1_word(f);
+
+        v->ret->n_robs += f->marker == EFORMAT_ROB;
+        v->ret->l1_mismatch |= l1 && eformat_word(l1, 0) != v->l1_id;
+        return 0;
+}
+
+static int ros3_bad(struct eformat_fault *fault, const char *reason)
+{
+        if (fault)
+                *fault = (struct eformat_fault){.reason = reason};
+        return -EBADMSG;
+}
+
+/* The sub-detector header stands alone: its total size is that of another event. */
+static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3 *ret, struct eformat_fault *fault)
+{
+        uint32_t header_words, n_status;
+
+        if (size_bytes < 28 || size_bytes % 4 != 0)
+                return ros3_bad(fault, "sub-detector header cut short");
+        if (eformat_word(at, 0) != EFORMAT_SUBDET || eformat_word(at, 3) >> 16 != EFORMAT_VERSION_3 >> 16)
+                return ros3_bad(fault, "no sub-detector header of v3.0");
+        header_words = eformat_word(at, 2);
+        n_status = eformat_word(at, 5);
+        if (header_words < 7 || header_words > EFORMAT_ROS3_HEADER_MAX_BYTES / 4 || 4 * header_words > size_bytes)
+                return ros3_bad(fault, "sub-detector header size");
+        if (n_status > header_words - 7 || eformat_word(at, 6 + n_status) != header_words - 7 - n_status)
+                return ros3_bad(fault, "sub-detector header size is not that of its words");
+        *ret = (struct eformat_ros3){
+                .subdet_source_id = eformat_word(at, 4),
+                .subdet_header_bytes = 4 * header_words,
+                .ros_bytes = (uint32_t)size_bytes - 4 * header_words,
+        };
+        return 0;
+}
+
+int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, struct eformat_ros3 *ret, struct eformat_fault *ret_fault)
+{
+        struct eformat_ros3 parsed;
+        struct ros3_visit v = {.l1_id = l1_id, .ret = &parsed};
+        const uint8_t *ros;
+        int r;
+
+        if (size_bytes > UINT32_MAX)
+                return ros3_bad(ret_fault, "larger than its words can say");
+        r = ros3_header(data, size_bytes, &parsed, ret_fault);
+        if (r < 0)
+                return r;
+        ros = (const uint8_t *)data + parsed.subdet_header_bytes;
+        r = eformat_walk(ros, parsed.ros_bytes, ros3_visit, &v, ret_fault);
+        if (r < 0) {
+                if (ret_fault)
+                        ret_fault->offset_bytes += parsed.subdet_header_bytes;
+                return r;
+        }
+        if (eformat_word(ros, 0) != EFORMAT_ROS)
+                return ros3_bad(ret_fault, "no ROS fragment behind the sub-detector header");
+        parsed.ros_source_id = eformat_word(ros, 4);
+        *ret = parsed;
+        return 0;
+}
+
+struct renumber {
+        uint32_t from, to;
+};
+
+static int renumber_visit(void *userdata, const struct eformat_fragment *f)
+{
+        const struct renumber *n = userdata;
+        uint8_t *l1 = (uint8_t *)l1_word(f); /* the caller's bytes, which it gave to be written */
+        uint32_t value;
+
+        if (!l1)
+                return 0;
+        value = eformat_word(l1, 0);
+        if (value != 0 || n->from == 0) {
+                value = htole32(value + (n->to - n->from));
+                memcpy(l1, &value, sizeof value);
+        }
+        return 0;
+}
+
+int eformat_ros3_renumber(void *data, size_t size_bytes, uint32_t from, uint32_t to)
+{
+        struct renumber n = {.from = from, .to = to};
+        struct eformat_ros3 parts;
+        int r = ros3_header(data, size_bytes, &parts, NULL);
+
+        if (r < 0)
+                return r;
+        return eformat_walk((uint8_t *)data + parts.subdet_header_bytes, parts.ros_bytes, renumber_visit, &n, NULL);
+}

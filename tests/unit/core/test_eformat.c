@@ -1,0 +1,337 @@
+/* The walk over fragments and what their words mean: good ones, and every way a word can lie. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <errno.h>
+#include <cmocka.h>
+
+#include "eformat_sample.h"
+
+static struct eformat_encoding e;
+static const struct eformat_settings settings = {.sfi_source_id = 0x00790001, .checksum = EFORMAT_CHECKSUM_ADLER32, .lumi_block = 3};
+static const struct event_info info = {
+        .global_id = 0x100000005, .l1_id = 42, .bc_id = 6, .time_s = 1000, .time_ns = 77, .run = 9, .trigger_type = 8, .l2_info = 11,
+        .ef_info = {1, 2, 3, 4}, .status = 0,
+};
+
+/* Two sources of raw payload, of 5 and 8 bytes. */
+static uint8_t *raw_event(const struct eformat *format)
+{
+        struct built_fragment fragments[] = {
+                {.data = "hello", .size_bytes = 5, .source_id = eformat_source_id(0), .order = 0},
+                {.data = "worldful", .size_bytes = 8, .source_id = eformat_source_id(1), .order = 1},
+        };
+        struct built_event event = {.info = info, .n_fragments = 2, .fragments = fragments};
+
+        assert_int_equal(format->encode(&event, &settings, &e), 0);
+        return flatten(&e);
+}
+
+struct seen {
+        unsigned n;
+        uint32_t markers[32];
+        struct eformat_fragment event, rods[4];
+        unsigned n_rods;
+        unsigned sums_ok, sums_wrong;
+};
+
+static int see(void *userdata, const struct eformat_fragment *f)
+{
+        struct seen *s = userdata;
+        enum eformat_sum sum = eformat_verify_sum(f);
+
+        s->markers[s->n++ % 32] = f->marker;
+        if (f->marker == EFORMAT_EVENT)
+                s->event = *f;
+        if (f->marker == EFORMAT_ROD)
+                s->rods[s->n_rods++ % 4] = *f;
+        s->sums_ok += sum == EFORMAT_SUM_OK;
+        s->sums_wrong += sum == EFORMAT_SUM_WRONG;
+        return 0;
+}
+
+static void test_walk_shows_parents_first(void **state)
+{
+        static const uint32_t three[] = {EFORMAT_EVENT, EFORMAT_SUBDET, EFORMAT_ROS, EFORMAT_ROB, EFORMAT_ROD, EFORMAT_ROS, EFORMAT_ROB, EFORMAT_ROD};
+        static const uint32_t five[] = {EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD, EFORMAT_ROB, EFORMAT_ROD};
+        _cleanup_free_ uint8_t *event3 = raw_event(&eformat_3);
+        size_t size3 = e.size_bytes;
+        _cleanup_free_ uint8_t *event5 = raw_event(&eformat_5);
+        struct seen seen = {0};
+
+        assert_int_equal(eformat_walk(event3, size3, see, &seen, NULL), 0);
+        assert_int_equal(seen.n, ARRAY_SIZE(three));
+        assert_memory_equal(seen.markers, three, sizeof three);
+        assert_int_equal(seen.rods[0].depth, 4);
+        seen = (struct seen){0};
+        assert_int_equal(eformat_walk(event5, e.size_bytes, see, &seen, NULL), 0);
+        assert_int_equal(seen.n, ARRAY_SIZE(five));
+        assert_memory_equal(seen.markers, five, sizeof five);
+        assert_int_equal(seen.sums_ok, 3);
+        assert_int_equal(seen.sums_wrong, 0);
+}
+
+static void test_event_info_comes_back(void **state)
+{
+        _cleanup_free_ uint8_t *event3 = raw_event(&eformat_3);
+        size_t size3 = e.size_bytes;
+        _cleanup_free_ uint8_t *event5 = raw_event(&eformat_5);
+        struct event_info got, want = info;
+        struct seen seen = {0};
+
+        want.source_id = 0x00790001;
+        eformat_walk(event5, e.size_bytes, see, &seen, NULL);
+        eformat_event_info(&seen.event, &got);
+        assert_memory_equal(&got, &want, sizeof got);
+        want.global_id = 5;
+        want.bc_id = want.time_ns = 0;
+        eformat_walk(event3, size3, see, &seen, NULL);
+        eformat_event_info(&seen.event, &got);
+        assert_memory_equal(&got, &want, sizeof got);
+}
+
+static void test_raw_payload_comes_back_to_the_byte(void **state)
+{
+        const struct eformat *formats[] = {&eformat_3, &eformat_5};
+        const uint8_t *payload;
+        uint32_t size_bytes;
+
+        for (size_t i = 0; i < 2; i++) {
+                _cleanup_free_ uint8_t *event = raw_event(formats[i]);
+                struct seen seen = {0};
+
+                eformat_walk(event, e.size_bytes, see, &seen, NULL);
+                assert_true(eformat_raw_payload(&seen.rods[0], &payload, &size_bytes));
+                assert_int_equal(size_bytes, 5);
+                assert_memory_equal(payload, "hello\0\0\0", 8);
+                assert_true(eformat_raw_payload(&seen.rods[1], &payload, &size_bytes));
+                assert_int_equal(size_bytes, 8);
+                seen.rods[1].payload_words++;
+                assert_false(eformat_raw_payload(&seen.rods[1], &payload, &size_bytes));
+        }
+}
+
+static int stop(void *userdata, const struct eformat_fragment *f)
+{
+        unsigned *left = userdata;
+
+        return --*left == 0 ? 17 : 0;
+}
+
+static void test_visit_can_stop(void **state)
+{
+        _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
+        struct eformat_fault fault = {.reason = "untouched"};
+
+        for (unsigned n = 1; n <= 8; n++) {
+                unsigned left = n;
+
+                assert_int_equal(eformat_walk(event, e.size_bytes, stop, &left, &fault), 17);
+                assert_int_equal(left, 0);
+        }
+        assert_string_equal(fault.reason, "untouched");
+}
+
+static void set(uint8_t *bytes, size_t index, uint32_t value)
+{
+        memcpy(bytes + 4 * index, &value, 4);
+}
+
+static void test_faults_are_named(void **state)
+{
+        static const struct {
+                size_t word;
+                uint32_t value;
+                size_t offset_words;
+                const char *reason;
+        } cases[] = {
+                {0, 0xAA1234AB, 0, "no marker of a fragment"},
+                {1, 17, 0, "fragment does not fill its place"},
+                {2, 5000, 0, "header larger than its fragment"},
+                {2, 19, 0, "header size is not that of its words"},
+                {3, 0x04000000, 0, "version is neither 3.0 nor 5.0"},
+                {5, 64, 0, "too many status words"},
+                {5, 0xffffffff, 0, "too many status words"},
+                {5, 12, 0, "header too small for its status words"},
+                {7, 0xfffffff0, 0, "header size is not that of its words"},
+                {18, 0, 18, "no sub-detector marker"},
+                {19, 0xffffffff, 18, "fragment larger than what it lies in"},
+                {19, 40, 27, "fragment larger than what it lies in"},
+                {21, 0x05000000, 18, "version is not that of what it lies in"},
+                {27, 0, 27, "no ROS marker"},
+                {38, EFORMAT_ROD, 38, "no ROB marker"},
+                {46, EFORMAT_ROB, 46, "no ROD marker"},
+                {47, 10, 46, "ROD header size is not 9"},
+                {59, 0xfffffffe, 46, "ROD size does not close"},
+                {60, 3, 46, "ROD size does not close"},
+        };
+        _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
+        struct eformat_fault fault;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                uint32_t right = eformat_word(event, cases[i].word);
+
+                set(event, cases[i].word, cases[i].value);
+                assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), -EBADMSG);
+                assert_string_equal(fault.reason, cases[i].reason);
+                assert_int_equal(fault.offset_bytes, 4 * cases[i].offset_words);
+                set(event, cases[i].word, right);
+        }
+        assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), 0);
+}
+
+static void test_faults_of_five_are_named(void **state)
+{
+        static const struct {
+                size_t word;
+                uint32_t value;
+                const char *reason;
+        } cases[] = {
+                {20, 0xffffffff, "info words leave the header"},
+                {21, 2, "header size is not that of its info words"},
+                {28, 1, "header size is not that of its info words"},
+                {29, EFORMAT_SUBDET, "no ROB marker"},
+                {31, 9, "header size is not that of its words"},
+                {18, 1, NULL}, /* compressed: its insides are not looked at */
+        };
+        _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
+        struct eformat_fault fault;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                uint32_t right = eformat_word(event, cases[i].word);
+                int r;
+
+                set(event, cases[i].word, cases[i].value);
+                r = eformat_walk(event, e.size_bytes, NULL, NULL, &fault);
+                assert_int_equal(r, cases[i].reason ? -EBADMSG : 0);
+                if (r < 0)
+                        assert_string_equal(fault.reason, cases[i].reason);
+                set(event, cases[i].word, right);
+        }
+}
+
+/* With ASan, a read past the end of the copy stops the test. */
+static void test_lying_words_are_survived(void **state)
+{
+        static const uint32_t lies[] = {0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
+        const struct eformat *formats[] = {&eformat_3, &eformat_5};
+
+        for (size_t k = 0; k < 2; k++) {
+                _cleanup_free_ uint8_t *event = raw_event(formats[k]);
+
+                for (size_t n = 0; n <= e.size_bytes; n++) {
+                        _cleanup_free_ uint8_t *cut = malloc(MAX(n, 1u));
+
+                        memcpy(cut, event, n);
+                        assert_int_equal(eformat_walk(cut, n, see, &(struct seen){0}, NULL), n == e.size_bytes ? 0 : -EBADMSG);
+                }
+                for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(lies); i++) {
+                        uint32_t right = eformat_word(event, i / ARRAY_SIZE(lies));
+                        struct seen seen = {0};
+                        struct event_info got;
+
+                        set(event, i / ARRAY_SIZE(lies), lies[i % ARRAY_SIZE(lies)]);
+                        if (eformat_walk(event, e.size_bytes, see, &seen, NULL) == 0)
+                                eformat_event_info(&seen.event, &got);
+                        set(event, i / ARRAY_SIZE(lies), right);
+                }
+        }
+}
+
+static void test_wrong_byte_breaks_the_sums_above_it(void **state)
+{
+        _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
+        struct seen seen = {0};
+
+        event[4 * (29 + 8 + 9)] ^= 1; /* the first payload byte of the first ROB */
+        assert_int_equal(eformat_walk(event, e.size_bytes, see, &seen, NULL), 0);
+        assert_int_equal(seen.sums_wrong, 2);
+        assert_int_equal(seen.sums_ok, 1);
+}
+
+static void test_ros3_parts(void **state)
+{
+        uint32_t words[256];
+        size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 3, 4);
+        struct eformat_ros3 parts;
+        struct eformat_fault fault;
+
+        assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), 0);
+        assert_int_equal(parts.subdet_source_id, 0x00a1500b);
+        assert_int_equal(parts.subdet_header_bytes, 36);
+        assert_int_equal(parts.ros_source_id, 0x00a10020);
+        assert_int_equal(parts.ros_bytes, 4 * n - 36);
+        assert_int_equal(parts.n_robs, 3);
+        assert_false(parts.l1_mismatch);
+        assert_int_equal(eformat_ros3_parse(words, 4 * n, 43, &parts, &fault), 0);
+        assert_true(parts.l1_mismatch);
+        words[20 + 25 + 8 + 5]++; /* L1 id of the second ROD alone */
+        assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), 0);
+        assert_true(parts.l1_mismatch);
+        words[20] = 0;
+        assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), -EBADMSG);
+        assert_int_equal(fault.offset_bytes, 80);
+        assert_string_equal(fault.reason, "no ROB marker");
+        for (size_t cut = 0; cut < 4 * n; cut++)
+                assert_int_equal(eformat_ros3_parse(words, cut, 42, &parts, &fault), -EBADMSG);
+}
+
+static void test_ros3_headers_that_lie(void **state)
+{
+        static const struct {
+                size_t word;
+                uint32_t value;
+        } cases[] = {{0, EFORMAT_ROS}, {2, 0xffffffff}, {2, 6}, {2, 17}, {3, EFORMAT_VERSION_5}, {5, 0xffffffff}, {5, 3}, {7, 0}, {9, EFORMAT_ROB}};
+        uint32_t words[256];
+        size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 1, 4);
+        struct eformat_ros3 parts;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                uint32_t right = words[cases[i].word];
+
+                words[cases[i].word] = cases[i].value;
+                assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, NULL), -EBADMSG);
+                words[cases[i].word] = right;
+        }
+        assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, NULL), 0);
+}
+
+static void test_renumber_keeps_differences(void **state)
+{
+        uint32_t words[256], before[256];
+        size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 3, 4);
+
+        words[20 + 25 + 8 + 5] = 43;
+        words[20 + 50 + 8 + 5] = 0;
+        memcpy(before, words, 4 * n);
+        assert_int_equal(eformat_ros3_renumber(words, 4 * n, 42, 142), 0);
+        assert_int_equal(words[18], 142);
+        assert_int_equal(words[20 + 8 + 5], 142);
+        assert_int_equal(words[20 + 25 + 8 + 5], 143);
+        assert_int_equal(words[20 + 50 + 8 + 5], 0);
+        words[18] = words[20 + 8 + 5] = 42;
+        words[20 + 25 + 8 + 5] = 43;
+        assert_memory_equal(words, before, 4 * n);
+        words[20] = 0;
+        assert_int_equal(eformat_ros3_renumber(words, 4 * n, 42, 142), -EBADMSG);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_walk_shows_parents_first),
+                cmocka_unit_test(test_event_info_comes_back),
+                cmocka_unit_test(test_raw_payload_comes_back_to_the_byte),
+                cmocka_unit_test(test_visit_can_stop),
+                cmocka_unit_test(test_faults_are_named),
+                cmocka_unit_test(test_faults_of_five_are_named),
+                cmocka_unit_test(test_lying_words_are_survived),
+                cmocka_unit_test(test_wrong_byte_breaks_the_sums_above_it),
+                cmocka_unit_test(test_ros3_parts),
+                cmocka_unit_test(test_ros3_headers_that_lie),
+                cmocka_unit_test(test_renumber_keeps_differences),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
