@@ -171,7 +171,8 @@ static bool body_assign(struct codec *c, struct message *m)
                 field_u32(c, &e->sequence);
                 field_u16(c, &e->sfi);
                 field_u16(c, &e->incarnation);
-                reserved(c, 4);
+                field_u16(c, &e->flags);
+                reserved(c, 2);
                 if (e->sfi >= EVB_SFI_MAX || e->event == UINT64_MAX)
                         return false;
                 if (!m->assign.with_info)
@@ -250,7 +251,7 @@ static bool body_alive(struct codec *c, struct message *m)
 {
         field_u32(c, &m->alive.state);
         field_u16(c, &m->alive.incarnation);
-        reserved(c, 2);
+        field_u16(c, &m->alive.flags);
         return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED;
 }
 

@@ -70,7 +70,11 @@ struct assign_entry {
         uint32_t sequence; /* counts what was assigned to this SFI since it joined */
         uint16_t sfi;
         uint16_t incarnation; /* of the SFI */
+        uint16_t flags;       /* ASSIGN_VOID */
 };
+
+/* The event is no longer this SFI's: the entry only carries its sequence number. */
+#define ASSIGN_VOID 1u
 
 struct finished_entry {
         uint64_t event;
@@ -90,6 +94,10 @@ struct request_entry {
 enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 #define MESSAGE_ENTRIES_MAX 256
+
+/* What a node adds to its state: repeats XOFF in case that message is lost; its output has failed, so the run must end. */
+#define ALIVE_XOFF 1u
+#define ALIVE_FAILED 2u
 
 /* One control message, decoded. Which member of the union holds is the header's type. */
 struct message {
@@ -124,6 +132,7 @@ struct message {
                 struct {
                         uint32_t state; /* enum run_state */
                         uint16_t incarnation;
+                        uint16_t flags; /* ALIVE_* */
                 } alive;
                 struct {
                         uint32_t finished_ack; /* all finished events below this sequence have come */

@@ -1,0 +1,83 @@
+/* The data flow manager as a pure state machine: time and messages in, messages out. It takes triggers, assigns each
+ * event to an SFI with a free credit, holds triggers back where there is none, hears of finished events, lets the ROSs
+ * clear them, and accounts for every trigger exactly once. One thread; nothing is allocated after dfm_new().
+ *
+ * An event is FREE, ASSIGNED (or waiting to be assigned again), then ended: complete, partial or lost, and cleared.
+ * Both directions between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "evb/base/histogram.h"
+#include "evb/core/message.h"
+#include "evb/core/policy.h"
+#include "evb/core/trigger.h"
+
+struct dfm_config {
+        uint32_t run;
+        uint32_t n_ros, n_sfi;
+        bool push; /* whom it tells: all, or the SFI alone */
+        enum policy_id policy;
+        enum trigger_kind trigger_kind;
+        uint64_t trigger_rate_millihertz, trigger_burst;
+        uint64_t events;      /* triggers to take; 0: no end */
+        uint64_t duration_ns; /* then no more triggers; 0: no end */
+        uint64_t seed;
+        uint32_t events_max;  /* open events at most; more is busy */
+        uint32_t clear_group; /* events per Clear */
+        uint64_t clear_after_ns;
+        uint64_t event_timeout_ns;
+        uint32_t reassign_max;
+        uint64_t keep_alive_ns, node_timeout_ns;
+        size_t message_bytes;   /* largest message */
+        uint64_t utc_offset_ns; /* added to the caller's clock: time since 1970 */
+        /* What the trigger knows of event number `event`; NULL: nothing but number and time. */
+        void (*info)(void *ctx, uint64_t event, struct event_info *ret);
+        void *info_ctx;
+};
+
+struct dfm_counts {
+        uint64_t triggers, assigned, reassigned;
+        uint64_t complete, partial, lost;
+        uint64_t ended_again; /* finished by a second SFI after the event had ended */
+        uint64_t fragments_expected, fragments_received, fragments_lost;
+        uint64_t payload_bytes; /* of complete events */
+        uint64_t busy_ns;       /* up to the last step */
+        uint64_t first_complete_ns, last_complete_ns; /* 0: none */
+};
+
+/* To whom a message goes: one node, or all (index MESSAGE_TO_ALL, any role). */
+#define MESSAGE_TO_ALL UINT16_MAX
+
+struct message_to {
+        enum node_role role;
+        uint16_t index;
+};
+
+struct dfm;
+
+/* -EINVAL, -ENOMEM. */
+int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns);
+struct dfm *dfm_free(struct dfm *d);
+
+/* Takes a decoded message; one that makes no sense is ignored and false is returned. */
+bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
+/* Makes the next message that is due. False: nothing more now; call again at dfm_deadline_ns() or after a receive. */
+bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
+uint64_t dfm_deadline_ns(const struct dfm *d);
+
+/* No more triggers: finish what is open and end the run. */
+void dfm_stop(struct dfm *d, uint64_t now_ns);
+enum run_state dfm_state(const struct dfm *d);
+/* The run is over and every live node knows it, or has had its time to. */
+bool dfm_is_done(const struct dfm *d);
+
+const struct dfm_counts *dfm_counts(const struct dfm *d);
+/* Trigger to end of event. */
+const struct histogram *dfm_latency_ns(const struct dfm *d);
+uint32_t dfm_open_events(const struct dfm *d);
+bool dfm_is_busy(const struct dfm *d);
+/* Nodes that are there now. */
+uint32_t dfm_live(const struct dfm *d, enum node_role role);

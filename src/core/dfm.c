@@ -1,0 +1,223 @@
+/* The DFM's outside: made, fed with messages, asked for the next message to send. What becomes of events is in
+ * dfm_events.c, of nodes and the run in dfm_nodes.c. */
+#include "evb/core/dfm.h"
+
+#include <errno.h>
+
+#include "dfm_internal.h"
+
+/* Assignments to one SFI that may be on their way; also bounds its credits. */
+#define STREAM_WINDOW 16384u
+
+static uint32_t power_of_two(uint32_t n)
+{
+        return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
+static int allocate(struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+        uint32_t window = power_of_two(MIN(c->events_max, STREAM_WINDOW)), announce = power_of_two(c->events_max);
+        int r;
+
+        r = dfm_table_init(&d->table, c->events_max);
+        if (r < 0)
+                return r;
+        d->sfis = calloc(c->n_sfi, sizeof *d->sfis);
+        d->ross = calloc(c->n_ros, sizeof *d->ross);
+        d->policy_view = calloc(c->n_sfi, sizeof *d->policy_view);
+        d->stream_memory = calloc((size_t)c->n_sfi * window, sizeof *d->stream_memory);
+        d->announce = calloc(announce, sizeof *d->announce);
+        d->clears = calloc(c->events_max, sizeof *d->clears);
+        if (!d->sfis || !d->ross || !d->policy_view || !d->stream_memory || !d->announce || !d->clears)
+                return -ENOMEM;
+        d->stream_mask = window - 1;
+        d->announce_mask = announce - 1;
+        for (uint32_t i = 0; i < c->n_sfi; i++)
+                d->sfis[i] = (struct dfm_sfi){
+                        .stream = d->stream_memory + (size_t)i * window,
+                        .resend_ns = NEVER_NS,
+                };
+        return 0;
+}
+
+int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
+{
+        struct dfm *d;
+        int r;
+
+        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX ||
+            config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
+            message_entries_fit(MESSAGE_ASSIGN, config->info, config->message_bytes) == 0)
+                return -EINVAL;
+        d = calloc(1, sizeof *d);
+        if (!d)
+                return -ENOMEM;
+        d->config = *config;
+        d->state = RUN_STARTING;
+        d->policy_last = POLICY_NONE;
+        d->busy_since_ns = NEVER_NS;
+        d->keep_alive_due_ns = now_ns;
+        d->clear_group = MIN(config->clear_group,
+                             (uint32_t)message_entries_fit(MESSAGE_CLEAR, false, config->message_bytes));
+        histogram_init(&d->latency_ns);
+        r = allocate(d);
+        if (r < 0) {
+                dfm_free(d);
+                return r;
+        }
+        *ret = d;
+        return 0;
+}
+
+struct dfm *dfm_free(struct dfm *d)
+{
+        if (!d)
+                return NULL;
+        dfm_table_fini(&d->table);
+        free(d->sfis);
+        free(d->ross);
+        free(d->policy_view);
+        free(d->stream_memory);
+        free(d->announce);
+        free(d->clears);
+        free(d);
+        return NULL;
+}
+
+static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
+{
+        uint32_t slot = idmap_get(&d->table.by_event, f->event);
+
+        if (slot == IDMAP_NONE) {
+                if (f->end != EVENT_LOST)
+                        d->counts.ended_again++;
+                return;
+        }
+        /* An SFI that gave an event up after it was assigned to another one tells nothing new. */
+        if (f->end == EVENT_LOST && d->table.slots[slot].sfi != sfi)
+                return;
+        dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
+}
+
+static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)
+{
+        if (ack - s->acked > s->announced - s->acked || ack == s->acked)
+                return;
+        if (s->sent - s->acked < ack - s->acked)
+                s->sent = ack;
+        s->acked = ack;
+        s->resend_after_ns = DFM_RESEND_FIRST_NS;
+        s->resend_ns = s->sent == s->acked ? NEVER_NS : now_ns + s->resend_after_ns;
+}
+
+static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        uint16_t index = m->header.sender_index;
+
+        if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
+                return false;
+        struct dfm_sfi *s = &d->sfis[index];
+        if (!s->live || s->incarnation != m->update.incarnation)
+                return false;
+        s->heard_ns = now_ns;
+        /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */
+        if ((int32_t)(m->update.first - s->finished_next) <= 0)
+                s->granted = MAX(s->granted, m->update.granted);
+        acknowledge(s, now_ns, m->update.assign_ack);
+        for (size_t k = 0; k < m->n; k++) {
+                if (m->update.first + (uint32_t)k != s->finished_next)
+                        continue;
+                s->finished_next++;
+                finished(d, now_ns, index, &m->update.entries[k]);
+        }
+        if (m->n > 0)
+                s->ack_due = true;
+        return true;
+}
+
+bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        switch (m->header.type) {
+        case MESSAGE_UPDATE:
+                return receive_update(d, now_ns, m);
+        case MESSAGE_ALIVE:
+        case MESSAGE_XON:
+        case MESSAGE_XOFF:
+                return dfm_hear_alive(d, now_ns, m);
+        }
+        return false;
+}
+
+bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        bool keep_alive_due = now_ns >= d->keep_alive_due_ns;
+
+        if (keep_alive_due)
+                dfm_check_nodes(d, now_ns);
+        dfm_expire(d, now_ns);
+        dfm_advance_run(d, now_ns);
+        dfm_assign_due(d, now_ns);
+
+        *ret_to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
+        if (keep_alive_due) {
+                dfm_make_keep_alive(d, now_ns, ret);
+                return true;
+        }
+        if (dfm_make_clear(d, now_ns, ret) || dfm_make_announcement(d, now_ns, ret))
+                return true;
+        return dfm_make_sfi_message(d, now_ns, ret_to, ret);
+}
+
+static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *list)
+{
+        return list->first == SLOT_NONE ? NEVER_NS
+                                        : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
+}
+
+uint64_t dfm_deadline_ns(const struct dfm *d)
+{
+        uint64_t deadline = d->keep_alive_due_ns;
+
+        deadline = MIN(deadline, first_timeout_ns(d, &d->table.assigned));
+        deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
+        if (d->n_clears > 0)
+                deadline = MIN(deadline, d->clear_since_ns + d->config.clear_after_ns);
+        if (d->state == RUN_RUNNING && d->busy_since_ns == NEVER_NS)
+                deadline = MIN(deadline, trigger_next_ns(&d->trigger));
+        if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
+                deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                deadline = MIN(deadline, d->sfis[i].live ? d->sfis[i].resend_ns : NEVER_NS);
+        return deadline;
+}
+
+enum run_state dfm_state(const struct dfm *d)
+{
+        return d->state;
+}
+
+bool dfm_is_done(const struct dfm *d)
+{
+        return d->done;
+}
+
+const struct dfm_counts *dfm_counts(const struct dfm *d)
+{
+        return &d->counts;
+}
+
+const struct histogram *dfm_latency_ns(const struct dfm *d)
+{
+        return &d->latency_ns;
+}
+
+uint32_t dfm_open_events(const struct dfm *d)
+{
+        return d->table.used;
+}
+
+bool dfm_is_busy(const struct dfm *d)
+{
+        return d->busy_since_ns != NEVER_NS;
+}

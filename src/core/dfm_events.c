@@ -1,0 +1,181 @@
+/* What becomes of an event in the DFM: assigned, assigned again, ended. It makes no message: see dfm_step.c. */
+#include <assert.h>
+
+#include "dfm_internal.h"
+
+/* Events assigned by one call, so that messages leave in between. */
+#define ASSIGN_BATCH 512
+
+static void leave_sfi(struct dfm *d, uint32_t slot)
+{
+        uint16_t sfi = d->table.slots[slot].sfi;
+
+        if (sfi != NO_SFI)
+                d->sfis[sfi].held--;
+}
+
+void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
+                   uint64_t payload_bytes)
+{
+        struct dfm_event *e = &d->table.slots[slot];
+        struct dfm_counts *c = &d->counts;
+        uint32_t n_ros = d->config.n_ros;
+
+        if (end == EVENT_COMPLETE) {
+                c->complete++;
+                c->payload_bytes += payload_bytes;
+                c->first_complete_ns = c->first_complete_ns ?: now_ns;
+                c->last_complete_ns = now_ns;
+        } else if (end == EVENT_PARTIAL)
+                c->partial++;
+        else
+                c->lost++;
+        missing = end == EVENT_COMPLETE ? 0 : end == EVENT_LOST ? n_ros : MIN(missing, n_ros);
+        c->fragments_expected += n_ros;
+        c->fragments_received += n_ros - missing;
+        c->fragments_lost += missing;
+        histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
+
+        if (d->n_clears == 0)
+                d->clear_since_ns = now_ns;
+        d->clears[d->n_clears++] = e->event;
+        leave_sfi(d, slot);
+        dfm_table_close(&d->table, slot);
+}
+
+static uint32_t choose_sfi(struct dfm *d)
+{
+        return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
+}
+
+static void view_policy(struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                d->policy_view[i] = (struct policy_sfi){dfm_sfi_free(d, &d->sfis[i]), d->sfis[i].held};
+}
+
+static void give(struct dfm *d, uint64_t now_ns, uint32_t slot, uint32_t sfi)
+{
+        struct dfm_sfi *s = &d->sfis[sfi];
+        uint64_t event = d->table.slots[slot].event;
+
+        dfm_table_assign(&d->table, slot, (uint16_t)sfi, s->next, now_ns);
+        s->stream[s->next & d->stream_mask] = event;
+        s->next++;
+        s->used++;
+        s->held++;
+        if (d->config.push)
+                d->announce[d->announce_head++ & d->announce_mask] = event;
+        else
+                s->announced = s->next;
+        d->counts.assigned++;
+        d->policy_last = sfi;
+        d->policy_view[sfi] = (struct policy_sfi){dfm_sfi_free(d, s), s->held};
+}
+
+static bool may_announce(const struct dfm *d)
+{
+        return d->announce_head - d->announce_tail <= d->announce_mask;
+}
+
+/* Every open event becomes an entry of `clears` when it ends, so the two share their bound. */
+static bool may_open(const struct dfm *d)
+{
+        return d->table.used + d->n_clears < d->config.events_max && may_announce(d);
+}
+
+static bool assign_orphans(struct dfm *d, uint64_t now_ns)
+{
+        uint32_t sfi;
+
+        while (d->table.orphans.first != SLOT_NONE) {
+                if (!may_announce(d) || (sfi = choose_sfi(d)) == POLICY_NONE)
+                        return false;
+                d->counts.reassigned++;
+                give(d, now_ns, d->table.orphans.first, sfi);
+        }
+        return true;
+}
+
+static bool trigger_is_due(const struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_config *c = &d->config;
+
+        return d->state == RUN_RUNNING && (c->events == 0 || d->counts.triggers < c->events) &&
+               trigger_next_ns(&d->trigger) <= now_ns;
+}
+
+static void hold_back(struct dfm *d, uint64_t now_ns)
+{
+        if (d->busy_since_ns != NEVER_NS)
+                d->counts.busy_ns += now_ns - d->busy_since_ns;
+        d->busy_since_ns = now_ns;
+}
+
+static void release(struct dfm *d, uint64_t now_ns)
+{
+        if (d->busy_since_ns == NEVER_NS)
+                return;
+        d->counts.busy_ns += now_ns - d->busy_since_ns;
+        d->busy_since_ns = NEVER_NS;
+        trigger_hold(&d->trigger, now_ns);
+}
+
+void dfm_assign_due(struct dfm *d, uint64_t now_ns)
+{
+        view_policy(d);
+        bool open = assign_orphans(d, now_ns);
+
+        for (int n = 0; n < ASSIGN_BATCH && trigger_is_due(d, now_ns); n++) {
+                uint32_t sfi = POLICY_NONE;
+
+                if (open && d->n_xoff == 0 && may_open(d))
+                        sfi = choose_sfi(d);
+                if (sfi == POLICY_NONE) {
+                        hold_back(d, now_ns);
+                        return;
+                }
+                release(d, now_ns);
+                trigger_take(&d->trigger, now_ns, 1);
+                d->counts.triggers++;
+                give(d, now_ns, dfm_table_open(&d->table, now_ns), sfi);
+        }
+        if (d->state != RUN_RUNNING)
+                release(d, now_ns);
+}
+
+/* An event that its SFI does not finish: for another one, or lost. */
+static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        if (d->table.slots[slot].attempts > d->config.reassign_max || d->failed) {
+                dfm_end_event(d, now_ns, slot, EVENT_LOST, 0, 0);
+                return;
+        }
+        leave_sfi(d, slot);
+        dfm_table_orphan(&d->table, slot, now_ns);
+}
+
+static bool is_overdue(const struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        return slot != SLOT_NONE && now_ns - d->table.slots[slot].assigned_ns >= d->config.event_timeout_ns;
+}
+
+void dfm_expire(struct dfm *d, uint64_t now_ns)
+{
+        bool hopeless = d->state == RUN_DRAINING && (d->failed || dfm_live(d, ROLE_SFI) == 0);
+
+        while (is_overdue(d, now_ns, d->table.assigned.first))
+                take_back(d, now_ns, d->table.assigned.first);
+        while (d->table.orphans.first != SLOT_NONE &&
+               (hopeless || is_overdue(d, now_ns, d->table.orphans.first)))
+                dfm_end_event(d, now_ns, d->table.orphans.first, EVENT_LOST, 0, 0);
+}
+
+void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi)
+{
+        for (uint32_t slot = d->table.assigned.first, next; slot != SLOT_NONE; slot = next) {
+                next = d->table.slots[slot].next;
+                if (d->table.slots[slot].sfi == sfi)
+                        take_back(d, now_ns, slot);
+        }
+}

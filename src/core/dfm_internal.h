@@ -1,0 +1,134 @@
+/* What the files of the DFM share: its events, its view of the nodes, its streams to the SFIs. */
+#pragma once
+
+#include "evb/base/idmap.h"
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+
+#define SLOT_NONE UINT32_MAX
+#define NO_SFI UINT16_MAX
+
+/* Assignments that an SFI does not acknowledge are sent again, at growing distances. */
+#define DFM_RESEND_FIRST_NS (20 * NS_PER_MS)
+#define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
+
+/* An open event. Slots with an SFI are in the list `assigned` in order of assignment, which is the order of their
+ * time-outs; those without are in `orphans`, in the order in which they became so. */
+struct dfm_event {
+        uint64_t event;
+        uint64_t trigger_ns;
+        uint64_t assigned_ns; /* for an orphan: when it became one */
+        uint32_t sequence;
+        uint32_t next, previous;
+        uint16_t sfi;
+        uint16_t attempts; /* assignments so far */
+};
+
+struct dfm_list {
+        uint32_t first, last;
+};
+
+struct dfm_table {
+        struct dfm_event *slots;
+        uint32_t capacity, used;
+        uint32_t *free_slots;
+        struct idmap by_event;
+        struct dfm_list assigned, orphans;
+        uint64_t next_event; /* number of the next trigger's event */
+        uint64_t oldest;     /* every event below has ended */
+};
+
+int dfm_table_init(struct dfm_table *t, uint32_t capacity);
+void dfm_table_fini(struct dfm_table *t);
+bool dfm_table_is_full(const struct dfm_table *t);
+/* A slot for the next event; the table must not be full. It is an orphan. */
+uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
+void dfm_table_close(struct dfm_table *t, uint32_t slot);
+void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
+void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
+
+/* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent, announced) are
+ * to be sent to it alone (in push these were multicast before and are sent again), [announced, next) to all. */
+struct dfm_sfi {
+        bool live, leaving;
+        uint16_t incarnation;
+        uint64_t heard_ns;
+        enum run_state state;
+        uint64_t granted, used;
+        uint32_t held;
+        uint32_t acked, sent, announced, next;
+        uint64_t resend_ns; /* NEVER_NS: nothing unacknowledged */
+        uint64_t resend_after_ns;
+        uint64_t *stream; /* event numbers, indexed by sequence & stream_mask */
+        uint32_t finished_next; /* sequence of the next finished event to come */
+        bool ack_due;
+};
+
+struct dfm_ros {
+        bool live, xoff;
+        uint16_t incarnation;
+        uint64_t heard_ns;
+        enum run_state state;
+};
+
+struct dfm {
+        struct dfm_config config;
+        enum run_state state;
+        struct trigger trigger;
+        struct dfm_table table;
+        struct dfm_sfi *sfis;
+        struct dfm_ros *ross;
+        struct policy_sfi *policy_view;
+        uint32_t policy_last;
+        uint32_t stream_mask;
+        uint64_t *stream_memory;
+        uint32_t n_xoff;
+
+        /* Events assigned and not yet multicast (push): a ring of event numbers. */
+        uint64_t *announce;
+        uint32_t announce_mask, announce_head, announce_tail;
+
+        uint64_t *clears;
+        uint32_t n_clears, clear_group;
+        uint64_t clear_since_ns;
+        uint32_t clear_sequence;
+
+        uint64_t keep_alive_due_ns;
+        uint64_t quorum_ns;  /* when the first ROS and SFI were there, and later the last node that joined; 0: not yet */
+        uint64_t started_ns, ended_ns, drain_until_ns;
+        bool failed;
+        bool done;
+        uint64_t busy_since_ns; /* NEVER_NS: not busy */
+        uint32_t sfi_turn;      /* where the search for a due message to one SFI goes on */
+
+        struct dfm_counts counts;
+        struct histogram latency_ns;
+};
+
+/* dfm_events.c: what becomes of an event. */
+void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
+                   uint64_t payload_bytes);
+void dfm_assign_due(struct dfm *d, uint64_t now_ns);
+void dfm_expire(struct dfm *d, uint64_t now_ns);
+void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
+void dfm_lose_all(struct dfm *d, uint64_t now_ns);
+
+/* dfm_nodes.c: who is there, and when the run begins and ends. */
+bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
+void dfm_check_nodes(struct dfm *d, uint64_t now_ns);
+void dfm_advance_run(struct dfm *d, uint64_t now_ns);
+
+/* dfm_messages.c: the next message of a kind, where one is due. */
+void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
+bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m);
+bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m);
+bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+
+static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s)
+{
+        uint32_t window = d->stream_mask + 1;
+
+        if (!s->live || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
+                return 0;
+        return (uint32_t)MIN(s->granted - s->used, (uint64_t)(window - (s->next - s->acked)));
+}

@@ -1,0 +1,190 @@
+/* Who is there, and when the run begins, drains and ends, as the DFM sees it. */
+#include "dfm_internal.h"
+
+/* How long the end of a run is told to nodes that do not answer, and how often. */
+#define ENDED_LINGER_NS (2 * NS_PER_S)
+#define ENDED_REPEAT_NS (20 * NS_PER_MS)
+
+static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
+{
+        if (r->xoff == xoff)
+                return;
+        r->xoff = xoff;
+        if (xoff)
+                d->n_xoff++;
+        else
+                d->n_xoff--;
+}
+
+static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
+{
+        struct dfm_sfi *s = &d->sfis[index];
+
+        if (s->live)
+                dfm_disown(d, now_ns, index);
+        *s = (struct dfm_sfi){
+                .live = true,
+                .incarnation = incarnation,
+                .resend_ns = NEVER_NS,
+                .resend_after_ns = DFM_RESEND_FIRST_NS,
+                .stream = s->stream,
+        };
+        d->quorum_ns = now_ns;
+        d->keep_alive_due_ns = now_ns;
+}
+
+static void sfi_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
+{
+        d->sfis[index].live = false;
+        dfm_disown(d, now_ns, index);
+}
+
+static void ros_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
+{
+        set_xoff(d, &d->ross[index], false);
+        d->ross[index].live = false;
+        d->keep_alive_due_ns = now_ns;
+}
+
+static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
+{
+        struct dfm_sfi *s = &d->sfis[index];
+
+        if (!s->live && m->alive.state == RUN_ENDED) {
+                s->state = RUN_ENDED;
+                return;
+        }
+        if (!s->live || s->incarnation != m->alive.incarnation)
+                sfi_joins(d, now_ns, index, m->alive.incarnation);
+        s->heard_ns = now_ns;
+        s->state = (enum run_state)m->alive.state;
+        s->leaving = s->state >= RUN_DRAINING;
+        if (m->alive.flags & ALIVE_FAILED)
+                d->failed = true;
+        if (s->state == RUN_ENDED)
+                sfi_goes(d, now_ns, index);
+}
+
+static void hear_ros(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
+{
+        struct dfm_ros *r = &d->ross[index];
+
+        r->state = (enum run_state)m->alive.state;
+        if (r->state == RUN_ENDED) {
+                if (r->live)
+                        ros_goes(d, now_ns, index);
+                return;
+        }
+        if (!r->live || r->incarnation != m->alive.incarnation) {
+                r->live = true;
+                r->incarnation = m->alive.incarnation;
+                d->quorum_ns = now_ns;
+                d->keep_alive_due_ns = now_ns;
+        }
+        r->heard_ns = now_ns;
+        set_xoff(d, r, m->alive.flags & ALIVE_XOFF);
+}
+
+bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        uint16_t index = m->header.sender_index;
+
+        if (m->header.sender_role == ROLE_SFI && index < d->config.n_sfi) {
+                if (m->header.type == MESSAGE_ALIVE)
+                        hear_sfi(d, now_ns, index, m);
+                return m->header.type == MESSAGE_ALIVE;
+        }
+        if (m->header.sender_role != ROLE_ROS || index >= d->config.n_ros)
+                return false;
+        if (m->header.type == MESSAGE_ALIVE)
+                hear_ros(d, now_ns, index, m);
+        else if (d->ross[index].live)
+                set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
+        return true;
+}
+
+void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                if (d->sfis[i].live && now_ns - d->sfis[i].heard_ns > d->config.node_timeout_ns)
+                        sfi_goes(d, now_ns, (uint16_t)i);
+        }
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (d->ross[i].live && now_ns - d->ross[i].heard_ns > d->config.node_timeout_ns)
+                        ros_goes(d, now_ns, (uint16_t)i);
+        }
+}
+
+uint32_t dfm_live(const struct dfm *d, enum node_role role)
+{
+        uint32_t n = 0;
+
+        if (role == ROLE_SFI) {
+                for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                        n += d->sfis[i].live;
+        } else if (role == ROLE_ROS) {
+                for (uint32_t i = 0; i < d->config.n_ros; i++)
+                        n += d->ross[i].live;
+        } else
+                n = 1;
+        return n;
+}
+
+/* All are there; or some of each role are, and for a while no other came. */
+static bool may_start(const struct dfm *d, uint64_t now_ns)
+{
+        uint32_t ross = dfm_live(d, ROLE_ROS), sfis = dfm_live(d, ROLE_SFI);
+
+        if (ross == 0 || sfis == 0)
+                return false;
+        if (ross == d->config.n_ros && sfis == d->config.n_sfi)
+                return true;
+        return now_ns - d->quorum_ns >= d->config.node_timeout_ns;
+}
+
+static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_config *c = &d->config;
+
+        return d->failed || (c->events > 0 && d->counts.triggers >= c->events) ||
+               (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
+}
+
+static void begin(struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_config *c = &d->config;
+
+        d->state = RUN_RUNNING;
+        d->started_ns = now_ns;
+        d->keep_alive_due_ns = now_ns;
+        trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed, now_ns);
+}
+
+static void end(struct dfm *d, uint64_t now_ns)
+{
+        d->state = RUN_ENDED;
+        d->ended_ns = now_ns;
+        d->keep_alive_due_ns = now_ns;
+        d->config.keep_alive_ns = ENDED_REPEAT_NS;
+}
+
+void dfm_advance_run(struct dfm *d, uint64_t now_ns)
+{
+        if (d->state == RUN_STARTING && may_start(d, now_ns))
+                begin(d, now_ns);
+        if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
+                dfm_stop(d, now_ns);
+        if (d->state == RUN_DRAINING && d->table.used == 0 && d->n_clears == 0)
+                end(d, now_ns);
+        if (d->state == RUN_ENDED && ((dfm_live(d, ROLE_SFI) == 0 && dfm_live(d, ROLE_ROS) == 0) ||
+                                      now_ns - d->ended_ns >= ENDED_LINGER_NS))
+                d->done = true;
+}
+
+void dfm_stop(struct dfm *d, uint64_t now_ns)
+{
+        if (d->state >= RUN_DRAINING)
+                return;
+        d->state = RUN_DRAINING;
+        d->keep_alive_due_ns = now_ns;
+}

@@ -1,0 +1,115 @@
+/* The DFM's open events: slots, found by event number, in two lists. It knows no policy and no message. */
+#include <assert.h>
+#include <errno.h>
+
+#include "dfm_internal.h"
+
+static void list_add(struct dfm_table *t, struct dfm_list *list, uint32_t slot)
+{
+        struct dfm_event *e = &t->slots[slot];
+
+        e->next = SLOT_NONE;
+        e->previous = list->last;
+        if (list->last == SLOT_NONE)
+                list->first = slot;
+        else
+                t->slots[list->last].next = slot;
+        list->last = slot;
+}
+
+static void list_remove(struct dfm_table *t, struct dfm_list *list, uint32_t slot)
+{
+        struct dfm_event *e = &t->slots[slot];
+
+        if (e->previous == SLOT_NONE)
+                list->first = e->next;
+        else
+                t->slots[e->previous].next = e->next;
+        if (e->next == SLOT_NONE)
+                list->last = e->previous;
+        else
+                t->slots[e->next].previous = e->previous;
+}
+
+static struct dfm_list *list_of(struct dfm_table *t, uint32_t slot)
+{
+        return t->slots[slot].sfi == NO_SFI ? &t->orphans : &t->assigned;
+}
+
+int dfm_table_init(struct dfm_table *t, uint32_t capacity)
+{
+        int r;
+
+        *t = (struct dfm_table){
+                .capacity = capacity,
+                .assigned = {SLOT_NONE, SLOT_NONE},
+                .orphans = {SLOT_NONE, SLOT_NONE},
+        };
+        r = idmap_init(&t->by_event, capacity);
+        if (r < 0)
+                return r;
+        t->slots = calloc(capacity, sizeof *t->slots);
+        t->free_slots = calloc(capacity, sizeof *t->free_slots);
+        if (!t->slots || !t->free_slots)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < capacity; i++)
+                t->free_slots[i] = capacity - 1 - i;
+        return 0;
+}
+
+void dfm_table_fini(struct dfm_table *t)
+{
+        idmap_fini(&t->by_event);
+        free(t->slots);
+        free(t->free_slots);
+}
+
+bool dfm_table_is_full(const struct dfm_table *t)
+{
+        return t->used == t->capacity;
+}
+
+uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
+{
+        assert(!dfm_table_is_full(t));
+        uint32_t slot = t->free_slots[t->capacity - ++t->used];
+
+        t->slots[slot] = (struct dfm_event){
+                .event = t->next_event++,
+                .trigger_ns = now_ns,
+                .assigned_ns = now_ns,
+                .sfi = NO_SFI,
+        };
+        idmap_put(&t->by_event, t->slots[slot].event, slot);
+        list_add(t, &t->orphans, slot);
+        return slot;
+}
+
+void dfm_table_close(struct dfm_table *t, uint32_t slot)
+{
+        list_remove(t, list_of(t, slot), slot);
+        idmap_remove(&t->by_event, t->slots[slot].event);
+        t->free_slots[t->capacity - t->used--] = slot;
+        while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
+                t->oldest++;
+}
+
+void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns)
+{
+        struct dfm_event *e = &t->slots[slot];
+
+        list_remove(t, list_of(t, slot), slot);
+        e->sfi = sfi;
+        e->sequence = sequence;
+        e->assigned_ns = now_ns;
+        e->attempts++;
+        list_add(t, &t->assigned, slot);
+}
+
+void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
+{
+        list_remove(t, list_of(t, slot), slot);
+        t->slots[slot].sfi = NO_SFI;
+        t->slots[slot].assigned_ns = now_ns;
+        list_add(t, &t->orphans, slot);
+}

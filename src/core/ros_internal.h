@@ -1,0 +1,71 @@
+/* What the files of the ROS share: fragments held, and the queues of what is to be sent. */
+#pragma once
+
+#include "evb/base/arena.h"
+#include "evb/base/idmap.h"
+#include "evb/base/util.h"
+#include "evb/core/ros.h"
+
+#define NO_ITEM UINT32_MAX
+
+struct ros_entry {
+        uint64_t event;
+        uint64_t at;
+        uint32_t l1_id;
+        struct ros_fragment fragment;
+        uint32_t queued; /* items in the queues */
+        uint16_t queued_sfi; /* of the newest of them */
+        uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
+        uint16_t pins;
+        bool used, arrived, filled, cleared;
+};
+
+/* One thing to be sent. Items of an SFI are a list; free ones too. */
+struct ros_item {
+        uint64_t event;
+        uint32_t l1_id;
+        uint32_t from_bytes, to_bytes;
+        uint32_t next;
+        uint8_t status; /* what to say where nothing is held; FRAGMENT_OK: then say nothing */
+};
+
+struct ros_queue {
+        uint32_t first, last;
+        uint32_t transaction;
+        uint64_t fragments;
+        bool totals_due;
+};
+
+struct ros {
+        struct ros_config config;
+        enum run_state run_state, state;
+        uint64_t heard_dfm_ns, keep_alive_due_ns;
+        uint64_t oldest;
+        uint32_t clear_next;
+        bool clear_seen;
+
+        struct ros_entry *entries;
+        uint32_t *free_entries;
+        uint32_t n_held, n_waiting;
+        struct idmap by_event;
+        struct arena *arena;
+        uint64_t arrived;   /* frames so far: the next one is for this event */
+        uint32_t arriving;  /* its entry, between ros_arrive() and ros_landed() */
+        bool xoff, xoff_told;
+
+        struct ros_item *items;
+        uint32_t free_item, n_items;
+        struct ros_queue *queues;
+
+        struct ros_counts counts;
+};
+
+/* ros_hold.c */
+uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f); /* UINT32_MAX: full */
+uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry for what has not arrived */
+void ros_clear(struct ros *r, uint64_t event);
+void ros_clear_below(struct ros *r, uint64_t oldest);
+void ros_check_room(struct ros *r);
+
+/* ros_queue.c */
+void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to, uint8_t status);

@@ -1,0 +1,145 @@
+/* What is to be sent to each SFI, in order, in lists over one pool of items of fixed size. */
+#include <assert.h>
+
+#include "ros_internal.h"
+
+void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to, uint8_t status)
+{
+        struct ros_queue *q = &r->queues[sfi];
+        uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
+
+        /* The pool is larger than the number of fragments held; where it is used up by requests, the SFI asks again. */
+        if (i == NO_ITEM) {
+                r->counts.full++;
+                return;
+        }
+        r->free_item = r->items[i].next;
+        r->items[i] = (struct ros_item){
+                .event = event,
+                .l1_id = l1_id,
+                .from_bytes = from,
+                .to_bytes = to,
+                .next = NO_ITEM,
+                .status = status,
+        };
+        if (q->last == NO_ITEM)
+                q->first = i;
+        else
+                r->items[q->last].next = i;
+        q->last = i;
+        r->n_items++;
+        if (entry != IDMAP_NONE) {
+                r->entries[entry].queued++;
+                r->entries[entry].queued_sfi = (uint16_t)sfi;
+        }
+}
+
+/* Removes the item after `before` (NO_ITEM: the first one). */
+static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
+{
+        uint32_t i = before == NO_ITEM ? q->first : r->items[before].next;
+        uint32_t next = r->items[i].next, entry = idmap_get(&r->by_event, r->items[i].event);
+
+        if (entry != IDMAP_NONE && r->entries[entry].queued > 0)
+                r->entries[entry].queued--;
+        if (before == NO_ITEM)
+                q->first = next;
+        else
+                r->items[before].next = next;
+        if (next == NO_ITEM)
+                q->last = before;
+        r->items[i].next = r->free_item;
+        r->free_item = i;
+        r->n_items--;
+}
+
+/* The job of an item; false where there is nothing (more) to send for it. */
+static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job *job)
+{
+        uint32_t i = idmap_get(&r->by_event, item->event);
+        struct ros_entry *e = i == IDMAP_NONE ? NULL : &r->entries[i];
+
+        *job = (struct ros_job){
+                .job.chunk = {.event = item->event, .l1_id = item->l1_id},
+                .at = ARENA_NONE,
+                .entry = UINT32_MAX,
+        };
+        if (!e || !e->arrived) {
+                job->job.chunk.status = item->status;
+                return item->status != FRAGMENT_OK;
+        }
+        const struct ros_fragment *f = &e->fragment;
+
+        job->entry = i;
+        job->at = e->at;
+        job->fill = !e->filled && f->bytes > 0;
+        e->filled = true;
+        job->job.chunk.fragment_bytes = f->bytes;
+        job->job.chunk.offset = item->from_bytes;
+        job->job.chunk.order = f->order;
+        job->job.chunk.form = f->form;
+        job->job.chunk.status = f->status;
+        job->job.to_bytes = MIN(item->to_bytes, f->bytes);
+        /* A part ends on a cut or with the fragment. */
+        if (job->job.to_bytes < f->bytes)
+                job->job.to_bytes -= job->job.to_bytes % EVB_CUT_BYTES;
+        return f->bytes == 0 ? item->from_bytes == 0 : item->from_bytes < job->job.to_bytes;
+}
+
+uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from)
+{
+        for (uint32_t i = from; r->n_items > 0 && i < r->config.n_sfi; i++) {
+                if (r->queues[i].first != NO_ITEM)
+                        return i;
+        }
+        return UINT32_MAX;
+}
+
+size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n)
+{
+        struct ros_queue *q = &r->queues[sfi];
+        uint32_t before = NO_ITEM, i = q->first;
+        size_t made = 0;
+
+        while (made < n && i != NO_ITEM) {
+                uint32_t next = r->items[i].next;
+
+                if (make_job(r, &r->items[i], &jobs[made])) {
+                        made++;
+                        before = i;
+                } else
+                        remove_item(r, q, before); /* cleared in the meantime */
+                i = next;
+        }
+        return made;
+}
+
+void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
+{
+        struct ros_queue *q = &r->queues[sfi];
+
+        for (; done > 0; done--) {
+                assert(q->first != NO_ITEM);
+                remove_item(r, q, NO_ITEM);
+                r->counts.fragments_sent++;
+                q->fragments++;
+        }
+        if (q->first != NO_ITEM && next_offset > r->items[q->first].from_bytes)
+                r->items[q->first].from_bytes = next_offset;
+}
+
+uint32_t ros_transaction(const struct ros *r, uint32_t sfi)
+{
+        return r->queues[sfi].transaction;
+}
+
+void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n)
+{
+        r->queues[sfi].transaction += n;
+}
+
+void ros_forget_sfi(struct ros *r, uint32_t sfi)
+{
+        while (r->queues[sfi].first != NO_ITEM)
+                remove_item(r, &r->queues[sfi], NO_ITEM);
+}

@@ -1,0 +1,351 @@
+/* The SFI's outside: made, fed with messages, asked for the next message to send and for events to write. */
+#include "evb/core/sfi.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "sfi_internal.h"
+
+/* The smallest block of the buffer: what a short fragment takes. */
+#define BLOCK_MIN_BYTES 256u
+
+static uint32_t power_of_two(uint32_t n)
+{
+        return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
+static int allocate(struct sfi *s)
+{
+        const struct sfi_config *c = &s->config;
+        uint32_t ring = power_of_two(c->slots), remembered = power_of_two(4 * c->slots);
+        int r;
+
+        r = idmap_init(&s->by_event, c->slots);
+        if (r >= 0)
+                r = idmap_init(&s->ended, remembered + 1);
+        if (r >= 0)
+                r = arena_new(&s->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
+        if (r < 0)
+                return r;
+        s->slots = calloc(c->slots, sizeof *s->slots);
+        s->fragments = calloc((size_t)c->slots * c->n_ros, sizeof *s->fragments);
+        s->free_slots = calloc(c->slots, sizeof *s->free_slots);
+        s->cuts = calloc(DIV_ROUND_UP(c->buffer_bytes, 64 * EVB_CUT_BYTES), sizeof *s->cuts);
+        s->ended_ring = calloc(remembered, sizeof *s->ended_ring);
+        s->built = calloc(ring, sizeof *s->built);
+        s->finished = calloc(SFI_ASSIGN_WINDOW * 2, sizeof *s->finished);
+        s->waiting = calloc(ring, sizeof *s->waiting);
+        s->overdue = calloc(c->slots, sizeof *s->overdue);
+        s->sequences = calloc(c->n_ros, sizeof *s->sequences);
+        if (!s->slots || !s->fragments || !s->free_slots || !s->cuts || !s->ended_ring || !s->built || !s->finished ||
+            !s->waiting || !s->overdue || !s->sequences)
+                return -ENOMEM;
+        s->ended_mask = remembered - 1;
+        s->built_mask = s->waiting_mask = ring - 1;
+        s->finished_mask = SFI_ASSIGN_WINDOW * 2 - 1;
+        for (uint32_t i = 0; i < c->slots; i++)
+                s->free_slots[i] = c->slots - 1 - i;
+        s->n_free = c->slots;
+        return 0;
+}
+
+int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
+{
+        struct sfi *s;
+        int r;
+
+        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->index >= EVB_SFI_MAX || config->slots < 4 ||
+            config->slots > SFI_ASSIGN_WINDOW || config->credits > config->slots || config->timeout_ns == 0 ||
+            config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES ||
+            message_entries_fit(MESSAGE_REQUEST, false, config->message_bytes) < 32)
+                return -EINVAL;
+        s = calloc(1, sizeof *s);
+        if (!s)
+                return -ENOMEM;
+        s->config = *config;
+        s->run_state = RUN_STARTING;
+        s->state = RUN_RUNNING;
+        s->keep_alive_due_ns = now_ns;
+        s->scan_ns = s->resend_ns = NEVER_NS;
+        s->resend_after_ns = SFI_RESEND_FIRST_NS;
+        s->stretch = 1;
+        s->n_live = config->n_ros;
+        memset(s->ros_live, 0xff, sizeof s->ros_live);
+        r = allocate(s);
+        if (r < 0) {
+                sfi_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+struct sfi *sfi_free(struct sfi *s)
+{
+        if (!s)
+                return NULL;
+        idmap_fini(&s->by_event);
+        idmap_fini(&s->ended);
+        arena_free(s->arena);
+        free(s->slots);
+        free(s->fragments);
+        free(s->free_slots);
+        free(s->cuts);
+        free(s->ended_ring);
+        free(s->built);
+        free(s->finished);
+        free(s->waiting);
+        free(s->overdue);
+        free(s->sequences);
+        free(s);
+        return NULL;
+}
+
+/* The run is over: what is still open was never assigned to us, or the DFM has given it up. */
+static void drop_open(struct sfi *s, uint64_t now_ns)
+{
+        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
+                if (s->slots[slot].state != SLOT_COLLECTING)
+                        continue;
+                if (s->slots[slot].assigned)
+                        sfi_finish_slot(s, now_ns, slot, true);
+                else
+                        sfi_drop_slot(s, slot);
+        }
+}
+
+static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        s->heard_dfm_ns = now_ns;
+        s->oldest = MAX(s->oldest, m->keep_alive.oldest);
+        if (m->keep_alive.state > s->run_state)
+                s->run_state = (enum run_state)m->keep_alive.state;
+        sfi_set_live(s, now_ns, m->keep_alive.ros_live);
+        if (s->run_state == RUN_ENDED)
+                drop_open(s, now_ns);
+}
+
+static bool receive_totals(struct sfi *s, const struct message *m)
+{
+        if (m->header.sender_role != ROLE_ROS || m->header.sender_index >= s->config.n_ros)
+                return false;
+        struct sfi_sequence *q = &s->sequences[m->header.sender_index];
+
+        if (q->started && (int32_t)(m->totals.datagrams - q->highest) > 0) {
+                q->expected += m->totals.datagrams - q->highest;
+                q->highest = m->totals.datagrams;
+        }
+        q->final = s->run_state == RUN_ENDED;
+        return true;
+}
+
+bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        switch (m->header.type) {
+        case MESSAGE_ASSIGN:
+        case MESSAGE_BUILD:
+                return sfi_receive_assign(s, now_ns, m);
+        case MESSAGE_KEEP_ALIVE:
+                if (m->header.sender_role != ROLE_DFM)
+                        return false;
+                receive_keep_alive(s, now_ns, m);
+                return true;
+        case MESSAGE_UPDATE_ACK:
+                if (m->header.sender_role != ROLE_DFM)
+                        return false;
+                sfi_receive_update_ack(s, now_ns, m);
+                return true;
+        case MESSAGE_TOTALS:
+                return receive_totals(s, m);
+        case MESSAGE_CLEAR:
+                return m->header.sender_role == ROLE_DFM; /* the ROSs' business */
+        }
+        return false;
+}
+
+void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
+{
+        /* A step back further than this is a sender that has begun anew. */
+        const int32_t behind_max = 1 << 20;
+
+        s->counts.datagrams_received++;
+        if (source >= s->config.n_ros)
+                return;
+        struct sfi_sequence *q = &s->sequences[source];
+        int32_t ahead = (int32_t)(transaction - q->highest);
+
+        if (!q->started || ahead < -behind_max) {
+                q->started = true;
+                ahead = 0;
+        }
+        q->received++;
+        if (ahead >= 0) {
+                q->expected += (uint32_t)ahead + 1;
+                q->highest = transaction + 1;
+        }
+}
+
+static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
+{
+        sfi_address(s, m, MESSAGE_ALIVE);
+        m->alive.state = s->state;
+        m->alive.incarnation = s->config.incarnation;
+        m->alive.flags = s->failed ? ALIVE_FAILED : 0;
+        s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
+        /* Credits are told again with it, should the last Update have been lost. */
+        s->update_due = true;
+        s->update_due_ns = now_ns;
+}
+
+bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        *ret_to = (struct message_to){ROLE_DFM, 0};
+        if (now_ns >= s->keep_alive_due_ns) {
+                make_alive(s, now_ns, ret);
+                return true;
+        }
+        if (s->state == RUN_ENDED)
+                return false;
+        sfi_scan(s, now_ns);
+        if (sfi_make_update(s, now_ns, ret))
+                return true;
+        return sfi_make_request(s, now_ns, ret_to, ret);
+}
+
+uint64_t sfi_deadline_ns(const struct sfi *s)
+{
+        uint64_t deadline = MIN(s->keep_alive_due_ns, MIN(s->scan_ns, s->resend_ns));
+
+        if (s->state == RUN_ENDED)
+                return s->keep_alive_due_ns;
+        return s->update_due ? MIN(deadline, s->update_due_ns) : deadline;
+}
+
+size_t sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
+{
+        size_t taken = 0;
+
+        while (taken < n && s->built_tail != s->built_head)
+                slots[taken++] = s->built[s->built_tail++ & s->built_mask];
+        return taken;
+}
+
+void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
+{
+        const struct sfi_slot *e = &s->slots[slot];
+
+        *ret = (struct sfi_built){
+                .info = e->info,
+                .event = e->event,
+                .end = (enum event_end)e->end,
+                .assigned_again = e->assigned_again,
+                .fragments = sfi_fragment(s, slot, 0),
+        };
+}
+
+static uint64_t payload_of(const struct sfi *s, uint32_t slot)
+{
+        uint64_t bytes = 0;
+
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                bytes += sfi_fragment(s, slot, i)->bytes;
+        return bytes;
+}
+
+void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
+{
+        struct sfi_slot *e = &s->slots[slot];
+        struct finished_entry entry = {
+                .event = e->event,
+                .end = failed ? EVENT_LOST : e->end,
+                .missing = failed || e->end == EVENT_LOST ? s->config.n_ros : e->missing,
+        };
+
+        assert(e->state == SLOT_BUILDING);
+        if (entry.end == EVENT_COMPLETE) {
+                entry.payload_bytes = payload_of(s, slot);
+                s->counts.payload_bytes += entry.payload_bytes;
+                s->counts.complete++;
+        } else if (entry.end == EVENT_PARTIAL)
+                s->counts.partial++;
+        else
+                s->counts.lost++;
+        s->counts.fragments_received += s->config.n_ros - entry.missing;
+        s->counts.fragments_lost += entry.missing;
+        sfi_report(s, &entry);
+        s->n_building--;
+        sfi_drop_slot(s, slot);
+}
+
+void sfi_stop(struct sfi *s, uint64_t now_ns)
+{
+        if (s->state >= RUN_DRAINING)
+                return;
+        s->state = RUN_DRAINING;
+        s->keep_alive_due_ns = now_ns;
+}
+
+bool sfi_is_drained(const struct sfi *s)
+{
+        if (s->run_state != RUN_ENDED && s->state < RUN_DRAINING)
+                return false;
+        /* Without a DFM to listen, nothing more is acknowledged. */
+        return s->n_free == s->config.slots &&
+               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next || s->heard_dfm_ns == 0);
+}
+
+bool sfi_has_totals(const struct sfi *s)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                if (s->sequences[i].started && sfi_ros_is_live(s, i) && !s->sequences[i].final)
+                        return false;
+        }
+        return true;
+}
+
+void sfi_set_ended(struct sfi *s, uint64_t now_ns)
+{
+        s->state = RUN_ENDED;
+        s->keep_alive_due_ns = now_ns;
+}
+
+void sfi_set_failed(struct sfi *s, uint64_t now_ns)
+{
+        s->failed = true;
+        s->keep_alive_due_ns = now_ns;
+}
+
+enum run_state sfi_run_state(const struct sfi *s)
+{
+        return s->run_state;
+}
+
+uint64_t sfi_heard_dfm_ns(const struct sfi *s)
+{
+        return s->heard_dfm_ns;
+}
+
+const struct sfi_counts *sfi_counts(const struct sfi *s)
+{
+        /* Datagrams that were doubled on their way can make up for lost ones, but not for more than that. */
+        struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
+
+        counts->datagrams_lost = 0;
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_sequence *q = &s->sequences[i];
+
+                counts->datagrams_lost += q->expected > q->received ? q->expected - q->received : 0;
+        }
+        return counts;
+}
+
+uint32_t sfi_open_events(const struct sfi *s)
+{
+        return s->config.slots - s->n_free;
+}
+
+uint64_t sfi_buffer_used_bytes(const struct sfi *s)
+{
+        return arena_used_bytes(s->arena);
+}

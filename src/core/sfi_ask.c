@@ -1,0 +1,229 @@
+/* Whom the SFI asks for what, and when it gives up. In push it only asks again for what is missing. */
+#include "sfi_internal.h"
+
+/* Bounds of the time after which is asked again, where it is taken from what is usual. */
+#define RE_ASK_FIRST_NS (100 * NS_PER_MS)
+#define RE_ASK_LEAST_NS (2 * NS_PER_MS)
+/* Weights of the running mean and deviation: as RFC 6298, but for samples that come by the thousand. */
+#define USUAL_SHIFT 6
+#define STRETCH_MAX 64u
+#define STRETCH_HOLD_NS NS_PER_S
+/* Parts of one fragment that are asked for by themselves; what lies behind them is asked for as a whole. */
+#define RANGES_MAX 16
+
+static uint64_t re_ask_longest_ns(const struct sfi *s)
+{
+        return s->config.timeout_ns / (s->config.re_ask_max + 1);
+}
+
+uint64_t sfi_re_ask_after_ns(const struct sfi *s)
+{
+        uint64_t after = s->config.re_ask_after_ns;
+
+        if (after > 0)
+                return after;
+        after = s->usual_ns == 0 ? RE_ASK_FIRST_NS : s->stretch * (s->usual_ns + 4 * s->deviation_ns + RE_ASK_LEAST_NS);
+        return MIN(after, re_ask_longest_ns(s));
+}
+
+void sfi_sample_usual(struct sfi *s, uint64_t sample_ns)
+{
+        if (s->usual_ns == 0) {
+                s->usual_ns = sample_ns + 1;
+                s->deviation_ns = sample_ns / 2;
+                return;
+        }
+        uint64_t apart = sample_ns > s->usual_ns ? sample_ns - s->usual_ns : s->usual_ns - sample_ns;
+
+        s->deviation_ns += (uint64_t)((int64_t)(apart - s->deviation_ns) >> USUAL_SHIFT);
+        s->usual_ns += (uint64_t)((int64_t)(sample_ns - s->usual_ns) >> USUAL_SHIFT);
+}
+
+void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
+{
+        if (now_ns - s->stretch_ns < sfi_re_ask_after_ns(s))
+                return;
+        s->stretch = MIN(2 * s->stretch, STRETCH_MAX);
+        s->stretch_ns = now_ns;
+}
+
+static void plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e)
+{
+        uint64_t after = sfi_re_ask_after_ns(s);
+
+        if (e->rounds >= s->config.re_ask_max) {
+                e->re_ask_ns = NEVER_NS;
+                return;
+        }
+        /* Each round waits twice as long, but all of them happen before the event expires. */
+        e->re_ask_ns = now_ns + MIN(after << MIN(e->rounds, 16), re_ask_longest_ns(s));
+        s->scan_ns = MIN(s->scan_ns, e->re_ask_ns);
+}
+
+void sfi_start_waiting(struct sfi *s, uint32_t slot)
+{
+        if (!s->slots[slot].queued)
+                s->waiting[s->waiting_head++ & s->waiting_mask] = slot;
+        s->slots[slot].queued = true;
+}
+
+void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &s->slots[slot];
+
+        if (s->config.pull) {
+                e->asked = true;
+                s->n_asked++;
+                e->first_ns = now_ns;
+                e->expire_ns = now_ns + s->config.timeout_ns;
+        }
+        plan_re_ask(s, now_ns, e);
+        s->scan_ns = MIN(s->scan_ns, e->expire_ns);
+}
+
+/* Events that may be asked for at a time: what the receive buffer takes, as far as is known. */
+static uint32_t outstanding_max(const struct sfi *s)
+{
+        uint64_t fit;
+
+        if (s->config.outstanding > 0)
+                return s->config.outstanding;
+        if (s->config.room_bytes == 0)
+                return s->config.slots;
+        if (s->event_bytes == 0)
+                return 1;
+        fit = s->config.room_bytes / s->event_bytes;
+        return (uint32_t)MIN(MAX(fit, UINT64_C(1)), (uint64_t)s->config.slots);
+}
+
+static bool make_first_request(struct sfi *s, uint64_t now_ns, struct message *m)
+{
+        size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
+
+        sfi_address(s, m, MESSAGE_REQUEST);
+        while (s->waiting_tail != s->waiting_head && m->n < max && s->n_asked < outstanding_max(s)) {
+                uint32_t slot = s->waiting[s->waiting_tail++ & s->waiting_mask];
+                struct sfi_slot *e = &s->slots[slot];
+
+                e->queued = false;
+                if (e->state != SLOT_COLLECTING || e->asked)
+                        continue;
+                sfi_set_asked(s, now_ns, slot);
+                m->request.entries[m->n++] = (struct request_entry){
+                        .event = e->event,
+                        .l1_id = e->l1_id,
+                        .to_bytes = UINT32_MAX,
+                };
+        }
+        return m->n > 0;
+}
+
+static void add_request(struct message *m, const struct sfi_slot *e, uint32_t from, uint32_t to)
+{
+        m->request.entries[m->n++] = (struct request_entry){
+                .event = e->event,
+                .l1_id = e->l1_id,
+                .from_bytes = from,
+                .to_bytes = to,
+                .again = e->rounds,
+        };
+}
+
+/* What is missing of one fragment; at most RANGES_MAX entries. */
+static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct sfi_fragment *f)
+{
+        const struct sfi_slot *e = &s->slots[slot];
+        uint32_t from = 0, to = 0;
+
+        f->asked_again = true;
+        s->counts.re_asked++;
+        if (!f->known || f->at == ARENA_NONE) {
+                add_request(m, e, 0, UINT32_MAX);
+                return;
+        }
+        for (int k = 1; sfi_missing_range(s, f, to, &from, &to); k++) {
+                if (k == RANGES_MAX) {
+                        add_request(m, e, from, UINT32_MAX);
+                        return;
+                }
+                add_request(m, e, from, to);
+                to = ALIGN_UP(to, EVB_CUT_BYTES);
+        }
+}
+
+/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. */
+static bool make_next_request(struct sfi *s, struct message_to *to, struct message *m)
+{
+        size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
+
+        sfi_address(s, m, MESSAGE_REQUEST);
+        for (; s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
+                if (!sfi_ros_is_live(s, s->overdue_ros))
+                        continue;
+                for (; s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
+                        uint32_t slot = s->overdue[s->overdue_at];
+                        struct sfi_fragment *f = sfi_fragment(s, slot, s->overdue_ros);
+
+                        if (s->slots[slot].state == SLOT_COLLECTING && !f->whole)
+                                add_missing(s, m, slot, f);
+                }
+                if (m->n == 0)
+                        continue;
+                *to = (struct message_to){ROLE_ROS, (uint16_t)s->overdue_ros};
+                return true;
+        }
+        s->n_overdue = 0;
+        return false;
+}
+
+bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        if (s->n_overdue > 0 && make_next_request(s, to, m))
+                return true;
+        if (!s->config.pull || s->waiting_tail == s->waiting_head)
+                return false;
+        *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
+        return make_first_request(s, now_ns, m);
+}
+
+static void expire(struct sfi *s, uint64_t now_ns, uint32_t slot)
+{
+        if (s->slots[slot].assigned) {
+                sfi_finish_slot(s, now_ns, slot, false);
+                return;
+        }
+        /* Fragments came, but the event was never assigned to us: it is another SFI's by now. */
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                s->counts.late += sfi_fragment(s, slot, i)->whole;
+        sfi_drop_slot(s, slot);
+}
+
+void sfi_scan(struct sfi *s, uint64_t now_ns)
+{
+        if (now_ns < s->scan_ns || s->n_overdue > 0)
+                return;
+        if (now_ns - s->stretch_ns > STRETCH_HOLD_NS && s->stretch > 1) {
+                s->stretch /= 2;
+                s->stretch_ns = now_ns;
+        }
+        s->scan_ns = NEVER_NS;
+        s->overdue_at = s->overdue_ros = 0;
+        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
+                struct sfi_slot *e = &s->slots[slot];
+
+                if (e->state != SLOT_COLLECTING || (s->config.pull && !e->asked))
+                        continue;
+                if (now_ns >= e->expire_ns) {
+                        expire(s, now_ns, slot);
+                        continue;
+                }
+                if (now_ns >= e->re_ask_ns && e->missing > 0) {
+                        e->rounds++;
+                        plan_re_ask(s, now_ns, e);
+                        s->overdue[s->n_overdue++] = slot;
+                }
+                s->scan_ns = MIN(s->scan_ns, MIN(e->re_ask_ns, e->expire_ns));
+        }
+        /* A slot whose time has come while nothing is missing waits for its assignment, not for the clock. */
+        s->scan_ns = MAX(s->scan_ns, now_ns + NS_PER_MS / 2);
+}

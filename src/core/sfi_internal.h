@@ -1,0 +1,143 @@
+/* What the files of the SFI share: slots, asking, updates to the DFM. */
+#pragma once
+
+#include "evb/base/idmap.h"
+#include "evb/base/util.h"
+#include "evb/core/sfi.h"
+
+/* Assignments that may arrive out of order; the DFM's window is not larger. */
+#define SFI_ASSIGN_WINDOW 16384u
+#define SFI_RESEND_FIRST_NS (20 * NS_PER_MS)
+#define SFI_RESEND_LONGEST_NS (320 * NS_PER_MS)
+
+enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
+
+struct sfi_slot {
+        uint64_t event;
+        uint64_t first_ns;  /* asked for (pull); assigned or first seen (push) */
+        uint64_t re_ask_ns; /* when to ask again; NEVER_NS: not any more */
+        uint64_t expire_ns;
+        uint32_t missing; /* fragments of living ROSs that are not whole */
+        uint32_t whole;
+        uint32_t l1_id;
+        uint8_t state;
+        uint8_t end;
+        uint8_t rounds; /* times asked again */
+        bool assigned, assigned_again, asked;
+        bool queued; /* in `waiting`, whatever has become of the event since */
+        struct event_info info;
+};
+
+/* Data datagrams of one ROS by their sequence numbers. */
+struct sfi_sequence {
+        bool started;
+        bool final; /* its totals came after the run had ended */
+        uint32_t highest; /* the one after the highest seen, or the sender's own total */
+        uint64_t expected, received;
+};
+
+struct sfi {
+        struct sfi_config config;
+        enum run_state run_state; /* the DFM's */
+        enum run_state state;     /* our own */
+        bool failed;
+        uint64_t heard_dfm_ns, keep_alive_due_ns;
+        uint64_t oldest;
+
+        struct sfi_slot *slots;
+        struct sfi_fragment *fragments; /* slots x n_ros */
+        uint32_t *free_slots;
+        uint32_t n_free, n_building;
+        struct idmap by_event;
+        struct arena *arena;
+        uint64_t *cuts; /* a bit for each EVB_CUT_BYTES of the buffer */
+        uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
+
+        /* The last events that ended here, so that what comes late does not open them again. */
+        struct idmap ended;
+        uint64_t *ended_ring;
+        uint64_t ended_n;
+        uint32_t ended_mask;
+
+        uint32_t *built; /* ring of slots */
+        uint32_t built_mask, built_head, built_tail;
+
+        uint64_t ros_live[EVB_ROS_MAX / 64];
+        uint32_t n_live;
+
+        /* Assignments: all below `assign_next` have come, and those whose bit is set. */
+        uint32_t assign_next;
+        uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
+        bool update_due;
+        uint64_t update_due_ns;
+
+        /* Finished events that the DFM has not acknowledged: [acked, next), of which those from `sent` on wait. */
+        struct finished_entry *finished;
+        uint32_t finished_mask, finished_acked, finished_sent, finished_next;
+        uint64_t finished_total, granted;
+        uint64_t resend_ns, resend_after_ns;
+
+        /* Pull: slots to be asked for, in order of assignment. */
+        uint32_t *waiting;
+        uint32_t waiting_mask, waiting_head, waiting_tail;
+        uint32_t n_asked; /* asked for and not yet ended */
+
+        /* Asking again goes ROS by ROS over the slots that are overdue. */
+        uint32_t *overdue;
+        uint32_t n_overdue, overdue_at, overdue_ros;
+        uint64_t scan_ns; /* when the first slot may be overdue or expired */
+        /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
+         * while asking again turns out to have been too early. */
+        uint64_t usual_ns, deviation_ns;
+        uint32_t stretch;
+        uint64_t stretch_ns;
+
+        struct sfi_sequence *sequences;
+        struct sfi_counts counts;
+};
+
+static inline struct sfi_fragment *sfi_fragment(const struct sfi *s, uint32_t slot, uint32_t ros)
+{
+        return &s->fragments[(size_t)slot * s->config.n_ros + ros];
+}
+
+static inline bool sfi_ros_is_live(const struct sfi *s, uint32_t ros)
+{
+        return s->ros_live[ros / 64] >> ros % 64 & 1;
+}
+
+/* sfi_slots.c */
+uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id); /* IDMAP_NONE: no room */
+void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
+void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
+void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes it where nothing is missing */
+void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
+bool sfi_has_ended(const struct sfi *s, uint64_t event);
+
+/* sfi_ask.c */
+void sfi_start_waiting(struct sfi *s, uint32_t slot);
+void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot);
+bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m);
+void sfi_scan(struct sfi *s, uint64_t now_ns);
+void sfi_sample_usual(struct sfi *s, uint64_t sample_ns);
+void sfi_note_too_early(struct sfi *s, uint64_t now_ns);
+bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
+                       uint32_t *ret_to);
+
+/* sfi_update.c */
+bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m);
+void sfi_receive_update_ack(struct sfi *s, uint64_t now_ns, const struct message *m);
+void sfi_report(struct sfi *s, const struct finished_entry *entry);
+bool sfi_make_update(struct sfi *s, uint64_t now_ns, struct message *m);
+uint32_t sfi_allowed(const struct sfi *s);
+
+static inline void sfi_address(const struct sfi *s, struct message *m, uint32_t type)
+{
+        m->header = (struct message_header){
+                .run = s->config.run,
+                .sender_role = ROLE_SFI,
+                .sender_index = s->config.index,
+                .type = type,
+        };
+        m->n = 0;
+}

@@ -1,0 +1,196 @@
+/* The SFI's hot path: gives pieces of fragments their places and notes what has come. A bitmap with a bit for each
+ * EVB_CUT_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
+#include "sfi_internal.h"
+
+static uint32_t cuts_of(uint32_t bytes)
+{
+        return DIV_ROUND_UP(bytes, EVB_CUT_BYTES);
+}
+
+static uint64_t word_mask(uint64_t bit, uint64_t n)
+{
+        return (n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << bit;
+}
+
+static void clear_cuts(struct sfi *s, uint64_t first, uint64_t n)
+{
+        while (n > 0) {
+                uint64_t bit = first % 64, part = MIN(n, 64 - bit);
+
+                s->cuts[first / 64] &= ~word_mask(bit, part);
+                first += part, n -= part;
+        }
+}
+
+/* Returns how many were not set before. */
+static uint32_t set_cuts(struct sfi *s, uint64_t first, uint64_t n)
+{
+        uint32_t fresh = 0;
+
+        while (n > 0) {
+                uint64_t bit = first % 64, part = MIN(n, 64 - bit), mask = word_mask(bit, part);
+                uint64_t *word = &s->cuts[first / 64];
+
+                fresh += (uint32_t)__builtin_popcountll(mask & ~*word);
+                *word |= mask;
+                first += part, n -= part;
+        }
+        return fresh;
+}
+
+bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
+                       uint32_t *ret_to)
+{
+        uint64_t base = f->at / EVB_CUT_BYTES;
+        uint32_t i = from_bytes / EVB_CUT_BYTES, n = cuts_of(f->bytes), from;
+
+        while (i < n && s->cuts[(base + i) / 64] >> (base + i) % 64 & 1)
+                i++;
+        if (i == n)
+                return false;
+        from = i;
+        while (i < n && !(s->cuts[(base + i) / 64] >> (base + i) % 64 & 1))
+                i++;
+        *ret_from = from * EVB_CUT_BYTES;
+        *ret_to = MIN(i * EVB_CUT_BYTES, f->bytes);
+        return true;
+}
+
+/* The slot of a piece's event, opened where it may be. */
+static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, enum sfi_verdict *ret_verdict)
+{
+        uint32_t slot = idmap_get(&s->by_event, c->event);
+
+        if (slot != IDMAP_NONE)
+                return slot;
+        if (s->config.pull || s->state == RUN_ENDED || sfi_has_ended(s, c->event)) {
+                *ret_verdict = SFI_LATE;
+                return IDMAP_NONE;
+        }
+        *ret_verdict = SFI_NO_ROOM;
+        return sfi_open_slot(s, now_ns, c->event, c->l1_id);
+}
+
+static enum sfi_verdict begin_fragment(struct sfi *s, struct sfi_fragment *f, const struct chunk *c)
+{
+        uint64_t at = ARENA_NONE;
+
+        if (c->fragment_bytes > 0) {
+                at = arena_alloc(s->arena, c->fragment_bytes);
+                if (at == ARENA_NONE)
+                        return SFI_NO_ROOM;
+                if (c->length < c->fragment_bytes)
+                        clear_cuts(s, at / EVB_CUT_BYTES, cuts_of(c->fragment_bytes));
+        }
+        *f = (struct sfi_fragment){
+                .at = at,
+                .bytes = c->fragment_bytes,
+                .order = c->order,
+                .form = c->form,
+                .status = c->status,
+                .known = true,
+                .asked_again = f->asked_again,
+        };
+        return SFI_STORE;
+}
+
+static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *p)
+{
+        const struct chunk *c = &p->chunk;
+        enum sfi_verdict verdict = SFI_STORE;
+
+        if (p->source >= s->config.n_ros)
+                return SFI_MALFORMED;
+        p->slot = slot_of(s, now_ns, c, &verdict);
+        if (p->slot == IDMAP_NONE)
+                return verdict;
+        struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
+        if (f->whole) {
+                if (f->asked_again)
+                        sfi_note_too_early(s, now_ns);
+                return SFI_DUPLICATE;
+        }
+        if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
+                return SFI_MALFORMED;
+        if (!f->known) {
+                verdict = begin_fragment(s, f, c);
+                if (verdict != SFI_STORE)
+                        return verdict;
+        }
+        p->at = f->at + c->offset;
+        return SFI_STORE;
+}
+
+/* Late and double fragments count once, by the piece that ends them. */
+static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fragment)
+{
+        switch (verdict) {
+        case SFI_STORE:
+                break;
+        case SFI_LATE:
+                s->counts.late += ends_fragment;
+                break;
+        case SFI_DUPLICATE:
+                s->counts.duplicate += ends_fragment;
+                break;
+        case SFI_MALFORMED:
+                s->counts.malformed++;
+                break;
+        case SFI_NO_ROOM:
+                s->counts.no_room++;
+                break;
+        }
+}
+
+void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                idmap_prefetch(&s->by_event, pieces[i].chunk.event);
+        for (size_t i = 0; i < n; i++) {
+                pieces[i].verdict = place(s, now_ns, &pieces[i]);
+                count_refusal(s, pieces[i].verdict,
+                              pieces[i].chunk.offset + pieces[i].chunk.length == pieces[i].chunk.fragment_bytes);
+        }
+}
+
+static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_piece *p, struct sfi_fragment *f)
+{
+        struct sfi_slot *e = &s->slots[p->slot];
+
+        f->whole = true;
+        e->whole++;
+        if (sfi_ros_is_live(s, p->source))
+                e->missing--;
+        if (f->asked_again)
+                s->counts.recovered++;
+        else
+                sfi_sample_usual(s, now_ns - e->first_ns);
+        sfi_check_slot(s, now_ns, p->slot);
+}
+
+void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                const struct sfi_piece *p = &pieces[i];
+
+                if (p->verdict != SFI_STORE)
+                        continue;
+                struct sfi_slot *e = &s->slots[p->slot];
+                struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
+                /* The same piece may have come twice in one batch, or its event may have ended in between. */
+                if (e->state != SLOT_COLLECTING || e->event != p->chunk.event || f->whole)
+                        continue;
+                uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length);
+
+                if (here == all)
+                        f->cuts_there = all;
+                else {
+                        uint32_t fresh = set_cuts(s, p->at / EVB_CUT_BYTES, here);
+
+                        f->cuts_there += fresh;
+                        s->counts.duplicate += fresh == 0;
+                }
+                if (f->cuts_there == all)
+                        fragment_is_whole(s, now_ns, p, f);
+        }
+}
