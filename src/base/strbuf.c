@@ -1,0 +1,27 @@
+/* Text added to an array of fixed size. */
+#include "evb/base/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct strbuf strbuf_init(char *text, size_t size_bytes)
+{
+        text[0] = '\0';
+        return (struct strbuf){.text = text, .size_bytes = size_bytes};
+}
+
+void strbuf_add(struct strbuf *b, const char *format, ...)
+{
+        size_t room = b->size_bytes - b->length;
+        va_list args;
+        int n;
+
+        va_start(args, format);
+        n = vsnprintf(b->text + b->length, room, format, args);
+        va_end(args);
+        if (n < 0 || (size_t)n >= room) {
+                b->cut = true;
+                b->length = b->size_bytes - 1;
+        } else
+                b->length += (size_t)n;
+}
