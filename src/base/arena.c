@@ -119,8 +119,10 @@ uint64_t arena_alloc(struct arena *a, uint64_t size_bytes)
         uint32_t block = a->lists[from];
 
         unlink_block(a, block, from);
-        while (from > order)
-                push(a, block + (UINT32_C(1) << --from), from);
+        while (from > order) {
+                from--;
+                push(a, block + (UINT32_C(1) << from), from);
+        }
         a->state[block] = (uint8_t)order;
         a->used_bytes += a->min_block_bytes << order;
         return block * a->min_block_bytes;
