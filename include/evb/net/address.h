@@ -1,0 +1,30 @@
+/* Internet addresses with a port, IPv4 and IPv6. */
+#pragma once
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct net_address {
+        union {
+                struct sockaddr any;
+                struct sockaddr_in v4;
+                struct sockaddr_in6 v6;
+        };
+        socklen_t size_bytes;
+};
+
+#define NET_ADDRESS_TEXT_MAX 64
+
+/* Numeric address, IPv6 with or without brackets and %device. -EINVAL. */
+int net_address_parse(struct net_address *ret, const char *text, uint16_t port);
+/* "HOST:PORT", host as above (IPv6 in brackets). -EINVAL. */
+int net_address_parse_with_port(struct net_address *ret, const char *text);
+/* "192.168.1.5:46800", "[::1]:46800"; returns `text`. */
+char *net_address_format(const struct net_address *a, char text[static NET_ADDRESS_TEXT_MAX]);
+bool net_address_equal(const struct net_address *a, const struct net_address *b);
+bool net_address_is_multicast(const struct net_address *a);
+uint16_t net_address_port(const struct net_address *a);
+/* The index of the device that has this address; 0: none. */
+unsigned net_address_device(const struct net_address *a);

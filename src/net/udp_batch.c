@@ -1,0 +1,233 @@
+/* How a UDP endpoint moves batches: super-packets cut by the kernel on the way out and joined on the way in, several of
+ * them to a system call; one datagram at a time where the kernel refuses. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "udp_internal.h"
+
+void udp_prepare_receive(struct udp *u)
+{
+        for (int i = 0; i < UDP_RECEIVE_BATCH; i++) {
+                u->receive_iov[i] = (struct iovec){u->buffers + (size_t)i * UDP_BUFFER_BYTES, UDP_BUFFER_BYTES};
+                u->messages[i].msg_hdr = (struct msghdr){
+                        .msg_name = &u->from[i].any,
+                        .msg_iov = &u->receive_iov[i],
+                        .msg_iovlen = 1,
+                        .msg_control = u->receive_control[i],
+                };
+        }
+}
+
+static void note_overflow(struct udp *u, uint32_t overflow)
+{
+        u->endpoint.counts.dropped += overflow - u->last_overflow;
+        u->last_overflow = overflow;
+}
+
+/* The size of the segments that the kernel joined, and its count of drops, which come beside the bytes. */
+static void read_control(struct udp *u, int i)
+{
+        struct msghdr *h = &u->messages[i].msg_hdr;
+
+        u->segment_bytes[i] = u->messages[i].msg_len;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+                if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+                        int segment;
+
+                        memcpy(&segment, CMSG_DATA(c), sizeof segment);
+                        if (segment > 0)
+                                u->segment_bytes[i] = (uint32_t)segment;
+                } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+                        uint32_t overflow;
+
+                        memcpy(&overflow, CMSG_DATA(c), sizeof overflow);
+                        note_overflow(u, overflow);
+                }
+        }
+}
+
+static int refill(struct udp *u)
+{
+        u->at = u->n_messages = 0;
+        u->offset = 0;
+        for (int i = 0; i < UDP_RECEIVE_BATCH; i++) {
+                u->messages[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in6);
+                u->messages[i].msg_hdr.msg_controllen = sizeof u->receive_control[i];
+        }
+        int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+
+        /* Errors that the other side's ICMP left on a connected socket are no end of ours. */
+        if (n < 0)
+                return errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED || errno == EHOSTUNREACH ||
+                                       errno == ENETUNREACH || errno == EMSGSIZE
+                               ? 0
+                               : -errno;
+        u->n_messages = n;
+        u->endpoint.counts.calls++;
+        for (int i = 0; i < n; i++) {
+                u->from[i].size_bytes = u->messages[i].msg_hdr.msg_namelen;
+                read_control(u, i);
+        }
+        return 0;
+}
+
+int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
+{
+        struct udp *u = (struct udp *)e;
+        size_t given = 0;
+        int r;
+
+        if (u->at == u->n_messages && (r = refill(u)) < 0)
+                return r;
+        while (given < n && u->at < u->n_messages) {
+                uint32_t all = u->messages[u->at].msg_len, size = MIN(u->segment_bytes[u->at], all - u->offset);
+
+                out[given++] = (struct datagram){
+                        .bytes = (uint8_t *)u->receive_iov[u->at].iov_base + u->offset,
+                        .size_bytes = size,
+                        .from = &u->from[u->at],
+                };
+                u->offset += size;
+                if (u->offset >= all) {
+                        u->at++;
+                        u->offset = 0;
+                }
+        }
+        e->counts.received += given;
+        return (int)given;
+}
+
+static void set_segment(struct msghdr *h, uint8_t *control, uint16_t segment_bytes)
+{
+        h->msg_control = control;
+        h->msg_controllen = CMSG_SPACE(sizeof segment_bytes);
+        struct cmsghdr *c = CMSG_FIRSTHDR(h);
+
+        c->cmsg_level = SOL_UDP;
+        c->cmsg_type = UDP_SEGMENT;
+        c->cmsg_len = CMSG_LEN(sizeof segment_bytes);
+        memcpy(CMSG_DATA(c), &segment_bytes, sizeof segment_bytes);
+}
+
+static bool may_join(const struct udp *u, const struct outgoing *first, const struct outgoing *last,
+                     const struct outgoing *next, uint32_t joined, uint32_t bytes, uint32_t n_iov)
+{
+        return u->segments && joined < UDP_SEGMENTS_MAX && next->to == first->to &&
+               last->size_bytes == first->size_bytes && next->size_bytes <= first->size_bytes &&
+               bytes + next->size_bytes <= u->super_max_bytes && n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
+}
+
+/* Puts as many datagrams as may be into message `i`, their gather lists at `iov`; how many gather entries they take. */
+static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const struct outgoing *out, size_t n)
+{
+        struct msghdr *h = &u->send_messages[i].msg_hdr;
+        uint32_t joined = 0, bytes = 0, n_iov = 0;
+
+        do {
+                memcpy(iov + n_iov, out[joined].iov, out[joined].n_iov * sizeof *iov);
+                n_iov += out[joined].n_iov;
+                bytes += out[joined].size_bytes;
+                joined++;
+        } while (joined < n && may_join(u, out, &out[joined - 1], &out[joined], joined, bytes, n_iov));
+
+        *h = (struct msghdr){.msg_iov = iov, .msg_iovlen = n_iov};
+        if (out->to) {
+                h->msg_name = (void *)&out->to->any;
+                h->msg_namelen = out->to->size_bytes;
+        }
+        if (joined > 1)
+                set_segment(h, u->send_control[i], (uint16_t)out->size_bytes);
+        u->datagrams_of[i] = joined;
+        return n_iov;
+}
+
+static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
+{
+        uint32_t n_iov = 0;
+        int messages = 0;
+
+        for (size_t k = 0; k < n && messages < UDP_SEND_BATCH && n_iov + UDP_SUPER_IOV_MAX <= UDP_SEND_IOV_MAX; messages++) {
+                n_iov += make_message(u, messages, u->send_iov + n_iov, out + k, n - k);
+                k += u->datagrams_of[messages];
+        }
+        return messages;
+}
+
+static bool is_segmentation_refusal(int error)
+{
+        return error == EINVAL || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
+}
+
+/* What to make of a failed call: 0: try again; 1: the first message is lost; -EAGAIN: wait; else the endpoint's end. */
+static int judge_error(struct udp *u, int error)
+{
+        switch (error) {
+        case EINTR:
+        case ECONNREFUSED: /* of an earlier datagram */
+                return 0;
+        case EAGAIN:
+                return -EAGAIN;
+        case EMSGSIZE:
+        case EPERM:
+        case EACCES:
+        case ENOBUFS:
+        case ENETUNREACH:
+        case EHOSTUNREACH:
+        case ENETDOWN:
+                return 1;
+        }
+        if (u->datagrams_of[0] > 1 && is_segmentation_refusal(error)) {
+                u->segments = false;
+                u->endpoint.counts.segmentation_refused = true;
+                return 0;
+        }
+        return -error;
+}
+
+static void count_sent(struct udp *u, int messages, uint32_t *datagrams)
+{
+        u->endpoint.counts.calls++;
+        for (int i = 0; i < messages; i++) {
+                *datagrams += u->datagrams_of[i];
+                u->endpoint.counts.sent += u->datagrams_of[i];
+                u->endpoint.counts.super_packets += u->datagrams_of[i] > 1;
+        }
+}
+
+int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
+{
+        struct udp *u = (struct udp *)e;
+        uint32_t taken = 0;
+
+        while (taken < n) {
+                int messages = make_messages(u, out + taken, n - taken);
+                int sent = sendmmsg(e->fd, u->send_messages, (unsigned)messages, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+                if (sent > 0) {
+                        count_sent(u, sent, &taken);
+                        continue;
+                }
+                int r = judge_error(u, errno);
+                if (r == -EAGAIN)
+                        break;
+                if (r < 0)
+                        return r;
+                if (r == 1) {
+                        taken += u->datagrams_of[0];
+                        e->counts.send_failed += u->datagrams_of[0];
+                }
+        }
+        return (int)taken;
+}
+
+void udp_counts(struct endpoint *e)
+{
+        /* The count that comes with datagrams (SO_RXQ_OVFL) misses what is dropped after the last of them. */
+        uint32_t memory[9]; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
+        socklen_t size = sizeof memory;
+
+        if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) == 0 && size == sizeof memory)
+                note_overflow((struct udp *)e, memory[8]);
+}

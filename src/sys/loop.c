@@ -1,0 +1,165 @@
+/* The event loop. Who is to be called when is all that it knows. */
+#include "evb/sys/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <time.h>
+
+#include "evb/base/util.h"
+
+#define EVENTS_MAX 64
+
+struct loop {
+        int epoll_fd;
+        uint64_t now_ns;
+        unsigned signals;
+        struct loop_io signal_io;
+        /* Those of the current wake-up; cleared where one is removed meanwhile. */
+        struct epoll_event ready[EVENTS_MAX];
+        int n_ready;
+};
+
+static uint64_t clock_read_ns(clockid_t clock)
+{
+        struct timespec t;
+
+        clock_gettime(clock, &t);
+        return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_now_ns(void)
+{
+        return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_utc_ns(void)
+{
+        return clock_read_ns(CLOCK_REALTIME);
+}
+
+int loop_new(struct loop **ret)
+{
+        struct loop *l = calloc(1, sizeof *l);
+
+        if (!l)
+                return -ENOMEM;
+        l->signal_io.fd = -1;
+        l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (l->epoll_fd < 0) {
+                free(l);
+                return -errno;
+        }
+        l->now_ns = clock_now_ns();
+        *ret = l;
+        return 0;
+}
+
+struct loop *loop_free(struct loop *l)
+{
+        if (!l)
+                return NULL;
+        if (l->signal_io.fd >= 0)
+                close(l->signal_io.fd);
+        close(l->epoll_fd);
+        free(l);
+        return NULL;
+}
+
+static int control(struct loop *l, int operation, struct loop_io *io)
+{
+        struct epoll_event e = {.events = io->events, .data.ptr = io};
+
+        return epoll_ctl(l->epoll_fd, operation, io->fd, &e) < 0 ? -errno : 0;
+}
+
+int loop_add(struct loop *l, struct loop_io *io)
+{
+        return control(l, EPOLL_CTL_ADD, io);
+}
+
+int loop_modify(struct loop *l, struct loop_io *io, uint32_t events)
+{
+        if (io->events == events)
+                return 0;
+        io->events = events;
+        return control(l, EPOLL_CTL_MOD, io);
+}
+
+void loop_remove(struct loop *l, struct loop_io *io)
+{
+        if (io->fd < 0)
+                return;
+        epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, io->fd, NULL);
+        for (int i = 0; i < l->n_ready; i++) {
+                if (l->ready[i].data.ptr == io)
+                        l->ready[i].data.ptr = NULL;
+        }
+}
+
+static void take_signal(void *ctx, uint32_t events)
+{
+        struct loop *l = ctx;
+        struct signalfd_siginfo info;
+
+        (void)events;
+        while (read(l->signal_io.fd, &info, sizeof info) == sizeof info)
+                l->signals++;
+}
+
+int loop_catch_signals(struct loop *l)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigaddset(&set, SIGINT);
+        if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+                return -errno;
+        signal(SIGPIPE, SIG_IGN);
+        l->signal_io = (struct loop_io){
+                .fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC),
+                .events = EPOLLIN,
+                .ready = take_signal,
+                .ctx = l,
+        };
+        return l->signal_io.fd < 0 ? -errno : loop_add(l, &l->signal_io);
+}
+
+unsigned loop_signals(const struct loop *l)
+{
+        return l->signals;
+}
+
+static struct timespec wait_time(uint64_t now_ns, uint64_t deadline_ns)
+{
+        uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+
+        return (struct timespec){.tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S)};
+}
+
+int loop_wait(struct loop *l, uint64_t deadline_ns)
+{
+        struct timespec wait = wait_time(clock_now_ns(), deadline_ns);
+
+        l->n_ready = epoll_pwait2(l->epoll_fd, l->ready, EVENTS_MAX, deadline_ns == NEVER_NS ? NULL : &wait, NULL);
+        l->now_ns = clock_now_ns();
+        if (l->n_ready < 0) {
+                l->n_ready = 0;
+                return errno == EINTR ? 0 : -errno;
+        }
+        for (int i = 0; i < l->n_ready; i++) {
+                struct loop_io *io = l->ready[i].data.ptr;
+
+                if (io)
+                        io->ready(io->ctx, l->ready[i].events);
+        }
+        l->n_ready = 0;
+        return 0;
+}
+
+uint64_t loop_now_ns(const struct loop *l)
+{
+        return l->now_ns;
+}
