@@ -1,0 +1,103 @@
+/* A scenario: what a run is to do, read from an INI file and from settings of the command line by one table of keys
+ * (conf/keys.h). Values are resolved: bytes, nanoseconds, bits per second; a member is named after its key. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "evb/core/event.h"
+
+#define SCENARIO_TEXT_MAX 256
+#define SCENARIO_CPUS_MAX 16
+#define SCENARIO_AUTO 0              /* value of a number whose key says `auto` */
+#define SCENARIO_MAX UINT64_MAX      /* trigger.rate = max */
+#define SCENARIO_UNLIMITED 0         /* network.link-rate = unlimited */
+
+enum scenario_mode { MODE_PUSH, MODE_PULL };
+enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
+enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
+enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
+enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
+enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
+
+struct scenario_node {
+        char name[32];
+        enum node_role role;
+        unsigned index; /* among the nodes of its role */
+        char address[64]; /* "": not set yet */
+        char device[32];
+        unsigned cpus[SCENARIO_CPUS_MAX];
+        size_t n_cpus;
+        unsigned line;
+        bool has_role;
+};
+
+struct scenario {
+        char path[SCENARIO_TEXT_MAX];
+        struct {
+                char name[SCENARIO_TEXT_MAX];
+                uint64_t mode, transport, duration_ns;
+        } scenario;
+        struct {
+                uint64_t rate_millihertz, events, kind, burst_length;
+        } trigger;
+        struct {
+                uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns, node_timeout_ns;
+        } dfm;
+        struct {
+                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events;
+                char source[SCENARIO_TEXT_MAX];
+                char fragment_sizes[SCENARIO_TEXT_MAX];
+                /* From the two texts: */
+                enum scenario_source source_kind;
+                char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
+                unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */
+                uint64_t sizes_least_bytes, sizes_most_bytes;
+                double sizes_mean_bytes, sizes_sigma;
+        } ros;
+        struct {
+                uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding, buffer_size_bytes;
+                uint64_t timeout_ns, re_ask, re_ask_after_ns, verify;
+                char directory[SCENARIO_TEXT_MAX];
+        } sfi;
+        struct {
+                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port;
+                uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, fault_seed;
+                double loss, reorder, duplicate;
+                char control_group[SCENARIO_TEXT_MAX];
+        } network;
+        struct {
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps;
+        } qos;
+        struct {
+                uint64_t number, seed;
+        } run;
+        /* DFM, ROSs, SFIs, in this order; made from the counts, or told in [node NAME] sections. */
+        struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
+        size_t n_nodes;
+};
+
+/* One setting of a command line, "SECTION.KEY=VALUE"; wins over the file. */
+struct scenario_setting {
+        const char *text;
+};
+
+#define SCENARIO_ERRORS_MAX 20
+
+struct scenario_errors {
+        size_t n; /* all that were found; the first SCENARIO_ERRORS_MAX are kept */
+        char text[SCENARIO_ERRORS_MAX][512];
+};
+
+/* -EINVAL: *errors says what is wrong, each as `FILE:LINE: SECTION.KEY: what, allowed: …`; or errno of opening the file.
+ * A scenario is large: allocate it. */
+int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
+                  struct scenario_errors *errors);
+/* Loading what this writes gives the same scenario. */
+void scenario_write(const struct scenario *s, FILE *to);
+
+const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
+unsigned scenario_count(const struct scenario *s, enum node_role role);
+const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
