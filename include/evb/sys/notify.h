@@ -1,0 +1,11 @@
+/* What systemd is told of this service (Type=notify), by libsystemd. Nothing happens where no manager listens. */
+#pragma once
+
+#include <stdint.h>
+
+void notify_ready(const char *status);
+void notify_status(const char *status);
+void notify_stopping(const char *status);
+void notify_watchdog(void);
+/* How often notify_watchdog() is due: half of WatchdogSec=; NEVER_NS where none is set. */
+uint64_t notify_watchdog_ns(void);

@@ -1,0 +1,187 @@
+/* TCP sockets and their bytes. What the bytes mean is not known here. */
+#include "evb/net/tcp.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+#define BACKOFF_FIRST_NS (100 * NS_PER_MS)
+#define BACKOFF_LONGEST_NS (5 * NS_PER_S)
+
+static void set_int(int fd, int level, int name, int value)
+{
+        (void)setsockopt(fd, level, name, &value, sizeof value);
+}
+
+static void set_buffer(int fd, int force_name, int name, uint64_t bytes)
+{
+        int value = (int)MIN(bytes, (uint64_t)INT_MAX / 2);
+
+        if (bytes > 0 && setsockopt(fd, SOL_SOCKET, force_name, &value, sizeof value) < 0)
+                set_int(fd, SOL_SOCKET, name, value);
+}
+
+uint64_t tcp_granted_bytes(int fd, bool send)
+{
+        socklen_t size = sizeof(int);
+        int value = 0;
+
+        getsockopt(fd, SOL_SOCKET, send ? SO_SNDBUF : SO_RCVBUF, &value, &size);
+        return (uint64_t)value / 2;
+}
+
+int tcp_listen(const struct net_address *local, uint64_t receive_buffer_bytes)
+{
+        _cleanup_close_ int fd = socket(local->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, receive_buffer_bytes);
+        if (bind(fd, &local->any, local->size_bytes) < 0 || listen(fd, SOMAXCONN) < 0)
+                return -errno;
+        return take_fd(&fd);
+}
+
+int tcp_accept(int listener, uint64_t receive_buffer_bytes, struct net_address *ret_peer)
+{
+        int fd;
+
+        ret_peer->size_bytes = sizeof ret_peer->v6;
+        do
+                fd = accept4(listener, &ret_peer->any, &ret_peer->size_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+        if (fd < 0)
+                return -errno;
+        set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, receive_buffer_bytes);
+        set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+        return fd;
+}
+
+int tcp_connect(const struct net_address *local, const struct net_address *to, uint64_t send_buffer_bytes)
+{
+        _cleanup_close_ int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, send_buffer_bytes);
+        set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+        set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+        if (local && bind(fd, &local->any, local->size_bytes) < 0)
+                return -errno;
+        if (connect(fd, &to->any, to->size_bytes) < 0 && errno != EINPROGRESS)
+                return -errno;
+        return take_fd(&fd);
+}
+
+int tcp_connected(int fd)
+{
+        socklen_t size = sizeof(int);
+        int error = 0;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+                return -errno;
+        return -error;
+}
+
+void tcp_backoff_init(struct tcp_backoff *b, uint64_t seed)
+{
+        b->failures = 0;
+        random_init(&b->random, seed);
+}
+
+uint64_t tcp_backoff_next_ns(struct tcp_backoff *b)
+{
+        uint64_t pause = MIN(BACKOFF_FIRST_NS << MIN(b->failures, 10u), BACKOFF_LONGEST_NS);
+
+        b->failures++;
+        return pause - random_below(&b->random, pause / 4);
+}
+
+void tcp_backoff_reset(struct tcp_backoff *b)
+{
+        b->failures = 0;
+}
+
+int tcp_reader_init(struct tcp_reader *r, int fd, size_t staging_bytes)
+{
+        *r = (struct tcp_reader){.fd = fd, .size_bytes = staging_bytes, .staging = malloc(staging_bytes)};
+        return r->staging ? 0 : -ENOMEM;
+}
+
+void tcp_reader_fini(struct tcp_reader *r)
+{
+        if (!r)
+                return;
+        free(r->staging);
+        *r = (struct tcp_reader){.fd = -1};
+}
+
+static ssize_t receive(int fd, void *to, size_t n)
+{
+        ssize_t got;
+
+        do
+                got = recv(fd, to, n, MSG_DONTWAIT);
+        while (got < 0 && errno == EINTR);
+        if (got == 0)
+                return -EPIPE;
+        if (got < 0)
+                return errno == EAGAIN ? 0 : -errno;
+        return got;
+}
+
+ssize_t tcp_reader_fill(struct tcp_reader *r)
+{
+        ssize_t got;
+
+        if (r->begin > 0 && r->end > r->size_bytes / 2) {
+                memmove(r->staging, r->staging + r->begin, r->end - r->begin);
+                r->end -= r->begin;
+                r->begin = 0;
+        }
+        if (r->end == r->size_bytes)
+                return 0;
+        got = receive(r->fd, r->staging + r->end, r->size_bytes - r->end);
+        if (got > 0)
+                r->end += (size_t)got;
+        return got;
+}
+
+void tcp_reader_consume(struct tcp_reader *r, size_t n)
+{
+        r->begin += n;
+        if (r->begin == r->end)
+                r->begin = r->end = 0;
+}
+
+ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n)
+{
+        size_t staged = MIN(n, r->end - r->begin);
+        ssize_t got;
+
+        if (staged > 0) {
+                memcpy(to, r->staging + r->begin, staged);
+                tcp_reader_consume(r, staged);
+        }
+        if (staged == n)
+                return (ssize_t)n;
+        got = receive(r->fd, (uint8_t *)to + staged, n - staged);
+        if (got < 0)
+                return staged > 0 ? (ssize_t)staged : got;
+        return (ssize_t)staged + got;
+}
+
+ssize_t tcp_send(int fd, const struct iovec *iov, size_t n_iov)
+{
+        struct msghdr h = {.msg_iov = (struct iovec *)iov, .msg_iovlen = MIN(n_iov, (size_t)IOV_MAX)};
+        ssize_t sent;
+
+        do
+                sent = sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+        while (sent < 0 && errno == EINTR);
+        return sent < 0 ? -errno : sent;
+}

@@ -1,0 +1,85 @@
+/* Threads and their wake-ups. The queue between them is the caller's: see base/ring.h. */
+#include "evb/sys/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include "evb/base/util.h"
+
+int thread_pin(const unsigned *cpus, size_t n_cpus)
+{
+        cpu_set_t set;
+
+        if (n_cpus == 0)
+                return 0;
+        CPU_ZERO(&set);
+        for (size_t i = 0; i < n_cpus; i++)
+                CPU_SET(cpus[i], &set);
+        return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
+}
+
+int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t n_cpus, void *(*run)(void *), void *ctx)
+{
+        pthread_attr_t attributes;
+        cpu_set_t set;
+        int r;
+
+        pthread_attr_init(&attributes);
+        if (n_cpus > 0) {
+                CPU_ZERO(&set);
+                for (size_t i = 0; i < n_cpus; i++)
+                        CPU_SET(cpus[i], &set);
+                pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+        }
+        r = pthread_create(ret, &attributes, run, ctx);
+        pthread_attr_destroy(&attributes);
+        if (r == 0)
+                pthread_setname_np(*ret, name);
+        return -r;
+}
+
+int waker_init(struct waker *w)
+{
+        atomic_init(&w->sleeping, false);
+        w->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        return w->fd < 0 ? -errno : 0;
+}
+
+void waker_fini(struct waker *w)
+{
+        if (w && w->fd >= 0)
+                close(w->fd);
+}
+
+void waker_wake(struct waker *w)
+{
+        uint64_t one = 1;
+
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load_explicit(&w->sleeping, memory_order_relaxed) &&
+            atomic_exchange_explicit(&w->sleeping, false, memory_order_relaxed))
+                (void)!write(w->fd, &one, sizeof one);
+}
+
+void waker_prepare(struct waker *w)
+{
+        atomic_store_explicit(&w->sleeping, true, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+void waker_wait(struct waker *w, int timeout_ms)
+{
+        struct pollfd p = {.fd = w->fd, .events = POLLIN};
+
+        (void)poll(&p, 1, timeout_ms);
+}
+
+void waker_done(struct waker *w)
+{
+        uint64_t n;
+
+        atomic_store_explicit(&w->sleeping, false, memory_order_relaxed);
+        (void)!read(w->fd, &n, sizeof n);
+}
