@@ -74,13 +74,14 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
 
 struct event_file_repair {
         uint64_t events;       /* whole ones, kept */
-        uint64_t cut_bytes;    /* of what came after them, the end record apart */
+        uint64_t cut_bytes;    /* of what came after them, a damaged end record too */
         bool was_whole;        /* nothing was wrong; nothing has been changed */
         struct eformat_fault fault; /* what was wrong, where not */
 };
 
 /* Keeps the events up to the first that is not whole (its record, and all of its insides) and puts a right end record
  * behind them, dated `now`: in the file at `path` itself where `output` is NULL, else in a new file `output`, which must
- * not exist. In place, the end record is on the disk before this returns. -EBADMSG: the records at the front are damaged,
+ * not exist (-EEXIST). Its counters of the run are those of this file; its status says that the run ended here. All is on
+ * the disk before this returns. -EBADMSG: the records at the front are damaged,
  * so that nothing can be kept; or errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

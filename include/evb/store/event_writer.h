@@ -33,9 +33,9 @@ struct event_writer_settings {
 };
 
 struct event_writer_counts {
-        uint64_t events, bytes;  /* accepted, not known to be lost; bytes with their data records */
-        uint64_t events_lost;    /* accepted, then lost to an error of the disk */
-        uint64_t file_bytes;     /* whole files so far, and the open one as it would be closed */
+        uint64_t events, event_bytes; /* accepted and not lost since; bytes without data records */
+        uint64_t events_lost;    /* accepted, then lost with the buffer to an error of the disk */
+        uint64_t file_bytes;     /* closed files, and the open one as it would be closed now */
         unsigned files;          /* begun */
 };
 
@@ -53,8 +53,9 @@ struct event_writer *event_writer_free(struct event_writer *writer);
 /* One event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1]; borrowed for the time of the call. `iov` is not
  * changed. Small events are gathered in the buffer, large ones go to the file by writev.
  * An error (-ENOSPC, -EIO, -EFBIG...) is final: the file has been cut back to its last whole event and closed in order,
- * a readable NAME.data; this event and what was in the buffer behind that are lost, and counted; every later call returns
- * the same error. -EMSGSIZE: sizes do not add up, or are no words; nothing has happened. */
+ * a readable NAME.data (where even that fails it stays as NAME.writing, for event_file_repair). Events accepted earlier
+ * that were still in the buffer are lost, see event_writer_counts; this one is too. Every later call returns the same error.
+ * -EMSGSIZE: the sizes do not add up, or are no whole words, or 4 GiB; nothing has happened. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes, time_t now);
 /* Writes out what the buffer holds; for slow runs, so that a crash costs little. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);

@@ -13,8 +13,8 @@
 
 struct replay;
 
-/* -EBADMSG: no such file, or an event in it is damaged or holds a ROS twice; -ENODATA: no events; -E2BIG: more than
- * EVB_ROS_MAX sources; or errno. In all cases `why` tells the story in one line. */
+/* -EBADMSG: not such a file, or an event in it is damaged or holds a ROS twice; -ENODATA: no events; -E2BIG: more than
+ * EVB_ROS_MAX sources; -EMSGSIZE: a fragment above EVB_FRAGMENT_MAX_BYTES; or errno. In all cases `why` tells the story in one line. */
 int replay_open(struct replay **ret, const char *path, char *why, size_t why_bytes);
 struct replay *replay_free(struct replay *replay); /* always returns NULL */
 

@@ -1,0 +1,125 @@
+/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front is kept and
+ * closed with a right end record. It does not search for events behind the damage. */
+#include "evb/store/event_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "event_record.h"
+
+static void event_file_freep(struct event_file **file)
+{
+        event_file_free(*file);
+}
+
+static int check_event(const struct event_record *record, struct eformat_fault *fault)
+{
+        int r = eformat_walk(record->event, record->size_bytes, NULL, NULL, fault);
+
+        if (r < 0) {
+                fault->offset_bytes += record->offset_bytes + EVENT_FILE_DATA_BYTES;
+                return r;
+        }
+        if (eformat_word(record->event, 0) == EFORMAT_EVENT)
+                return 0;
+        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes, .reason = "data record holds no event"};
+        return -EBADMSG;
+}
+
+/* Counts whole events and says where they end; fills ret->fault where not all is right. */
+static size_t find_end(const struct event_file *file, struct event_file_repair *ret)
+{
+        struct event_record record;
+        struct event_file_end end;
+        size_t position = 0, whole_bytes;
+        int r;
+
+        do {
+                r = event_file_next(file, &position, &record, &ret->fault);
+                whole_bytes = r == 1 ? record.offset_bytes : position;
+                if (r == 1) {
+                        r = check_event(&record, &ret->fault) < 0 ? -EBADMSG : 1;
+                        ret->events += r == 1;
+                }
+        } while (r == 1);
+        if (r == 0)
+                r = event_file_read_end(file, position, &end, &ret->fault);
+        if (r == 0 && (end.events != (uint32_t)ret->events || end.run_events < end.events)) {
+                ret->fault = (struct eformat_fault){.offset_bytes = position, .reason = "end record counts other events than there are"};
+                r = -EBADMSG;
+        }
+        ret->was_whole = r == 0;
+        return whole_bytes;
+}
+
+static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_repair *repair, size_t whole_bytes, time_t now)
+{
+        struct event_file_end end = {
+                .events = (uint32_t)repair->events,
+                .megabytes = (uint32_t)(whole_bytes >> 20),
+                .run_events = (uint32_t)repair->events, /* files of the run before this one are not known here */
+                .run_megabytes = (uint32_t)(whole_bytes >> 20),
+                .status = 1,
+        };
+
+        record_date(now, &end.date, &end.time);
+        record_put_end(to, &end);
+}
+
+static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes, const uint8_t *end)
+{
+        struct iovec iov[] = {{(void *)bytes, size_bytes}, {(void *)end, end ? EVENT_FILE_END_BYTES : 0}};
+        _cleanup_close_ int fd = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        size_t written;
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        r = record_write_all(fd, iov, ARRAY_SIZE(iov), 0, &written);
+        if (r == 0 && fsync(fd) < 0)
+                r = -errno;
+        if (r < 0)
+                unlink(output);
+        return r;
+}
+
+/* The end record first: should this be cut short too, the next repair finds the same events. */
+static int write_in_place(const char *path, size_t whole_bytes, const uint8_t *end)
+{
+        struct iovec iov = {(void *)end, EVENT_FILE_END_BYTES};
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        size_t written;
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        r = record_write_all(fd, &iov, 1, whole_bytes, &written);
+        if (r < 0)
+                return r;
+        if (ftruncate(fd, (off_t)(whole_bytes + EVENT_FILE_END_BYTES)) < 0 || fsync(fd) < 0)
+                return -errno;
+        return 0;
+}
+
+int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret)
+{
+        _cleanup_(event_file_freep) struct event_file *file = NULL;
+        uint8_t end[EVENT_FILE_END_BYTES];
+        size_t size_bytes, whole_bytes;
+        const uint8_t *bytes;
+        int r;
+
+        *ret = (struct event_file_repair){0};
+        r = event_file_open(&file, path, &ret->fault);
+        if (r < 0)
+                return r;
+        bytes = event_file_bytes(file, &size_bytes);
+        whole_bytes = find_end(file, ret);
+        if (ret->was_whole)
+                return output ? write_new(output, bytes, size_bytes, NULL) : 0;
+        ret->cut_bytes = size_bytes - whole_bytes;
+        make_end(end, ret, whole_bytes, now);
+        return output ? write_new(output, bytes, whole_bytes, end) : write_in_place(path, whole_bytes, end);
+}

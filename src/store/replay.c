@@ -1,0 +1,299 @@
+/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later pass. All of
+ * the file is checked when it is opened, so that nothing can fail afterwards. */
+#include "evb/store/replay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/store/event_file.h"
+
+/* Of one source in one event; ros_bytes 0: not in it. */
+struct replay_cell {
+        size_t subdet_offset_bytes, ros_offset_bytes;
+        uint32_t ros_bytes;
+        uint16_t subdet_bytes, order;
+};
+
+struct replay {
+        struct event_file *file;
+        const uint8_t *bytes;
+        size_t n_events, n_sources;
+        uint32_t sources[EVB_ROS_MAX];
+        struct event_info *events;
+        struct replay_cell *cells; /* [event * n_sources + source] */
+        uint32_t span, fragment_max_bytes;
+};
+
+/* What one walk over an event collects. Two passes: sources first, as the cells need their number. */
+struct replay_index {
+        struct replay *replay;
+        struct replay_cell *row; /* NULL in the first pass */
+        struct event_info *info;
+        size_t event_offset_bytes;
+        struct eformat_fragment subdet;
+        uint16_t order;
+        const char *reason; /* why the walk was stopped */
+};
+
+static size_t find_source(const struct replay *r, uint32_t source_id)
+{
+        for (size_t i = 0; i < r->n_sources; i++)
+                if (r->sources[i] == source_id)
+                        return i;
+        return r->n_sources;
+}
+
+static int index_stop(struct replay_index *x, int error, const char *reason)
+{
+        x->reason = reason;
+        return error;
+}
+
+static int index_source(struct replay_index *x, uint32_t source_id)
+{
+        struct replay *r = x->replay;
+
+        if (find_source(r, source_id) < r->n_sources)
+                return 0;
+        if (r->n_sources == EVB_ROS_MAX)
+                return index_stop(x, -E2BIG, "more ROS sources than a run can have");
+        r->sources[r->n_sources++] = source_id;
+        return 0;
+}
+
+static int index_cell(struct replay_index *x, const struct eformat_fragment *ros)
+{
+        struct replay_cell *cell = &x->row[find_source(x->replay, ros->source_id)];
+        uint64_t size_bytes = 4 * ((uint64_t)x->subdet.header_words + ros->size_words);
+
+        if (cell->ros_bytes > 0)
+                return index_stop(x, -EBADMSG, "a ROS is in an event twice");
+        if (size_bytes > EVB_FRAGMENT_MAX_BYTES)
+                return index_stop(x, -EMSGSIZE, "a ROS fragment is larger than a fragment can be");
+        *cell = (struct replay_cell){
+                .subdet_offset_bytes = x->event_offset_bytes + x->subdet.offset_bytes,
+                .ros_offset_bytes = x->event_offset_bytes + ros->offset_bytes,
+                .ros_bytes = 4 * ros->size_words,
+                .subdet_bytes = (uint16_t)(4 * x->subdet.header_words),
+                .order = x->order,
+        };
+        x->replay->fragment_max_bytes = MAX(x->replay->fragment_max_bytes, (uint32_t)size_bytes);
+        return 0;
+}
+
+static int index_visit(void *userdata, const struct eformat_fragment *f)
+{
+        struct replay_index *x = userdata;
+        int r = 0;
+
+        if (f->depth == 0 && (f->marker != EFORMAT_EVENT || f->version >> 24 != 3))
+                return index_stop(x, -EBADMSG, "not an event of format v3.0");
+        if (f->marker == EFORMAT_EVENT)
+                eformat_event_info(f, x->info);
+        if (f->marker == EFORMAT_SUBDET)
+                x->subdet = *f;
+        if (f->marker == EFORMAT_SUBDET && 4 * f->header_words > EFORMAT_ROS3_HEADER_MAX_BYTES)
+                return index_stop(x, -EBADMSG, "a sub-detector header is too long");
+        if (f->marker == EFORMAT_ROS) {
+                r = x->row ? index_cell(x, f) : index_source(x, f->source_id);
+                x->order++;
+        }
+        return r;
+}
+
+static int index_event(struct replay *r, const struct event_record *record, size_t event, bool cells, struct eformat_fault *fault)
+{
+        struct event_info ignored;
+        struct replay_index x = {
+                .replay = r,
+                .row = cells ? &r->cells[event * r->n_sources] : NULL,
+                .info = cells ? &r->events[event] : &ignored,
+                .event_offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES,
+        };
+        int e = eformat_walk(record->event, record->size_bytes, index_visit, &x, fault);
+
+        if (e == 0)
+                return 0;
+        if (x.reason)
+                *fault = (struct eformat_fault){.reason = x.reason};
+        fault->offset_bytes += x.event_offset_bytes;
+        return e;
+}
+
+static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
+{
+        struct event_record record;
+        size_t position = 0, n = 0;
+        int e;
+
+        while ((e = event_file_next(r->file, &position, &record, fault)) == 1) {
+                e = index_event(r, &record, n++, cells, fault);
+                if (e < 0)
+                        return e;
+        }
+        r->n_events = n;
+        return e;
+}
+
+/* Ids of one kind lie within [min, max]; the next pass begins behind max. */
+static uint32_t find_span(const struct replay *r)
+{
+        uint64_t min[2] = {UINT64_MAX, UINT64_MAX}, max[2] = {0, 0}, span = 1;
+
+        for (size_t i = 0; i < r->n_events; i++) {
+                uint64_t ids[2] = {r->events[i].l1_id, r->events[i].global_id};
+
+                for (unsigned k = 0; k < 2; k++) {
+                        min[k] = MIN(min[k], ids[k]);
+                        max[k] = MAX(max[k], ids[k]);
+                }
+        }
+        while (span <= MAX(max[0] - min[0], max[1] - min[1]) && span < UINT64_C(1) << 31)
+                span *= 2;
+        return (uint32_t)span;
+}
+
+static int replay_index_file(struct replay *r, struct eformat_fault *fault)
+{
+        int e = index_pass(r, false, fault);
+
+        if (e < 0)
+                return e;
+        if (r->n_events == 0 || r->n_sources == 0) {
+                *fault = (struct eformat_fault){.reason = r->n_events == 0 ? "no events in it" : "no ROS fragments in it"};
+                return -ENODATA;
+        }
+        r->events = calloc(r->n_events, sizeof *r->events);
+        r->cells = calloc(r->n_events * r->n_sources, sizeof *r->cells);
+        if (!r->events || !r->cells)
+                return -ENOMEM;
+        e = index_pass(r, true, fault);
+        if (e == 0)
+                r->span = find_span(r);
+        return e;
+}
+
+static void replay_freep(struct replay **r)
+{
+        replay_free(*r);
+}
+
+static int say_why(char *why, size_t why_bytes, const char *path, const struct eformat_fault *fault, int error)
+{
+        if (fault->reason)
+                snprintf(why, why_bytes, "%s: byte %zu: %s", path, fault->offset_bytes, fault->reason);
+        else
+                snprintf(why, why_bytes, "%s: %s", path, strerror(-error));
+        return error;
+}
+
+int replay_open(struct replay **ret, const char *path, char *why, size_t why_bytes)
+{
+        _cleanup_(replay_freep) struct replay *r = calloc(1, sizeof *r);
+        struct eformat_fault fault = {0};
+        size_t size_bytes;
+        int e;
+
+        if (!r)
+                return say_why(why, why_bytes, path, &fault, -ENOMEM);
+        e = event_file_open(&r->file, path, &fault);
+        if (e < 0)
+                return say_why(why, why_bytes, path, &fault, e);
+        r->bytes = event_file_bytes(r->file, &size_bytes);
+        e = replay_index_file(r, &fault);
+        if (e < 0)
+                return say_why(why, why_bytes, path, &fault, e);
+        *ret = take_ptr(r);
+        return 0;
+}
+
+struct replay *replay_free(struct replay *r)
+{
+        if (!r)
+                return NULL;
+        event_file_free(r->file);
+        free(r->events);
+        free(r->cells);
+        free(r);
+        return NULL;
+}
+
+size_t replay_sources(const struct replay *r)
+{
+        return r->n_sources;
+}
+
+size_t replay_events(const struct replay *r)
+{
+        return r->n_events;
+}
+
+uint32_t replay_source_id(const struct replay *r, size_t source)
+{
+        return r->sources[source];
+}
+
+uint32_t replay_run(const struct replay *r)
+{
+        return event_file_front(r->file)->run;
+}
+
+uint32_t replay_fragment_max_bytes(const struct replay *r)
+{
+        return r->fragment_max_bytes;
+}
+
+uint32_t replay_span(const struct replay *r)
+{
+        return r->span;
+}
+
+void replay_event_info(const struct replay *r, size_t event, struct event_info *ret)
+{
+        *ret = r->events[event];
+}
+
+void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_info *ret)
+{
+        uint64_t shift = trigger / r->n_events * r->span;
+
+        *ret = r->events[trigger % r->n_events];
+        ret->global_id += shift;
+        ret->l1_id += (uint32_t)shift;
+}
+
+void replay_fragment(const struct replay *r, size_t event, size_t source, struct replay_fragment *ret)
+{
+        const struct replay_cell *cell = &r->cells[event * r->n_sources + source];
+
+        *ret = (struct replay_fragment){.status = FRAGMENT_NONE};
+        if (cell->ros_bytes > 0)
+                *ret = (struct replay_fragment){
+                        .status = FRAGMENT_OK,
+                        .order = cell->order,
+                        .size_bytes = cell->subdet_bytes + cell->ros_bytes,
+                        .subdet = r->bytes + cell->subdet_offset_bytes,
+                        .ros = r->bytes + cell->ros_offset_bytes,
+                        .subdet_bytes = cell->subdet_bytes,
+                        .ros_bytes = cell->ros_bytes,
+                };
+}
+
+size_t replay_copy(const struct replay *r, uint64_t trigger, size_t source, void *to, size_t size_bytes)
+{
+        size_t event = (size_t)(trigger % r->n_events);
+        struct replay_fragment f;
+        struct event_info info;
+
+        replay_fragment(r, event, source, &f);
+        if (f.size_bytes == 0 || f.size_bytes > size_bytes)
+                return f.size_bytes;
+        memcpy(to, f.subdet, f.subdet_bytes);
+        memcpy((uint8_t *)to + f.subdet_bytes, f.ros, f.ros_bytes);
+        if (trigger >= r->n_events) {
+                replay_pass_info(r, trigger, &info);
+                eformat_ros3_renumber(to, f.size_bytes, r->events[event].l1_id, info.l1_id);
+        }
+        return f.size_bytes;
+}

@@ -1,0 +1,151 @@
+/* One walk over all events of a file that compares what it finds with what should be there. What is wrong goes to a
+ * callback, counts go to the report. */
+#include "evb/store/verify.h"
+
+#include <errno.h>
+
+#include "evb/base/idmap.h"
+#include "evb/core/pattern.h"
+
+#define IDS_MAX (1u << 20)
+#define EVENT_MIN_BYTES 88u /* with its data record */
+
+struct verify {
+        struct verify_report *report;
+        verify_fault fault;
+        void *userdata;
+        uint64_t seed;
+        struct idmap ids; /* L1 ids seen */
+
+        /* Of the event at hand. */
+        uint64_t event;
+        size_t offset_bytes;
+        struct event_info info;
+};
+
+static void verify_fault_at(struct verify *v, size_t offset_bytes, const char *reason)
+{
+        struct eformat_fault fault = {.offset_bytes = offset_bytes, .reason = reason};
+
+        v->report->n_faults++;
+        if (v->fault)
+                v->fault(v->userdata, v->event, &fault);
+}
+
+static void verify_event(struct verify *v, const struct eformat_fragment *f)
+{
+        eformat_event_info(f, &v->info);
+        v->report->partial_events += (v->info.status & EFORMAT_EVENT_PARTIAL) != 0;
+        if (idmap_get(&v->ids, v->info.l1_id) != IDMAP_NONE)
+                v->report->duplicate_events++;
+        else
+                idmap_put(&v->ids, v->info.l1_id, 0);
+}
+
+static void verify_rob(struct verify *v, const struct eformat_fragment *f)
+{
+        uint32_t status = f->n_status > 0 ? eformat_word(f->status, 0) : 0;
+
+        v->report->robs++;
+        v->report->dummies += (status & EFORMAT_DUMMY) != 0;
+        v->report->truncated += (status & EFORMAT_ROB_TRUNCATED) != 0;
+}
+
+/* In a run of pattern sources the global id is the number of the event. v3.0 shows its low 32 bits. */
+static void verify_rod(struct verify *v, const struct eformat_fragment *f)
+{
+        const uint8_t *payload;
+        uint32_t size_bytes;
+        size_t right;
+
+        v->report->l1_mismatches += eformat_word(f->specific, 1) != v->info.l1_id;
+        if (!v->report->has_seed || !eformat_raw_payload(f, &payload, &size_bytes))
+                return;
+        right = pattern_check(pattern_key(v->seed, f->source_id & 0xffff, v->info.global_id), payload, 0, size_bytes);
+        v->report->pattern_fragments++;
+        v->report->pattern_bytes += size_bytes;
+        if (right < size_bytes) {
+                v->report->pattern_wrong++;
+                verify_fault_at(v, v->offset_bytes + f->offset_bytes + (size_t)(payload - f->bytes) + right,
+                                "not the byte that the pattern source makes");
+        }
+}
+
+static void verify_sum(struct verify *v, const struct eformat_fragment *f)
+{
+        enum eformat_sum sum = eformat_verify_sum(f);
+
+        v->report->sums += sum != EFORMAT_SUM_NONE;
+        v->report->sums_unknown += sum == EFORMAT_SUM_UNKNOWN;
+        v->report->sums_wrong += sum == EFORMAT_SUM_WRONG;
+        if (sum == EFORMAT_SUM_WRONG)
+                verify_fault_at(v, v->offset_bytes + f->offset_bytes, "checksum is not that of the payload");
+}
+
+static int verify_visit(void *userdata, const struct eformat_fragment *f)
+{
+        struct verify *v = userdata;
+
+        verify_sum(v, f);
+        v->report->ros += f->marker == EFORMAT_ROS;
+        if (f->marker == EFORMAT_EVENT)
+                verify_event(v, f);
+        if (f->marker == EFORMAT_ROB)
+                verify_rob(v, f);
+        if (f->marker == EFORMAT_ROD)
+                verify_rod(v, f);
+        return 0;
+}
+
+static void verify_record(struct verify *v, const struct event_record *record)
+{
+        struct eformat_fault fault;
+
+        v->offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES;
+        v->report->events++;
+        v->report->bytes += record->size_bytes;
+        if (eformat_word(record->event, 0) != EFORMAT_EVENT)
+                verify_fault_at(v, v->offset_bytes, "no event marker");
+        else if (eformat_walk(record->event, record->size_bytes, verify_visit, v, &fault) < 0)
+                verify_fault_at(v, v->offset_bytes + fault.offset_bytes, fault.reason);
+}
+
+static void verify_end(struct verify *v, const struct event_file *file, size_t position)
+{
+        struct event_file_end end;
+        struct eformat_fault fault;
+
+        v->event = UINT64_MAX;
+        if (event_file_read_end(file, position, &end, &fault) < 0)
+                verify_fault_at(v, fault.offset_bytes, fault.reason);
+        else if (end.events != (uint32_t)v->report->events || end.run_events < end.events)
+                verify_fault_at(v, position, "end record counts other events than there are");
+        else
+                v->report->ended = true;
+}
+
+int event_file_verify(const struct event_file *file, const uint64_t *seed, verify_fault fault, void *userdata, struct verify_report *ret)
+{
+        const struct event_file_front *front = event_file_front(file);
+        struct verify v = {.report = ret, .fault = fault, .userdata = userdata, .seed = seed ? *seed : front->seed};
+        struct event_record record;
+        struct eformat_fault end_fault;
+        size_t position = 0, size_bytes;
+        int r;
+
+        event_file_bytes(file, &size_bytes);
+        r = idmap_init(&v.ids, (uint32_t)MIN(1 + size_bytes / EVENT_MIN_BYTES, IDS_MAX));
+        if (r < 0)
+                return r;
+        *ret = (struct verify_report){.has_seed = seed || front->has_seed};
+        for (; (r = event_file_next(file, &position, &record, &end_fault)) == 1; v.event++)
+                verify_record(&v, &record);
+        if (r == 0) {
+                verify_end(&v, file, position);
+        } else {
+                v.event = UINT64_MAX;
+                verify_fault_at(&v, end_fault.offset_bytes, end_fault.reason);
+        }
+        idmap_fini(&v.ids);
+        return 0;
+}

@@ -1,0 +1,218 @@
+/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may crash, and what
+ * repair leaves must be sound and hold every event that was whole. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "store_sample.h"
+#include "evb/store/replay.h"
+#include "evb/store/verify.h"
+
+struct fixture {
+        char *directory;
+        char path[PATH_MAX], out[PATH_MAX];
+        uint8_t *bytes; /* a sound v2 file of four events */
+        size_t size_bytes, ends[5]; /* of the front, and of each data record */
+};
+
+static int setup(void **state)
+{
+        struct fixture *f = calloc(1, sizeof *f);
+        struct event_writer_settings s = {.core_name = "core", .application = "SFI-1", .version = 2, .run = 12, .has_seed = true, .seed = 5};
+        struct event_writer *w;
+        struct event_file *file;
+        struct event_record record;
+        size_t position = 0, n = 0;
+
+        s.directory = f->directory = sample_directory();
+        if (event_writer_new(&w, &s, SAMPLE_NOW) < 0)
+                return -1;
+        for (uint64_t i = 0; i < 4; i++)
+                sample_put(w, &eformat_3, i, (uint32_t)i * 3);
+        event_writer_close(w, SAMPLE_NOW);
+        snprintf(f->path, sizeof f->path, "%s/damaged", f->directory);
+        snprintf(f->out, sizeof f->out, "%s/out", f->directory);
+        f->bytes = sample_read(event_writer_path(w), &f->size_bytes);
+        if (event_file_open(&file, event_writer_path(w), NULL) < 0)
+                return -1;
+        while (event_file_next(file, &position, &record, NULL) == 1) {
+                f->ends[n++] = record.offset_bytes;
+                f->ends[n] = position;
+        }
+        event_file_free(file);
+        event_writer_free(w);
+        *state = f;
+        return n == 4 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+        struct fixture *f = *state;
+
+        sample_remove(f->directory);
+        free(f->bytes);
+        free(f);
+        return 0;
+}
+
+/* -1: does not open. */
+static int verify(const char *path, struct verify_report *ret)
+{
+        struct event_file *file;
+
+        if (event_file_open(&file, path, NULL) < 0)
+                return -1;
+        assert_int_equal(event_file_verify(file, NULL, NULL, NULL, ret), 0);
+        event_file_free(file);
+        return 0;
+}
+
+static void assert_sound(const char *path, uint64_t events)
+{
+        struct verify_report report;
+
+        assert_int_equal(verify(path, &report), 0);
+        assert_int_equal(report.n_faults, 0);
+        assert_true(report.ended);
+        assert_int_equal(report.events, events);
+}
+
+static void test_front_and_end(void **state)
+{
+        struct fixture *f = *state;
+        struct event_file_end end;
+        struct event_file *file;
+
+        sample_write(f->path, f->bytes, f->size_bytes);
+        assert_int_equal(event_file_open(&file, f->path, NULL), 0);
+        assert_int_equal(event_file_front(file)->run, 12);
+        assert_string_equal(event_file_front(file)->core_name, "core");
+        assert_true(event_file_front(file)->has_seed);
+        assert_int_equal(event_file_front(file)->seed, 5);
+        assert_int_equal(event_file_read_end(file, f->ends[4], &end, NULL), 0);
+        assert_int_equal(end.events, 4);
+        assert_int_equal(end.status, 1);
+        event_file_free(file);
+        assert_sound(f->path, 4);
+}
+
+static void test_real_file(void **state)
+{
+        const char *path = sample_real_file();
+        struct verify_report report;
+
+        if (!path) {
+                print_message("skipped: data/bes3-run91668.raw of EVB_SHARED is not there\n");
+                skip();
+        }
+        assert_int_equal(verify(path, &report), 0);
+        assert_int_equal(report.n_faults, 0);
+        assert_true(report.ended);
+        assert_int_equal(report.events, 10);
+        assert_int_equal(report.ros, 260);
+        assert_int_equal(report.robs, 420);
+        assert_int_equal(report.l1_mismatches, 20);
+        assert_int_equal(report.partial_events, 0);
+        assert_false(report.has_seed);
+}
+
+static void test_cut_at_every_byte(void **state)
+{
+        struct fixture *f = *state;
+
+        for (size_t cut = 0; cut < f->size_bytes; cut++) {
+                struct event_file_repair repair;
+                uint64_t whole = 0;
+
+                while (whole < 4 && f->ends[whole + 1] <= cut)
+                        whole++;
+                sample_write(f->path, f->bytes, cut);
+                unlink(f->out);
+                if (cut < f->ends[0]) {
+                        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EBADMSG);
+                        assert_non_null(repair.fault.reason);
+                        assert_int_equal(access(f->out, F_OK), -1);
+                        continue;
+                }
+                assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+                assert_false(repair.was_whole);
+                assert_int_equal(repair.events, whole);
+                assert_int_equal(repair.cut_bytes, cut - f->ends[whole]);
+                assert_sound(f->out, whole);
+                assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), 0);
+                assert_sound(f->path, whole);
+                assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), 0);
+                assert_true(repair.was_whole);
+        }
+}
+
+static void test_bytes_behind_the_end(void **state)
+{
+        struct fixture *f = *state;
+        struct event_file_repair repair;
+        _cleanup_free_ uint8_t *longer = calloc(1, f->size_bytes + 100);
+
+        memcpy(longer, f->bytes, f->size_bytes);
+        sample_write(f->path, longer, f->size_bytes + 100);
+        assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), 0);
+        assert_false(repair.was_whole);
+        assert_string_equal(repair.fault.reason, "bytes after the end record");
+        assert_sound(f->path, 4);
+}
+
+static void test_every_word_replaced(void **state)
+{
+        static const uint32_t lies[] = {0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
+        struct fixture *f = *state;
+
+        for (size_t at = 0; at < f->size_bytes; at += 4) {
+                for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+                        struct verify_report report;
+                        struct event_file_repair repair;
+                        struct replay *replay = NULL;
+                        uint32_t right;
+                        char why[512];
+
+                        memcpy(&right, f->bytes + at, 4);
+                        memcpy(f->bytes + at, &lies[i], 4);
+                        sample_write(f->path, f->bytes, f->size_bytes);
+                        memcpy(f->bytes + at, &right, 4);
+                        verify(f->path, &report);
+                        replay_open(&replay, f->path, why, sizeof why);
+                        replay_free(replay);
+                        if (event_file_repair(f->path, NULL, SAMPLE_NOW, &repair) < 0)
+                                continue;
+                        assert_int_equal(verify(f->path, &report), 0);
+                        assert_true(report.ended);
+                        assert_int_equal(report.events, repair.events);
+                }
+        }
+}
+
+static void test_output_is_not_overwritten(void **state)
+{
+        struct fixture *f = *state;
+        struct event_file_repair repair;
+
+        sample_write(f->path, f->bytes, f->size_bytes - 1);
+        sample_write(f->out, "precious", 8);
+        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EEXIST);
+        assert_int_equal(event_file_repair("/nonexistent", NULL, SAMPLE_NOW, &repair), -ENOENT);
+        assert_int_equal(event_file_repair(f->directory, NULL, SAMPLE_NOW, &repair), -EISDIR);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_front_and_end, setup, teardown),
+                cmocka_unit_test(test_real_file),
+                cmocka_unit_test_setup_teardown(test_cut_at_every_byte, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_bytes_behind_the_end, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_every_word_replaced, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_output_is_not_overwritten, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

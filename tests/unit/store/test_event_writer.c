@@ -1,0 +1,374 @@
+/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every possible byte. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#include "store_sample.h"
+#include "evb/store/verify.h"
+
+#define CORE "data26_evb.00000012.physics_Main.daq.RAW._lb0000._SFI-1"
+
+struct closed {
+        unsigned n;
+        uint64_t events, bytes;
+        char last[PATH_MAX];
+};
+
+static void on_closed(void *userdata, const char *path, uint64_t events, uint64_t size_bytes)
+{
+        struct closed *c = userdata;
+
+        c->n++;
+        c->events += events;
+        c->bytes += size_bytes;
+        snprintf(c->last, sizeof c->last, "%s", path);
+}
+
+static struct event_writer_settings make_settings(const char *directory, struct closed *closed)
+{
+        *closed = (struct closed){0};
+        return (struct event_writer_settings){
+                .directory = directory, .core_name = CORE, .application = "SFI-1", .version = 2, .run = 12,
+                .has_seed = true, .seed = 5, .closed = on_closed, .userdata = closed,
+        };
+}
+
+static int setup(void **state)
+{
+        *state = sample_directory();
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        sample_remove(*state);
+        return 0;
+}
+
+/* The file verifies without a fault; returns its events. */
+static uint64_t assert_sound(const char *path)
+{
+        struct verify_report report;
+        struct event_file *file;
+        struct eformat_fault fault = {0};
+
+        if (event_file_open(&file, path, &fault) < 0)
+                fail_msg("%s: byte %zu: %s", path, fault.offset_bytes, fault.reason);
+        assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
+        assert_int_equal(report.n_faults, 0);
+        assert_true(report.ended);
+        event_file_free(file);
+        return report.events;
+}
+
+static void test_core_name(void **state)
+{
+        char text[96];
+
+        assert_string_equal(event_writer_core_name(text, sizeof text, SAMPLE_NOW, 91668, 0, "SFI-1"),
+                            "data26_evb.00091668.physics_Main.daq.RAW._lb0000._SFI-1");
+}
+
+static void test_golden_version_2(void **state)
+{
+        static const char texts[] = "SFI-1   " "\x3e\0\0\0" CORE " seed=5  ";
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        size_t size_bytes;
+        uint32_t date, time;
+
+        setenv("TZ", "UTC", 1);
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        assert_string_equal(strrchr(event_writer_path(w), '/'), "/" CORE "._0001.writing");
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+        assert_int_equal(closed.n, 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW + 1), 0);
+        assert_string_equal(strrchr(event_writer_path(w), '/'), "/" CORE "._0001.data");
+        _cleanup_free_ uint8_t *bytes = sample_read(closed.last, &size_bytes);
+        const uint32_t front[] = {0x1234AAAA, 8, 2, 1, eformat_word(bytes, 4), eformat_word(bytes, 5), 0, 0, 0x1234AABB, 5};
+        const uint32_t run[] = {0x1234BBBB, 9, 12, 0, 1, 0, 0, 0, 0, 0x1234CCCC, 4, 1, 4 * (18 + 9 + 2 * 35), 0xAA1234AA};
+        const uint32_t end[] = {0x1234DDDD, 10, eformat_word(bytes, 4), eformat_word(bytes, 5) + 1, 1, 0, 1, 0, 1, 0x1234EEEE};
+
+        date = eformat_word(bytes, 4);
+        time = eformat_word(bytes, 5);
+        assert_int_equal(date, 8042026);
+        assert_int_equal(time, 40340);
+        assert_memory_equal(bytes, front, sizeof front);
+        assert_memory_equal(bytes + sizeof front, texts, sizeof texts - 1);
+        assert_memory_equal(bytes + sizeof front + sizeof texts - 1, run, sizeof run);
+        assert_memory_equal(bytes + size_bytes - 40, end, sizeof end);
+        assert_int_equal(size_bytes, sizeof front + sizeof texts - 1 + 4 * 13 + 4 * (18 + 9 + 2 * 35) + 40);
+        assert_int_equal(closed.bytes, size_bytes);
+        assert_int_equal(assert_sound(closed.last), 1);
+        event_writer_free(w);
+}
+
+static void test_version_6_reads_back(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        const struct event_file_front *front;
+        struct event_writer *w;
+        struct event_file *file;
+
+        s.version = 6;
+        s.detector_mask = 0x123456789abcdef0;
+        s.lumi_block = 4;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 3; i++)
+                assert_int_equal(sample_put(w, &eformat_5, i, 13), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        event_writer_free(w);
+        assert_int_equal(assert_sound(closed.last), 3);
+        assert_int_equal(event_file_open(&file, closed.last, NULL), 0);
+        front = event_file_front(file);
+        assert_int_equal(front->version, 6);
+        assert_int_equal(front->run, 12);
+        assert_true(front->detector_mask[0] == 0x123456789abcdef0);
+        assert_true(front->has_seed);
+        assert_int_equal(front->seed, 5);
+        assert_string_equal(front->core_name, CORE);
+        assert_string_equal(front->application, "SFI-1");
+        assert_int_equal(front->n_metadata, 4);
+        assert_string_equal(front->metadata[2], "LumiBlock=4");
+        event_file_free(file);
+}
+
+static void test_next_file_by_events(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer_counts counts;
+        struct event_writer *w;
+
+        s.file_events = 4;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 8; i++)
+                assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
+        assert_int_equal(closed.n, 1); /* the second is full, but may yet be the last */
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        event_writer_counts(w, &counts);
+        assert_int_equal(closed.n, 2);
+        assert_int_equal(counts.events, 8);
+        assert_int_equal(counts.files, 2);
+        assert_int_equal(counts.file_bytes, closed.bytes);
+        assert_int_equal(counts.event_bytes, 8 * 4 * (18 + 9 + 2 * (33 + 25)));
+        assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0002.data");
+        assert_int_equal(assert_sound(closed.last), 4);
+        event_writer_free(w);
+
+        size_t size_bytes;
+        _cleanup_free_ uint8_t *bytes = sample_read(closed.last, &size_bytes);
+
+        assert_int_equal(eformat_word(bytes + size_bytes - 40, 4), 4);
+        assert_int_equal(eformat_word(bytes + size_bytes - 40, 6), 8);
+        assert_int_equal(eformat_word(bytes + size_bytes - 40, 8), 1);
+        closed.last[strlen(closed.last) - 6] = '1';
+        _cleanup_free_ uint8_t *first = sample_read(closed.last, &size_bytes);
+
+        assert_int_equal(eformat_word(first + size_bytes - 40, 8), 0);
+}
+
+static void test_next_file_by_bytes(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+
+        s.file_bytes = 3000;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 10; i++)
+                assert_int_equal(sample_put(w, &eformat_3, i, i == 5 ? 3000 : 400), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        /* Two small ones fit (1.1 kB each); the large one is alone in a file that it overfills. */
+        assert_int_equal(closed.n, 6);
+        assert_int_equal(closed.events, 10);
+        event_writer_free(w);
+}
+
+static void test_nothing_is_overwritten(void **state)
+{
+        static const char *const names[] = {CORE "._0001.data", CORE "._0001.writing"};
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        char path[PATH_MAX];
+
+        for (size_t i = 0; i < 2; i++) {
+                size_t size_bytes;
+
+                snprintf(path, sizeof path, "%s/%s", (const char *)*state, names[i]);
+                sample_write(path, "precious", 8);
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -EEXIST);
+                _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
+
+                assert_int_equal(size_bytes, 8);
+                unlink(path);
+        }
+        s.version = 3;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -EINVAL);
+        s.version = 2;
+        s.directory = "/nonexistent";
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -ENOENT);
+}
+
+static void test_sizes_that_do_not_add_up(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct iovec iov = {.iov_base = (void *)"12345678", .iov_len = 8};
+        struct event_writer *w;
+
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        assert_int_equal(event_writer_write(w, &iov, 1, 4, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 0, SAMPLE_NOW), -EMSGSIZE);
+        iov.iov_len = 7;
+        assert_int_equal(event_writer_write(w, &iov, 1, 7, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        event_writer_free(w);
+        assert_int_equal(assert_sound(closed.last), 0);
+}
+
+/* What is on the disk between calls is a whole file: a process that is killed costs no more than the buffer. */
+static void test_file_is_whole_after_every_write(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+
+        s.buffer_bytes = 4096;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        assert_int_equal(assert_sound(event_writer_path(w)), 0);
+        for (uint64_t i = 0; i < 20; i++) {
+                uint64_t on_disk;
+
+                assert_int_equal(sample_put(w, &eformat_3, i, i % 5 == 4 ? 20000 : 100), 0);
+                on_disk = i % 5 == 4 ? i + 1 : i + 1 - i % 5 - 1;
+                assert_int_equal(assert_sound(event_writer_path(w)), on_disk);
+        }
+        assert_int_equal(sample_put(w, &eformat_3, 20, 100), 0);
+        assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+        assert_int_equal(assert_sound(event_writer_path(w)), 21);
+        event_writer_free(w);
+}
+
+static void limit_file_size(uint64_t bytes)
+{
+        struct rlimit limit;
+
+        getrlimit(RLIMIT_FSIZE, &limit);
+        limit.rlim_cur = bytes ? bytes : limit.rlim_max;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Fills files until the limit strikes; the file must hold exactly what the writer says it holds. */
+static void fill_until_error(const char *directory, int error, uint32_t size_bytes, size_t buffer_bytes, bool large_too)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(directory, &closed);
+        struct event_writer_counts counts;
+        struct event_writer *w;
+        uint64_t accepted = 0;
+        int r;
+
+        s.buffer_bytes = buffer_bytes;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        while ((r = sample_put(w, &eformat_3, accepted, large_too && accepted % 3 == 2 ? 10 * size_bytes : size_bytes)) == 0)
+                assert_true(++accepted < 100000);
+        assert_int_equal(r, error);
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), error);
+        assert_int_equal(event_writer_flush(w, SAMPLE_NOW), error);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), error);
+        event_writer_counts(w, &counts);
+        assert_int_equal(counts.events + counts.events_lost, accepted);
+        assert_int_equal(closed.n, 1);
+        assert_int_equal(closed.events, counts.events);
+        assert_int_equal(assert_sound(closed.last), counts.events);
+        event_writer_free(w);
+        unlink(closed.last);
+}
+
+static void test_limit_at_every_byte(void **state)
+{
+        signal(SIGXFSZ, SIG_IGN);
+        for (uint64_t limit = 1000; limit < 3200; limit += limit > 1400 && limit < 2600 ? 4 : 52) {
+                limit_file_size(limit);
+                fill_until_error(*state, -EFBIG, 16, 2000, false);
+                fill_until_error(*state, -EFBIG, 16, 4000, true);
+        }
+        limit_file_size(0);
+}
+
+static void test_no_room_to_begin(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        char path[PATH_MAX];
+
+        signal(SIGXFSZ, SIG_IGN);
+        limit_file_size(60);
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -EFBIG);
+        limit_file_size(0);
+        snprintf(path, sizeof path, "%s/" CORE "._0001.writing", (const char *)*state);
+        assert_int_equal(access(path, F_OK), -1);
+}
+
+/* In a process of its own, as it takes a mount namespace. 77: not allowed here. */
+static int on_small_tmpfs(const char *directory)
+{
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("tmpfs", directory, "tmpfs", 0, "size=256k") < 0)
+                return 77;
+        fill_until_error(directory, -ENOSPC, 3000, 32768, false);
+        fill_until_error(directory, -ENOSPC, 1000, 40000, true);
+        fill_until_error(directory, -ENOSPC, 400, 1 << 20, false);
+        return 0;
+}
+
+static void test_full_disk(void **state)
+{
+        int status;
+        pid_t pid = fork();
+
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                int r = on_small_tmpfs(*state);
+
+                _exit(r); /* a failed assertion has left by longjmp into the child's copy of the group: status is not 0 or 77 */
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+                print_message("full_disk: skipped, no privilege to mount a tmpfs\n");
+                skip();
+        }
+        assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_core_name),
+                cmocka_unit_test_setup_teardown(test_golden_version_2, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_version_6_reads_back, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_next_file_by_events, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_next_file_by_bytes, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_nothing_is_overwritten, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_sizes_that_do_not_add_up, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_file_is_whole_after_every_write, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_limit_at_every_byte, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_no_room_to_begin, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get new ids. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "store_sample.h"
+#include "evb/store/replay.h"
+
+static struct eformat_encoding e;
+static struct built_fragment fragments[EVB_ROS_MAX];
+
+static struct replay *open_real(void)
+{
+        const char *path = sample_real_file();
+        struct replay *replay;
+        char why[256];
+
+        if (!path) {
+                print_message("skipped: data/bes3-run91668.raw of EVB_SHARED is not there\n");
+                skip();
+        }
+        if (replay_open(&replay, path, why, sizeof why) < 0)
+                fail_msg("%s", why);
+        return replay;
+}
+
+/* Builds the event of `trigger` out of copies in `room`, sources in an order of no meaning. Returns its bytes. */
+static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *room, const struct eformat *format)
+{
+        struct eformat_settings settings = {0};
+        struct built_event event = {.fragments = fragments};
+        uint8_t *bytes, *at;
+
+        replay_pass_info(replay, trigger, &event.info);
+        for (size_t i = 0; i < replay_sources(replay); i++) {
+                size_t source = (i * 7 + 3) % replay_sources(replay);
+                struct replay_fragment f;
+
+                replay_fragment(replay, (size_t)(trigger % replay_events(replay)), source, &f);
+                assert_int_equal(replay_copy(replay, trigger, source, room, f.size_bytes), f.size_bytes);
+                fragments[event.n_fragments++] = (struct built_fragment){
+                        .data = room, .size_bytes = f.size_bytes, .source_id = replay_source_id(replay, source),
+                        .order = f.order, .form = FORM_ROS3, .status = (uint8_t)f.status,
+                };
+                room += f.size_bytes;
+        }
+        assert_int_equal(format->encode(&event, &settings, &e), 0);
+        at = bytes = malloc(e.size_bytes);
+        for (size_t i = 0; i < e.n_iov; at += e.iov[i++].iov_len)
+                memcpy(at, e.iov[i].iov_base, e.iov[i].iov_len);
+        return bytes;
+}
+
+static void test_rebuilt_events_are_the_same_bytes(void **state)
+{
+        struct replay *replay = open_real();
+        _cleanup_free_ uint8_t *room = malloc(1 << 20);
+        struct event_file *file;
+        struct event_record record;
+        size_t position = 0, n = 0;
+
+        assert_int_equal(event_file_open(&file, sample_real_file(), NULL), 0);
+        while (event_file_next(file, &position, &record, NULL) == 1) {
+                _cleanup_free_ uint8_t *bytes = rebuild(replay, n++, room, &eformat_3);
+
+                assert_int_equal(e.size_bytes, record.size_bytes);
+                assert_memory_equal(bytes, record.event, record.size_bytes);
+                assert_int_equal(e.n_l1_mismatches, 2);
+                assert_int_equal(e.n_missing, 0);
+        }
+        assert_int_equal(n, 10);
+        assert_int_equal(replay_events(replay), 10);
+        assert_int_equal(replay_sources(replay), 26);
+        assert_int_equal(replay_run(replay), 91668);
+        assert_int_equal(replay_source_id(replay, 0), 0x00a10020);
+        assert_int_equal(replay_span(replay), 16);
+        event_file_free(file);
+        replay_free(replay);
+}
+
+/* Where the words of `b` differ from those of `a`, the difference is that of the passes. */
+static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes, uint32_t shift, size_t wanted)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < size_bytes / 4; i++) {
+                uint32_t difference = eformat_word(b, i) - eformat_word(a, i);
+
+                assert_true(difference == 0 || difference == shift);
+                n += difference != 0;
+        }
+        assert_int_equal(n, wanted);
+}
+
+static void test_later_passes_are_renumbered(void **state)
+{
+        struct replay *replay = open_real();
+        _cleanup_free_ uint8_t *room = malloc(1 << 20);
+        struct event_info first, later;
+
+        for (uint64_t k = 0; k < 10; k++) {
+                _cleanup_free_ uint8_t *before = rebuild(replay, k, room, &eformat_3);
+                _cleanup_free_ uint8_t *after = rebuild(replay, k + 30, room, &eformat_3);
+
+                /* Global and L1 id of the event, 25 ROSs and 41 RODs: one sub-detector leaves its L1 ids 0. */
+                assert_shifted(before, after, e.size_bytes, 48, 2 + 25 + 41);
+                assert_int_equal(e.n_l1_mismatches, 2);
+                assert_int_equal(eformat_walk(after, e.size_bytes, NULL, NULL, NULL), 0);
+        }
+        replay_event_info(replay, 3, &first);
+        replay_pass_info(replay, 13, &later);
+        assert_int_equal(later.l1_id, first.l1_id + 16);
+        assert_int_equal(later.global_id, first.global_id + 16);
+        assert_int_equal(later.time_s, first.time_s);
+        replay_free(replay);
+}
+
+static void test_l1_ids_never_come_twice(void **state)
+{
+        struct replay *replay = open_real();
+        uint32_t seen[100];
+
+        for (uint64_t t = 0; t < ARRAY_SIZE(seen); t++) {
+                struct event_info info;
+
+                replay_pass_info(replay, t, &info);
+                seen[t] = info.l1_id;
+                for (uint64_t k = 0; k < t; k++)
+                        assert_int_not_equal(seen[k], seen[t]);
+        }
+        replay_free(replay);
+}
+
+struct robs {
+        unsigned n, n_rods;
+};
+
+static int count_robs(void *userdata, const struct eformat_fragment *f)
+{
+        struct robs *robs = userdata;
+
+        robs->n += f->marker == EFORMAT_ROB;
+        robs->n_rods += f->marker == EFORMAT_ROD;
+        return 0;
+}
+
+static void test_real_events_as_version_five(void **state)
+{
+        struct replay *replay = open_real();
+        _cleanup_free_ uint8_t *room = malloc(1 << 20);
+
+        for (uint64_t k = 0; k < 10; k++) {
+                _cleanup_free_ uint8_t *bytes = rebuild(replay, k, room, &eformat_5);
+                struct robs robs = {0};
+
+                assert_int_equal(eformat_walk(bytes, e.size_bytes, count_robs, &robs, NULL), 0);
+                assert_int_equal(robs.n, 42);
+                assert_int_equal(robs.n_rods, 42);
+        }
+        replay_free(replay);
+}
+
+static void test_too_little_room_is_left_alone(void **state)
+{
+        struct replay *replay = open_real();
+        struct replay_fragment f;
+        uint8_t room[4] = "abcd";
+
+        replay_fragment(replay, 0, 0, &f);
+        assert_int_equal(f.status, FRAGMENT_OK);
+        assert_int_equal(f.size_bytes, 36 + 292);
+        assert_true(replay_fragment_max_bytes(replay) >= f.size_bytes);
+        assert_int_equal(replay_copy(replay, 0, 0, room, sizeof room), f.size_bytes);
+        assert_memory_equal(room, "abcd", 4);
+        replay_free(replay);
+}
+
+/* A file of our own, in which source 1 is absent from the second event. */
+static void test_absent_source(void **state)
+{
+        char *directory = sample_directory(), path[PATH_MAX], why[256];
+        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = 2};
+        struct eformat_settings settings = {0};
+        struct event_writer *w;
+        struct replay *replay;
+        struct replay_fragment f;
+
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint32_t n = 0; n < 2; n++) {
+                struct built_event event = {.info.l1_id = 5 + n, .n_fragments = 2 - n, .fragments = fragments};
+
+                for (uint32_t i = 0; i < 2; i++)
+                        fragments[i] = (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(i), .order = (uint16_t)i};
+                assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
+                assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
+        }
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        event_writer_free(w);
+        assert_int_equal(replay_open(&replay, path, why, sizeof why), 0);
+        assert_int_equal(replay_sources(replay), 2);
+        replay_fragment(replay, 1, 1, &f);
+        assert_int_equal(f.status, FRAGMENT_NONE);
+        assert_int_equal(f.size_bytes, 0);
+        assert_int_equal(replay_copy(replay, 1, 1, NULL, 0), 0);
+        replay_fragment(replay, 1, 0, &f);
+        assert_int_equal(f.status, FRAGMENT_OK);
+        replay_free(replay);
+        sample_remove(directory);
+}
+
+static void assert_refused(const char *path, int error, const char *reason)
+{
+        struct replay *replay;
+        char why[512] = "";
+
+        assert_int_equal(replay_open(&replay, path, why, sizeof why), error);
+        if (!strstr(why, reason))
+                fail_msg("%s does not say %s", why, reason);
+}
+
+static void test_what_is_refused(void **state)
+{
+        char *directory = sample_directory(), path[PATH_MAX];
+        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = 2};
+        struct eformat_settings settings = {0};
+        struct built_event event = {.n_fragments = 2, .fragments = fragments};
+        struct event_writer *w;
+        size_t size_bytes;
+
+        assert_refused("/nonexistent", -ENOENT, "No such file");
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        assert_refused(event_writer_path(w), -ENODATA, "no events");
+        for (uint32_t i = 0; i < 2; i++)
+                fragments[i] = (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0), .order = (uint16_t)i};
+        assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
+        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        event_writer_free(w);
+        assert_refused(path, -EBADMSG, "a ROS is in an event twice");
+
+        _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
+
+        sample_write(path, bytes, size_bytes - 41);
+        assert_refused(path, -EBADMSG, "event leaves the file");
+        bytes[size_bytes - 44] = 7; /* the last ROD's trailer is still right, its place in the ROB is not */
+        bytes[size_bytes - 48] ^= 4;
+        sample_write(path, bytes, size_bytes);
+        assert_refused(path, -EBADMSG, "ROD size does not close");
+        sample_remove(directory);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_rebuilt_events_are_the_same_bytes),
+                cmocka_unit_test(test_later_passes_are_renumbered),
+                cmocka_unit_test(test_l1_ids_never_come_twice),
+                cmocka_unit_test(test_real_events_as_version_five),
+                cmocka_unit_test(test_too_little_room_is_left_alone),
+                cmocka_unit_test(test_absent_source),
+                cmocka_unit_test(test_what_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* Verification: a sound file is found so, and each single fault is named with its event and its byte. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "store_sample.h"
+#include "evb/store/verify.h"
+
+struct found {
+        unsigned n;
+        uint64_t event;
+        struct eformat_fault fault;
+};
+
+static void on_fault(void *userdata, uint64_t event, const struct eformat_fault *fault)
+{
+        struct found *found = userdata;
+
+        found->n++;
+        found->event = event;
+        found->fault = *fault;
+}
+
+static int setup(void **state)
+{
+        *state = sample_directory();
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        sample_remove(*state);
+        return 0;
+}
+
+/* Writes events 0, 1, 2 and again 1 of 100 bytes a source to *ret_path. */
+static uint8_t *make_file(const char *directory, const struct eformat *format, const char **ret_path, size_t *ret_size_bytes)
+{
+        static char path[PATH_MAX];
+        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = format->storage_version,
+                                          .has_seed = true, .seed = 5};
+        struct event_writer *w;
+
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 4; i++)
+                assert_int_equal(sample_put(w, format, i < 3 ? i : 1, 100), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        event_writer_free(w);
+        *ret_path = path;
+        return sample_read(path, ret_size_bytes);
+}
+
+static struct verify_report check(const char *path, const uint64_t *seed, struct found *found)
+{
+        struct verify_report report;
+        struct event_file *file;
+
+        *found = (struct found){0};
+        assert_int_equal(event_file_open(&file, path, NULL), 0);
+        assert_int_equal(event_file_verify(file, seed, on_fault, found, &report), 0);
+        event_file_free(file);
+        assert_int_equal(report.n_faults, found->n);
+        return report;
+}
+
+static void test_sound(void **state)
+{
+        const struct eformat *formats[] = {&eformat_3, &eformat_5};
+
+        for (size_t i = 0; i < 2; i++) {
+                const char *path;
+                size_t size_bytes;
+                struct found found;
+                _cleanup_free_ uint8_t *bytes = make_file(*state, formats[i], &path, &size_bytes);
+                struct verify_report report = check(path, NULL, &found);
+
+                assert_int_equal(report.n_faults, 0);
+                assert_true(report.ended && report.has_seed);
+                assert_int_equal(report.events, 4);
+                assert_int_equal(report.duplicate_events, 1);
+                assert_int_equal(report.ros, i == 0 ? 8 : 0);
+                assert_int_equal(report.robs, 8);
+                assert_int_equal(report.sums, i == 0 ? 0 : 12);
+                assert_int_equal(report.pattern_fragments, 8);
+                assert_int_equal(report.pattern_bytes, 800);
+                unlink(path);
+        }
+}
+
+static void test_another_seed(void **state)
+{
+        const char *path;
+        size_t size_bytes;
+        uint64_t seed = 6;
+        struct found found;
+        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
+        struct verify_report report = check(path, &seed, &found);
+
+        assert_int_equal(report.pattern_wrong, 8);
+        assert_int_equal(found.n, 8);
+        assert_string_equal(found.fault.reason, "not the byte that the pattern source makes");
+}
+
+/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3 trailer words. */
+static void test_one_wrong_byte(void **state)
+{
+        const char *path;
+        size_t size_bytes, at;
+        struct found found;
+        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
+
+        at = size_bytes - EVENT_FILE_END_BYTES - 20 - 1;
+        bytes[at] ^= 0x80;
+        sample_write(path, bytes, size_bytes);
+        check(path, NULL, &found);
+        assert_int_equal(found.n, 1);
+        assert_int_equal(found.event, 3);
+        assert_int_equal(found.fault.offset_bytes, at);
+}
+
+static void test_one_wrong_byte_breaks_sums(void **state)
+{
+        const char *path;
+        size_t size_bytes;
+        struct found found;
+        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_5, &path, &size_bytes);
+
+        bytes[size_bytes - EVENT_FILE_END_BYTES - 8 - 20 - 1] ^= 0x80;
+        sample_write(path, bytes, size_bytes);
+        struct verify_report report = check(path, NULL, &found);
+
+        assert_int_equal(report.sums_wrong, 2);
+        assert_int_equal(report.pattern_wrong, 1);
+        assert_int_equal(found.n, 3);
+}
+
+static void test_wrong_counters(void **state)
+{
+        const char *path;
+        size_t size_bytes;
+        struct found found;
+        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
+
+        bytes[size_bytes - EVENT_FILE_END_BYTES + 16]++;
+        sample_write(path, bytes, size_bytes);
+        struct verify_report report = check(path, NULL, &found);
+
+        assert_false(report.ended);
+        assert_int_equal(found.n, 1);
+        assert_true(found.event == UINT64_MAX);
+        assert_int_equal(found.fault.offset_bytes, size_bytes - EVENT_FILE_END_BYTES);
+}
+
+static void test_missing_end(void **state)
+{
+        const char *path;
+        size_t size_bytes;
+        struct found found;
+        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
+
+        sample_write(path, bytes, size_bytes - EVENT_FILE_END_BYTES);
+        struct verify_report report = check(path, NULL, &found);
+
+        assert_int_equal(report.events, 4);
+        assert_int_equal(found.n, 1);
+        assert_string_equal(found.fault.reason, "file ends without its end record");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_sound, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_another_seed, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_one_wrong_byte, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_one_wrong_byte_breaks_sums, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_wrong_counters, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_missing_end, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
