@@ -93,6 +93,7 @@ bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t 
 
 struct chunk_packer {
         size_t datagram_bytes, datagrams_max;
+        bool stream;
         size_t iov_max; /* pieces a datagram can have: header, then two a chunk, then padding */
         struct chunk_datagram *datagrams;
         struct iovec *iov;
@@ -125,6 +126,11 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
         }
         *ret = take_ptr(p);
         return 0;
+}
+
+void chunk_packer_set_stream(struct chunk_packer *p)
+{
+        p->stream = true;
 }
 
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
@@ -217,7 +223,7 @@ size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, c
                 message_header_encode(&h, d->iov[0].iov_base, 0);
                 h.transaction++;
                 size_t padding = p->datagram_bytes - d->size_bytes;
-                if (job < n_jobs && padding > 0 && padding <= PADDING_MAX_BYTES)
+                if (!p->stream && job < n_jobs && padding > 0 && padding <= PADDING_MAX_BYTES)
                         add(d, zeros, padding);
         }
         *ret = p->datagrams;

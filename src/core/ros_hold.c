@@ -178,6 +178,12 @@ void ros_landed(struct ros *r)
 /* Those who wait for a frame that does not come are told so. */
 void ros_skip(struct ros *r, uint64_t n)
 {
+        uint32_t arriving = r->arriving;
+
+        /* The frame that was coming in has broken off. */
+        r->arriving = UINT32_MAX;
+        if (arriving != UINT32_MAX && r->entries[arriving].cleared)
+                give_back(r, arriving);
         for (; n > 0; n--, r->arrived++) {
                 uint32_t i = idmap_get(&r->by_event, r->arrived);
 

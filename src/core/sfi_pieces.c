@@ -194,3 +194,11 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
                         fragment_is_whole(s, now_ns, p, f);
         }
 }
+
+bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
+{
+        const struct sfi_slot *e = &s->slots[p->slot];
+
+        return e->state == SLOT_COLLECTING && e->event == p->chunk.event &&
+               sfi_fragment(s, p->slot, p->source)->at + p->chunk.offset == p->at;
+}

@@ -89,6 +89,8 @@ struct sfi *sfi_free(struct sfi *s);
 /* Hot path, for batches: first the places, then, once the payload of all SFI_STORE ones is copied, that it is there. */
 void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t n);
 void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, size_t n);
+/* The place of a SFI_STORE piece is still its own: to be asked where the payload comes in later than the chunk header. */
+bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *piece);
 /* One data datagram of ROS `source` has come, whatever is in it. */
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 

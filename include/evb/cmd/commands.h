@@ -1,0 +1,14 @@
+/* The subcommands, one file each. Each gets argv from its own name on and returns the exit status. */
+#pragma once
+
+#include "evb/cmd/options.h"
+
+int cmd_ros(int argc, char **argv);
+int cmd_dfm(int argc, char **argv);
+int cmd_sfi(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+
+/* Loads a scenario; where it is wrong, tells all mistakes and returns NULL. Freed by the caller. */
+struct scenario *command_load(const char *path, const struct options *o);

@@ -1,0 +1,22 @@
+/* One role as a running process: opens its sockets and files, runs until the run is over or a signal stops it, drains,
+ * and reports. Protocol decisions are the core's; this is where they meet sockets, files and the clock. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "evb/conf/scenario.h"
+
+/* Names the descriptor of an inherited page for struct node_stats. */
+#define NODE_STATS_ENV "EVB_STATS_FD"
+
+struct node_options {
+        const struct scenario *scenario;
+        const char *name; /* of the node */
+        FILE *json;       /* where its report goes; NULL: nowhere */
+        bool quiet;       /* no summary on standard error */
+};
+
+/* Runs to the end. An exit status: 0 done, 1 fell short (events lost, output failed), 2 the scenario is wrong for this
+ * node, 77 a privilege is missing. What went wrong has been logged. */
+int node_run(const struct node_options *options);

@@ -1,0 +1,100 @@
+/* evb check: a scenario file, read and shown as it is understood. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/conf/keys.h"
+
+struct scenario *command_load(const char *path, const struct options *o)
+{
+        _cleanup_free_ struct scenario *s = malloc(sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
+        int r;
+
+        if (!s || !errors) {
+                fprintf(stderr, "evb: out of memory\n");
+                return NULL;
+        }
+        r = scenario_load(s, path, o->settings, o->n_settings, errors);
+        if (r == 0)
+                return take_ptr(s);
+        if (r != -EINVAL)
+                fprintf(stderr, "%s: %s\n", path, strerror(-r));
+        else
+                for (size_t i = 0; i < MIN(errors->n, (size_t)SCENARIO_ERRORS_MAX); i++)
+                        fprintf(stderr, "%s\n", errors->text[i]);
+        if (r == -EINVAL && errors->n > SCENARIO_ERRORS_MAX)
+                fprintf(stderr, "%s: and %zu more\n", path, errors->n - SCENARIO_ERRORS_MAX);
+        return NULL;
+}
+
+static void add_key(json_t *object, const struct scenario *s, const struct scenario_key *k)
+{
+        json_t *section = json_object_get(object, k->section);
+        char value[SCENARIO_TEXT_MAX];
+
+        if (!section) {
+                section = json_object();
+                json_object_set_new(object, k->section, section);
+        }
+        json_object_set_new(section, k->name, json_string(scenario_key_value(s, k, value, sizeof value)));
+}
+
+static void write_json(const struct scenario *s, FILE *to)
+{
+        json_t *object = json_object(), *nodes = json_array();
+
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                add_key(object, s, &scenario_keys[i]);
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role",
+                                                       n->role == ROLE_DFM   ? "dfm"
+                                                       : n->role == ROLE_ROS ? "ros"
+                                                                             : "sfi",
+                                                       "address", n->address, "device", n->device));
+        }
+        json_object_set_new(object, "nodes", nodes);
+        json_dumpf(object, to, JSON_INDENT(1));
+        fputc('\n', to);
+        json_decref(object);
+}
+
+int cmd_check(int argc, char **argv)
+{
+        static const struct command command = {"check", cmd_check, "FILE", "Read a scenario and show it as it is understood."};
+        const char *keys = NULL, *man = NULL;
+        const struct option_entry own[] = {
+                {"keys", NULL, "instead, list all keys with their meaning", &keys},
+                {"man", NULL, "with --keys: as the source of a manual page", &man},
+        };
+        _cleanup_free_ struct scenario *s = NULL;
+        struct options o;
+        FILE *json;
+        bool list = argc > 1 && strcmp(argv[1], "--keys") == 0;
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : 1, argc, argv);
+
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (list) {
+                (man ? scenario_keys_print_man : scenario_keys_print)(stdout);
+                return 0;
+        }
+        s = command_load(o.words[0], &o);
+        if (!s)
+                return 2;
+        json = options_open_json(&o);
+        if (o.json && !json)
+                return 2;
+        if (json)
+                write_json(s, json);
+        else
+                scenario_write(s, stdout);
+        if (json && json != stdout)
+                fclose(json);
+        return 0;
+}

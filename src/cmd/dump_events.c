@@ -1,0 +1,144 @@
+/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments with a depth. */
+#include "dump.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct show {
+        const struct dump *d;
+        size_t offset_bytes; /* of the event in the file */
+        json_t *fragments;
+};
+
+static const char *marker_name(uint32_t marker)
+{
+        switch (marker) {
+        case EFORMAT_EVENT:
+                return "event";
+        case EFORMAT_SUBDET:
+                return "subdetector";
+        case EFORMAT_ROS:
+                return "ros";
+        case EFORMAT_ROB:
+                return "rob";
+        default:
+                return "rod";
+        }
+}
+
+static json_t *words_json(const uint8_t *words, size_t n)
+{
+        json_t *array = json_array();
+
+        for (size_t i = 0; i < n; i++)
+                json_array_append_new(array, json_integer(eformat_word(words, i)));
+        return array;
+}
+
+static void show_json(struct show *s, const struct eformat_fragment *f)
+{
+        json_t *o = json_object();
+
+        json_object_set_new(o, "type", json_string(marker_name(f->marker)));
+        json_object_set_new(o, "depth", json_integer(f->depth));
+        json_object_set_new(o, "offset_bytes", json_integer((json_int_t)(s->offset_bytes + f->offset_bytes)));
+        json_object_set_new(o, "size_bytes", json_integer(4 * (json_int_t)f->size_words));
+        json_object_set_new(o, "source_id", json_integer(f->source_id));
+        json_object_set_new(o, "status", words_json(f->status, f->n_status));
+        json_object_set_new(o, "specific", words_json(f->specific, f->n_specific));
+        json_array_append_new(s->fragments, o);
+}
+
+static void show_text(const struct show *s, const struct eformat_fragment *f)
+{
+        static const char *const sums[] = {"", ", checksum right", ", checksum WRONG", ", checksum of a kind not known here"};
+
+        printf("%*s%s %08x, %" PRIu64 " bytes at %zu, status", 2 * (int)f->depth + 2, "", marker_name(f->marker), f->source_id,
+               4 * (uint64_t)f->size_words, s->offset_bytes + f->offset_bytes);
+        for (size_t i = 0; i < f->n_status; i++)
+                printf(" %08x", eformat_word(f->status, i));
+        if (f->marker == EFORMAT_ROS || f->marker == EFORMAT_ROD)
+                printf(", L1 id %u", eformat_word(f->specific, 1));
+        printf("%s\n", sums[eformat_verify_sum(f)]);
+}
+
+static int show_visit(void *userdata, const struct eformat_fragment *f)
+{
+        struct show *s = userdata;
+
+        if (s->fragments)
+                show_json(s, f);
+        else
+                show_text(s, f);
+        return 0;
+}
+
+#define HEX_WORDS 8u
+
+static void show_hex(const struct event_record *record)
+{
+        for (size_t i = 0; i < record->size_bytes / 4; i++) {
+                if (i % HEX_WORDS == 0)
+                        printf("%10zu ", record->offset_bytes + EVENT_FILE_DATA_BYTES + 4 * i);
+                printf(" %08x", eformat_word(record->event, i));
+                if (i % HEX_WORDS == HEX_WORDS - 1 || i + 1 == record->size_bytes / 4)
+                        putchar('\n');
+        }
+}
+
+static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record, json_t *events)
+{
+        struct show s = {.d = d, .offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES};
+        struct eformat_fault fault;
+        json_t *o = NULL;
+
+        if (events) {
+                s.fragments = json_array();
+                o = json_object();
+                json_object_set_new(o, "index", json_integer((json_int_t)index));
+                json_object_set_new(o, "block", json_integer(record->block));
+                json_object_set_new(o, "fragments", s.fragments);
+                if (d->hex)
+                        json_object_set_new(o, "words", words_json(record->event, record->size_bytes / 4));
+                json_array_append_new(events, o);
+        } else {
+                printf("event %" PRIu64 ", block %u, %u bytes\n", index, record->block, record->size_bytes);
+        }
+        int r = eformat_walk(record->event, record->size_bytes, show_visit, &s, &fault);
+
+        if (!events && d->hex)
+                show_hex(record);
+        if (r == 0)
+                return true;
+        fault.offset_bytes += s.offset_bytes;
+        return dump_damage(d, &fault);
+}
+
+bool dump_events(const struct dump *d, uint64_t only)
+{
+        json_t *events = d->json ? json_array() : NULL;
+        struct eformat_fault fault;
+        struct event_record record;
+        size_t position = 0;
+        bool right = true, shown = false;
+        uint64_t index = 0;
+        int r = 1;
+
+        if (events)
+                json_object_set_new(d->json, "event_list", events);
+        for (; (r = event_file_next(d->file, &position, &record, &fault)) == 1; index++) {
+                if (only != DUMP_ALL && index != only)
+                        continue;
+                right &= show_event(d, index, &record, events);
+                shown = true;
+                if (only != DUMP_ALL)
+                        return right;
+        }
+        if (r < 0)
+                return dump_damage(d, &fault);
+        if (only != DUMP_ALL && !shown) {
+                fprintf(stderr, "%s: --event %" PRIu64 ": there are %" PRIu64 " events, counted from 0\n", d->path, only, index);
+                return false;
+        }
+        return right;
+}

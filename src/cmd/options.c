@@ -1,0 +1,142 @@
+/* Command lines by table. What the options do is the subcommand's business. */
+#include "evb/cmd/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+
+static void print_option(const char *name, const char *argument, const char *help)
+{
+        char left[64];
+
+        snprintf(left, sizeof left, "--%s%s%s", name, argument ? " " : "", argument ? argument : "");
+        printf("  %-26s %s\n", left, help);
+}
+
+static void print_help(const struct command *c, const struct option_entry *own, size_t n_own)
+{
+        printf("evb %s%s%s [OPTION]...\n%s\n\n", c->name, c->arguments[0] ? " " : "", c->arguments, c->help);
+        for (size_t i = 0; i < n_own; i++)
+                print_option(own[i].name, own[i].argument, own[i].help);
+        print_option("set", "SECTION.KEY=VALUE", "set a key of the scenario, as often as wanted; wins over the file");
+        print_option("json", "[FILE]", "one JSON object on standard output, or in FILE");
+        print_option("progress", NULL, "show progress on standard error even where that is no terminal");
+        print_option("help", NULL, "this");
+        print_option("version", NULL, "the version");
+}
+
+static int usage(const struct command *c, const char *what, const char *word)
+{
+        fprintf(stderr, "evb %s: %s%s%s, allowed: see evb %s --help\n", c->name, what, word ? ": " : "", word ? word : "", c->name);
+        return 2;
+}
+
+static const struct option_entry *find(const struct option_entry *own, size_t n_own, const char *name, size_t length)
+{
+        for (size_t i = 0; i < n_own; i++) {
+                if (strlen(own[i].name) == length && strncmp(own[i].name, name, length) == 0)
+                        return &own[i];
+        }
+        return NULL;
+}
+
+static bool is(const char *name, size_t length, const char *option)
+{
+        return strlen(option) == length && strncmp(name, option, length) == 0;
+}
+
+static int take_json(struct options *o, const char *value, size_t n_words, int argc, char **argv, int *i)
+{
+        o->json = true;
+        if (value)
+                o->json_path = value;
+        else if (o->n_words == n_words && *i + 1 < argc && argv[*i + 1][0] != '-')
+                o->json_path = argv[++*i];
+        return OPTIONS_GO_ON;
+}
+
+/* One option that takes an argument: behind '=', or the next word. */
+static int take_argument(const struct command *c, const char *option, const char **value, int argc, char **argv, int *i)
+{
+        if (!*value) {
+                if (*i + 1 >= argc)
+                        return usage(c, "needs an argument", option);
+                *value = argv[++*i];
+        }
+        return OPTIONS_GO_ON;
+}
+
+static int take_option(struct options *o, const struct command *c, const struct option_entry *own, size_t n_own,
+                       size_t n_words, int argc, char **argv, int *i)
+{
+        const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
+        size_t length = value ? (size_t)(value - name) : strlen(name);
+        const struct option_entry *e = find(own, n_own, name, length);
+        int r = OPTIONS_GO_ON;
+
+        value = value ? value + 1 : NULL;
+        if (e && e->argument) {
+                r = take_argument(c, option, &value, argc, argv, i);
+                *e->value = value;
+        } else if (e)
+                *e->value = e->name;
+        else if (is(name, length, "help")) {
+                print_help(c, own, n_own);
+                r = 0;
+        } else if (is(name, length, "version")) {
+                printf("evb %s\n", EVB_VERSION);
+                r = 0;
+        } else if (is(name, length, "json"))
+                r = take_json(o, value, n_words, argc, argv, i);
+        else if (is(name, length, "progress"))
+                o->progress = true;
+        else if (is(name, length, "set")) {
+                r = take_argument(c, option, &value, argc, argv, i);
+                if (r == OPTIONS_GO_ON && o->n_settings == OPTIONS_SETTINGS_MAX)
+                        r = usage(c, "too many settings", option);
+                if (r == OPTIONS_GO_ON)
+                        o->settings[o->n_settings++] = value;
+        } else
+                r = usage(c, "unknown option", option);
+        return r;
+}
+
+int options_parse(struct options *o, const struct command *command, const struct option_entry *own, size_t n_own,
+                  size_t n_words, int argc, char **argv)
+{
+        *o = (struct options){};
+        for (int i = 1; i < argc; i++) {
+                int r;
+
+                if (strncmp(argv[i], "--", 2) == 0 && argv[i][2]) {
+                        r = take_option(o, command, own, n_own, n_words, argc, argv, &i);
+                        if (r != OPTIONS_GO_ON)
+                                return r;
+                        continue;
+                }
+                if (argv[i][0] == '-' && argv[i][1])
+                        return usage(command, "unknown option", argv[i]);
+                if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
+                        return usage(command, "one word too many", argv[i]);
+                o->words[o->n_words++] = argv[i];
+        }
+        if (o->n_words < n_words)
+                return usage(command, "missing", command->arguments);
+        return OPTIONS_GO_ON;
+}
+
+FILE *options_open_json(const struct options *o)
+{
+        FILE *f;
+
+        if (!o->json)
+                return NULL;
+        if (!o->json_path)
+                return stdout;
+        f = fopen(o->json_path, "we");
+        if (!f)
+                log_error_errno(errno, "--json %s: %m", o->json_path);
+        return f;
+}

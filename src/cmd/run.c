@@ -1,0 +1,42 @@
+/* evb run: every node of a scenario on this machine. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/conf/scenario.h"
+#include "evb/lab/launch.h"
+
+int cmd_run(int argc, char **argv)
+{
+        static const struct command command = {"run", cmd_run, "FILE", "Run every node of a scenario on this machine, each its own process."};
+        const char *net = "loopback";
+        const struct option_entry own[] = {
+                {"net", "loopback|lab", "where: addresses of 127.0.0.0/8, or namespaces joined by a bridge (root)", &net},
+        };
+        _cleanup_free_ struct scenario *s = NULL;
+        struct launch_options launch = {.program = "/proc/self/exe"};
+        struct options o;
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
+
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (strcmp(net, "loopback") != 0 && strcmp(net, "lab") != 0) {
+                fprintf(stderr, "evb run: --net: \"%s\" is not allowed, allowed: loopback|lab\n", net);
+                return 2;
+        }
+        s = command_load(o.words[0], &o);
+        if (!s)
+                return 2;
+        launch.scenario = s;
+        launch.net = strcmp(net, "lab") == 0 ? LAUNCH_LAB : LAUNCH_LOOPBACK;
+        launch.progress = o.progress || isatty(STDERR_FILENO);
+        launch.json = options_open_json(&o);
+        if (o.json && !launch.json)
+                return 2;
+        r = launch_run(&launch);
+        if (launch.json && launch.json != stdout && fclose(launch.json) != 0)
+                return 1;
+        return r;
+}

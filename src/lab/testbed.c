@@ -1,0 +1,244 @@
+/* The lab's links and addresses, by libnl-route: a veth from each node's namespace to the bridge. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_addr.h>
+#include <net/if.h>
+#include <netlink/route/addr.h>
+#include <netlink/route/link.h>
+#include <netlink/route/link/bridge.h>
+#include <netlink/route/link/veth.h>
+#include <netlink/socket.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "netns_internal.h"
+
+#define NAME_MAX_BYTES 64
+#define BRIDGE "switch"
+#define DEVICE "eth0"
+
+struct netns_lab {
+        const struct scenario *scenario;
+        int *namespaces; /* of the nodes, then of the switch */
+        size_t n;
+        int home;
+};
+
+static void cleanup_socket(struct nl_sock **s)
+{
+        nl_socket_free(*s);
+}
+
+static void cleanup_link(struct rtnl_link **l)
+{
+        rtnl_link_put(*l);
+}
+
+/* A route socket in a namespace; the calling thread stays at home. */
+static int open_in(const struct netns_lab *lab, int namespace, struct nl_sock **ret)
+{
+        struct nl_sock *s = nl_socket_alloc();
+        int r;
+
+        if (!s)
+                return -ENOMEM;
+        r = netns_enter(namespace);
+        if (r >= 0) {
+                r = nl_connect(s, NETLINK_ROUTE) < 0 ? -EIO : 0;
+                if (netns_enter(lab->home) < 0)
+                        abort();
+        }
+        if (r < 0) {
+                nl_socket_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+static void name_of(const struct netns_lab *lab, size_t i, char *name)
+{
+        const struct scenario *s = lab->scenario;
+
+        snprintf(name, NAME_MAX_BYTES, "evb-%d-%s", (int)getpid(), i < s->n_nodes ? s->nodes[i].name : BRIDGE);
+}
+
+static int change(struct nl_sock *s, const char *device, unsigned mtu, bool up, int master)
+{
+        _cleanup_(cleanup_link) struct rtnl_link *old = NULL, *new = rtnl_link_alloc();
+
+        if (!new || rtnl_link_get_kernel(s, 0, device, &old) < 0)
+                return -ENODEV;
+        if (up)
+                rtnl_link_set_flags(new, IFF_UP);
+        if (mtu > 0)
+                rtnl_link_set_mtu(new, mtu);
+        if (master > 0)
+                rtnl_link_set_master(new, master);
+        return rtnl_link_change(s, old, new, 0) < 0 ? -EIO : 0;
+}
+
+static int index_of(struct nl_sock *s, const char *device)
+{
+        _cleanup_(cleanup_link) struct rtnl_link *link = NULL;
+
+        return rtnl_link_get_kernel(s, 0, device, &link) < 0 ? -ENODEV : rtnl_link_get_ifindex(link);
+}
+
+static int add_address(struct nl_sock *s, const char *text, int device)
+{
+        struct nl_addr *local = NULL;
+        struct rtnl_addr *a = rtnl_addr_alloc();
+        int r = a ? nl_addr_parse(text, AF_UNSPEC, &local) : -NLE_NOMEM;
+
+        if (r >= 0) {
+                rtnl_addr_set_ifindex(a, device);
+                rtnl_addr_set_local(a, local);
+                /* Nobody else is there to have the same IPv6 address, and waiting to be sure takes seconds. */
+                if (nl_addr_get_family(local) == AF_INET6)
+                        rtnl_addr_set_flags(a, IFA_F_NODAD);
+                r = rtnl_addr_add(s, a, 0);
+        }
+        nl_addr_put(local);
+        rtnl_addr_put(a);
+        return r < 0 ? -EIO : 0;
+}
+
+static int make_switch(struct nl_sock *s, unsigned mtu, int *ret_index)
+{
+        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change(s, BRIDGE, mtu, true, 0) < 0 || change(s, "lo", 0, true, 0) < 0)
+                return -EIO;
+        *ret_index = index_of(s, BRIDGE);
+        return *ret_index < 0 ? *ret_index : 0;
+}
+
+/* One wire: eth0 in the node's namespace, portN in the switch's. */
+static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, size_t i, int bridge)
+{
+        _cleanup_(cleanup_socket) struct nl_sock *at_node = NULL;
+        _cleanup_(cleanup_link) struct rtnl_link *port = rtnl_link_veth_alloc();
+        const struct scenario *s = lab->scenario;
+        struct rtnl_link *peer = port ? rtnl_link_veth_get_peer(port) : NULL;
+        char name[IFNAMSIZ], address[80];
+        int r;
+
+        if (!peer)
+                return -ENOMEM;
+        snprintf(name, sizeof name, "port%zu", i + 1);
+        rtnl_link_set_name(port, name);
+        rtnl_link_set_mtu(port, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_name(peer, DEVICE);
+        rtnl_link_set_mtu(peer, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_ns_fd(peer, lab->namespaces[i]);
+        r = rtnl_link_add(at_switch, port, NLM_F_CREATE | NLM_F_EXCL);
+        rtnl_link_put(peer);
+        if (r < 0)
+                return -EIO;
+        r = change(at_switch, name, 0, true, bridge);
+        if (r >= 0)
+                r = open_in(lab, lab->namespaces[i], &at_node);
+        if (r < 0)
+                return r;
+        snprintf(address, sizeof address, "%s/%d", s->nodes[i].address, strchr(s->nodes[i].address, ':') ? 64 : 16);
+        if ((r = change(at_node, "lo", 0, true, 0)) < 0 || (r = change(at_node, DEVICE, 0, true, 0)) < 0)
+                return r;
+        return add_address(at_node, address, index_of(at_node, DEVICE));
+}
+
+static int build(struct netns_lab *lab)
+{
+        _cleanup_(cleanup_socket) struct nl_sock *at_switch = NULL;
+        const struct scenario *s = lab->scenario;
+        char name[NAME_MAX_BYTES];
+        int bridge, r;
+
+        for (size_t i = 0; i <= s->n_nodes; i++) {
+                name_of(lab, i, name);
+                r = netns_make(name, &lab->namespaces[i]);
+                if (r < 0)
+                        return log_error_errno(r, "network namespace %s: %m%s", name,
+                                               r == -EPERM || r == -EACCES ? "; --net lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)" : "");
+                lab->n++;
+        }
+        r = open_in(lab, lab->namespaces[s->n_nodes], &at_switch);
+        if (r >= 0)
+                r = make_switch(at_switch, (unsigned)s->network.mtu_bytes, &bridge);
+        if (r < 0)
+                return log_error_errno(r, "the lab's switch: %m");
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                r = make_wire(lab, at_switch, i, bridge);
+                if (r < 0)
+                        return log_error_errno(r, "the lab's wire to %s: %m", s->nodes[i].name);
+        }
+        return 0;
+}
+
+static void set_addresses(struct scenario *s)
+{
+        bool v6 = strchr(s->network.control_group, ':');
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                struct scenario_node *n = &s->nodes[i];
+
+                if (v6)
+                        snprintf(n->address, sizeof n->address, "fd00:e7b::%zx", i + 1);
+                else
+                        snprintf(n->address, sizeof n->address, "10.200.%zu.%zu", (i + 1) / 250, 1 + (i + 1) % 250);
+                snprintf(n->device, sizeof n->device, "%s", DEVICE);
+        }
+}
+
+int netns_lab_new(struct netns_lab **ret, struct scenario *s)
+{
+        struct netns_lab *lab;
+        int r;
+
+        if (s->network.link_rate_bps != SCENARIO_UNLIMITED)
+                return log_error_errno(EINVAL, "%s: network.link-rate: wires with a rate cannot be built yet, allowed: unlimited",
+                                       s->path);
+        netns_clean();
+        set_addresses(s);
+        lab = calloc(1, sizeof *lab);
+        if (!lab)
+                return log_error_errno(ENOMEM, "lab: %m");
+        lab->scenario = s;
+        lab->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        lab->namespaces = calloc(s->n_nodes + 1, sizeof *lab->namespaces);
+        r = lab->home < 0 || !lab->namespaces ? log_error_errno(ENOMEM, "lab: %m") : build(lab);
+        if (r < 0) {
+                netns_lab_free(lab);
+                return r;
+        }
+        *ret = lab;
+        return 0;
+}
+
+struct netns_lab *netns_lab_free(struct netns_lab *lab)
+{
+        char name[NAME_MAX_BYTES];
+
+        if (!lab)
+                return NULL;
+        for (size_t i = 0; i < lab->n; i++) {
+                name_of(lab, i, name);
+                close(lab->namespaces[i]);
+                netns_remove(name);
+        }
+        if (lab->home >= 0)
+                close(lab->home);
+        free(lab->namespaces);
+        free(lab);
+        return NULL;
+}
+
+int netns_lab_node(const struct netns_lab *lab, const char *name)
+{
+        for (size_t i = 0; i < lab->scenario->n_nodes; i++) {
+                if (strcmp(lab->scenario->nodes[i].name, name) == 0)
+                        return lab->namespaces[i];
+        }
+        return -1;
+}

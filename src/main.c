@@ -1,0 +1,46 @@
+/* The program: a table of subcommands. What each does is in cmd/. */
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+
+static const struct command commands[] = {
+        {"run", cmd_run, "FILE", "run every node of a scenario on this machine"},
+        {"ros", cmd_ros, "", "one readout: holds fragments and sends them"},
+        {"dfm", cmd_dfm, "", "the data flow manager: takes triggers, assigns events"},
+        {"sfi", cmd_sfi, "", "one builder: collects fragments, builds and writes events"},
+        {"check", cmd_check, "FILE", "read a scenario and show it as it is understood"},
+};
+
+static int help(FILE *to)
+{
+        fprintf(to, "evb, an event builder for data acquisition\n\nevb COMMAND [OPTION]...; evb COMMAND --help tells more\n\n");
+        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+                fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+        fprintf(to, "  --version\n  --help\n");
+        return to == stdout ? 0 : 2;
+}
+
+int main(int argc, char **argv)
+{
+        log_open("evb", LOG_LEVEL_INFO);
+        if (argc < 2)
+                return help(stderr);
+        if (strcmp(argv[1], "--help") == 0)
+                return help(stdout);
+        if (strcmp(argv[1], "--version") == 0) {
+                printf("evb %s\n", EVB_VERSION);
+                return 0;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+                if (strcmp(argv[1], commands[i].name) == 0)
+                        return commands[i].run(argc - 1, argv + 1);
+        }
+        fprintf(stderr, "evb: unknown command \"%s\", allowed:", argv[1]);
+        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+                fprintf(stderr, " %s", commands[i].name);
+        fputc('\n', stderr);
+        return 2;
+}

@@ -1,0 +1,231 @@
+/* Control messages on their way between sockets and cores. What they mean is not known here. */
+#include "control.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "node_internal.h"
+
+#define CONTROL_BUFFER_BYTES (4u << 20)
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        struct control_socket *socket = ctx;
+
+        (void)events;
+        socket->ready = true;
+}
+
+static int open_socket(struct control *c, struct control_socket *to, const struct udp_config *config,
+                       const struct scenario_node *self, struct loop *loop)
+{
+        struct fault_config faults = node_fault_config(c->scenario, self, to == &c->group);
+        int r;
+
+        r = faults_new(&to->faults, &faults);
+        if (r >= 0)
+                r = endpoint_new_udp(&to->endpoint, config);
+        if (r < 0)
+                return r;
+        to->io = (struct loop_io){.fd = to->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = to};
+        return loop_add(loop, &to->io);
+}
+
+static int fill_book(struct control *c)
+{
+        const struct scenario *s = c->scenario;
+        uint16_t port = (uint16_t)s->network.control_port;
+
+        c->n_ros = s->ros.count;
+        c->n_sfi = s->sfi.count;
+        c->ros = calloc(c->n_ros, sizeof *c->ros);
+        c->sfi = calloc(c->n_sfi, sizeof *c->sfi);
+        if (!c->ros || !c->sfi)
+                return log_error_errno(ENOMEM, "address book: %m");
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+                struct net_address *to = n->role == ROLE_DFM   ? &c->dfm
+                                         : n->role == ROLE_ROS ? &c->ros[n->index]
+                                                               : &c->sfi[n->index];
+                int r = node_address(n, port, to);
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int open_group(struct control *c, const struct scenario_node *self, const struct udp_config *own, struct loop *loop)
+{
+        const char *text = c->scenario->network.control_group;
+        struct udp_config config = *own;
+        int r;
+
+        if (strcmp(text, "none") == 0)
+                return 0;
+        r = net_address_parse(&c->group_address, text, (uint16_t)c->scenario->network.control_port);
+        if (r < 0 || !net_address_is_multicast(&c->group_address))
+                return log_error_errno(EINVAL, "network.control-group: \"%s\" is no multicast address", text);
+        if (c->group_address.any.sa_family != own->local.any.sa_family)
+                return log_error_errno(EINVAL, "network.control-group: \"%s\" is of another family than the nodes' addresses", text);
+        c->has_group = true;
+        if (self->role == ROLE_DFM)
+                return 0;
+        config.group = &c->group_address;
+        r = open_socket(c, &c->group, &config, self, loop);
+        if (r < 0)
+                return log_error_errno(r, "cannot join %s: %m; where there is no multicast, set network.control-group to none", text);
+        return 0;
+}
+
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint32_t run,
+                 struct node_stats *stats, struct loop *loop)
+{
+        char text[NET_ADDRESS_TEXT_MAX];
+        struct udp_config config = {
+                .receive_buffer_bytes = CONTROL_BUFFER_BYTES,
+                .send_buffer_bytes = CONTROL_BUFFER_BYTES,
+                .segmentation = (enum segmentation)s->network.segmentation,
+                .device = self->device,
+        };
+        int r;
+
+        c->scenario = s;
+        c->stats = stats;
+        c->run = run;
+        c->message_bytes = node_datagram_bytes(s);
+        c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
+        if (!c->bytes)
+                return log_error_errno(ENOMEM, "control: %m");
+        r = fill_book(c);
+        if (r < 0)
+                return r;
+        r = node_address(self, (uint16_t)s->network.control_port, &config.local);
+        if (r < 0)
+                return r;
+        r = open_socket(c, &c->own, &config, self, loop);
+        if (r < 0)
+                return log_error_errno(r, "cannot open UDP %s for control messages: %m",
+                                       net_address_format(&config.local, text));
+        return open_group(c, self, &config, loop);
+}
+
+static void close_socket(struct control_socket *s)
+{
+        endpoint_free(s->endpoint);
+        faults_free(s->faults);
+}
+
+void control_close(struct control *c)
+{
+        close_socket(&c->own);
+        close_socket(&c->group);
+        free(c->ros);
+        free(c->sfi);
+        free(c->bytes);
+        *c = (struct control){};
+}
+
+void control_count_refusal(struct node_stats *stats, enum message_verdict verdict)
+{
+        switch (verdict) {
+        case MESSAGE_OK:
+                break;
+        case MESSAGE_FOREIGN:
+        case MESSAGE_OTHER_VERSION:
+        case MESSAGE_OTHER_RUN:
+                stats_add(&stats->packets_foreign, 1);
+                break;
+        case MESSAGE_SHORT:
+        case MESSAGE_MALFORMED:
+                stats_add(&stats->packets_malformed, 1);
+                break;
+        }
+}
+
+/* The next message of one socket; false: none that is ours is left. */
+static bool receive_from(struct control *c, struct control_socket *s)
+{
+        while (s->ready || s->at < s->n || faults_are_holding(s->faults)) {
+                if (s->at == s->n) {
+                        s->at = 0;
+                        s->n = faults_receive(s->faults, s->endpoint, s->batch, ARRAY_SIZE(s->batch));
+                        if (s->n <= 0) {
+                                s->n = 0;
+                                s->ready = false;
+                                return false;
+                        }
+                }
+                const struct datagram *d = &s->batch[s->at++];
+                enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes, c->run);
+
+                control_count_refusal(c->stats, v);
+                if (v == MESSAGE_OK) {
+                        stats_add(&c->stats->control_received, 1);
+                        return true;
+                }
+        }
+        return false;
+}
+
+const struct message *control_receive(struct control *c)
+{
+        if (receive_from(c, &c->own) || (c->group.endpoint && receive_from(c, &c->group)))
+                return &c->received;
+        return NULL;
+}
+
+bool control_is_holding(const struct control *c)
+{
+        return faults_are_holding(c->own.faults) || faults_are_holding(c->group.faults);
+}
+
+void control_flush(struct control *c)
+{
+        int taken;
+
+        if (c->n_batch == 0)
+                return;
+        taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
+        /* What a full socket does not take is as if the network had lost it: the protocol says it again. */
+        if (taken > 0)
+                stats_add(&c->stats->control_sent, (uint64_t)taken);
+        if (taken < (int)c->n_batch)
+                stats_add(&c->stats->send_blocked, 1);
+        c->n_batch = 0;
+}
+
+void control_send_to(struct control *c, const struct net_address *to, const struct message *m)
+{
+        uint8_t *bytes = c->bytes + c->n_batch * c->message_bytes;
+        size_t n = message_encode(m, bytes, c->message_bytes);
+
+        c->iov[c->n_batch] = (struct iovec){bytes, n};
+        c->batch[c->n_batch] = (struct outgoing){&c->iov[c->n_batch], 1, (uint32_t)n, to};
+        if (++c->n_batch == CONTROL_BATCH)
+                control_flush(c);
+}
+
+static void send_to_ross(struct control *c, const struct message *m, uint32_t first)
+{
+        for (size_t k = 0; k < c->n_ros; k++)
+                control_send_to(c, &c->ros[(first + k) % c->n_ros], m);
+}
+
+void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
+{
+        if (to.index != MESSAGE_TO_ALL)
+                control_send_to(c, to.role == ROLE_DFM ? &c->dfm : to.role == ROLE_ROS ? &c->ros[to.index] : &c->sfi[to.index], m);
+        else if (m->header.type == MESSAGE_REQUEST)
+                send_to_ross(c, m, first);
+        else if (c->has_group)
+                control_send_to(c, &c->group_address, m);
+        else {
+                send_to_ross(c, m, first);
+                for (size_t i = 0; i < c->n_sfi; i++)
+                        control_send_to(c, &c->sfi[i], m);
+        }
+}

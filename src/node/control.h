@@ -1,0 +1,60 @@
+/* The control messages of a node: its own socket, the DFM's multicast group, and a batch of what is to be sent. Where no
+ * group is set the DFM sends to each node in turn. One thread. */
+#pragma once
+
+#include "evb/conf/scenario.h"
+#include "evb/core/dfm.h"
+#include "evb/net/endpoint.h"
+#include "evb/net/faults.h"
+#include "evb/node/stats.h"
+#include "evb/sys/loop.h"
+
+#define CONTROL_BATCH 64
+
+#define CONTROL_RECEIVE_BATCH 16
+
+/* A socket that messages come in by. */
+struct control_socket {
+        struct endpoint *endpoint; /* NULL: not there */
+        struct faults *faults;
+        struct loop_io io;
+        bool ready;
+        struct datagram batch[CONTROL_RECEIVE_BATCH];
+        int n, at;
+};
+
+struct control {
+        const struct scenario *scenario;
+        struct node_stats *stats;
+        struct control_socket own, group; /* group: not in the DFM, which only sends to it */
+        uint32_t run;
+
+        struct net_address group_address;
+        bool has_group;
+        struct net_address *ros, *sfi; /* control addresses by index */
+        size_t n_ros, n_sfi;
+        struct net_address dfm;
+
+        size_t message_bytes;
+        uint8_t *bytes; /* CONTROL_BATCH messages */
+        struct iovec iov[CONTROL_BATCH];
+        struct outgoing batch[CONTROL_BATCH];
+        size_t n_batch;
+        struct message received;
+};
+
+/* An error is logged and returned. */
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint32_t run,
+                 struct node_stats *stats, struct loop *loop);
+void control_close(struct control *c);
+
+/* The next message that has come, or NULL; it stays until the next call. */
+const struct message *control_receive(struct control *c);
+/* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
+void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
+/* To any address. */
+void control_send_to(struct control *c, const struct net_address *to, const struct message *m);
+void control_flush(struct control *c);
+bool control_is_holding(const struct control *c);
+/* Counts bytes that are no message of this run as what they are. */
+void control_count_refusal(struct node_stats *stats, enum message_verdict verdict);

@@ -1,0 +1,371 @@
+/* Fragments over TCP: one connection for each ROS, which makes it and says first who it is. Payload goes from the socket
+ * straight to its place. Requests go back on the same connection. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "data_receive.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/net/tcp.h"
+
+#define STAGING_BYTES (128u << 10)
+#define REQUESTS_BYTES (64u << 10)
+/* Connections beside one a ROS: those that have not said who they are. */
+#define SPARE 8
+/* Bytes taken from one connection before the others have their turn. */
+#define TURN_BYTES (4u << 20)
+
+struct tcp_peer {
+        struct data_receiver *receiver;
+        struct loop_io io; /* fd -1: free */
+        bool ready;
+        int ros; /* -1: not said yet */
+        struct tcp_reader reader;
+        /* The message that is coming in. */
+        uint32_t left_bytes; /* of it, after what was read */
+        /* Its piece that is coming in. */
+        struct sfi_piece piece;
+        uint32_t piece_left;
+        /* Requests that the connection has not taken yet. */
+        uint8_t *requests;
+        size_t n_requests;
+};
+
+struct tcp_receiver {
+        int listener;
+        struct loop_io io;
+        bool ready;
+        struct tcp_peer *peers;
+        size_t n_peers;
+        int *of_ros; /* index of the peer; -1: none */
+        uint64_t connections;
+};
+
+static void listener_is_ready(void *ctx, uint32_t events)
+{
+        (void)events;
+        ((struct tcp_receiver *)ctx)->ready = true;
+}
+
+static void flush_requests(struct tcp_peer *p);
+
+static void peer_is_ready(void *ctx, uint32_t events)
+{
+        struct tcp_peer *p = ctx;
+
+        p->ready |= (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+        if (events & EPOLLOUT)
+                flush_requests(p);
+}
+
+static int tcp_open(struct data_receiver *r)
+{
+        const struct scenario *s = r->node->scenario;
+        struct tcp_receiver *t = calloc(1, sizeof *t);
+        char text[NET_ADDRESS_TEXT_MAX];
+        struct net_address local;
+        int k;
+
+        if (!t)
+                return log_error_errno(ENOMEM, "data connections: %m");
+        r->state = t;
+        t->listener = -1;
+        t->n_peers = s->ros.count + SPARE;
+        t->peers = calloc(t->n_peers, sizeof *t->peers);
+        t->of_ros = calloc(s->ros.count, sizeof *t->of_ros);
+        if (!t->peers || !t->of_ros)
+                return log_error_errno(ENOMEM, "data connections: %m");
+        for (size_t i = 0; i < t->n_peers; i++)
+                t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
+        for (size_t i = 0; i < s->ros.count; i++)
+                t->of_ros[i] = -1;
+        k = node_address(r->node->self, (uint16_t)s->network.data_port, &local);
+        if (k < 0)
+                return k;
+        t->listener = tcp_listen(&local, s->network.receive_buffer_bytes);
+        if (t->listener < 0)
+                return log_error_errno(t->listener, "cannot listen on TCP %s: %m", net_address_format(&local, text));
+        t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
+        return loop_add(r->node->loop, &t->io);
+}
+
+static void drop_peer(struct tcp_peer *p)
+{
+        struct tcp_receiver *t = p->receiver->state;
+
+        if (p->io.fd < 0)
+                return;
+        loop_remove(p->receiver->node->loop, &p->io);
+        close(p->io.fd);
+        tcp_reader_fini(&p->reader);
+        free(p->requests);
+        if (p->ros >= 0 && t->of_ros[p->ros] == p - t->peers)
+                t->of_ros[p->ros] = -1;
+        *p = (struct tcp_peer){.receiver = p->receiver, .io.fd = -1, .ros = -1};
+}
+
+static void tcp_close(struct data_receiver *r)
+{
+        struct tcp_receiver *t = r->state;
+
+        if (!t)
+                return;
+        for (size_t i = 0; t->peers && i < t->n_peers; i++)
+                drop_peer(&t->peers[i]);
+        if (t->listener >= 0)
+                close(t->listener);
+        free(t->peers);
+        free(t->of_ros);
+        free(t);
+}
+
+static void accept_some(struct data_receiver *r, struct tcp_receiver *t)
+{
+        struct net_address from;
+        int fd;
+
+        while ((fd = tcp_accept(t->listener, r->node->scenario->network.receive_buffer_bytes, &from)) >= 0) {
+                struct tcp_peer *p = t->peers;
+
+                while (p < t->peers + t->n_peers && p->io.fd >= 0)
+                        p++;
+                if (p == t->peers + t->n_peers) {
+                        stats_add(&r->node->stats->packets_foreign, 1);
+                        close(fd);
+                        continue;
+                }
+                p->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = peer_is_ready, .ctx = p};
+                p->requests = malloc(REQUESTS_BYTES);
+                if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(r->node->loop, &p->io) < 0)
+                        drop_peer(p);
+                t->connections++;
+                stats_set(&r->node->stats->granted_receive_buffer_bytes, tcp_granted_bytes(fd, false));
+        }
+        t->ready = false;
+}
+
+/* Whose connection this is; an older one of the same ROS is dead. */
+static void know_peer(struct tcp_peer *p, uint16_t ros)
+{
+        struct tcp_receiver *t = p->receiver->state;
+
+        if (t->of_ros[ros] >= 0 && &t->peers[t->of_ros[ros]] != p)
+                drop_peer(&t->peers[t->of_ros[ros]]);
+        p->ros = ros;
+        t->of_ros[ros] = (int)(p - t->peers);
+}
+
+/* 1: went on; 0: wait for more; negative: the end of the connection. */
+static int refuse(struct tcp_peer *p, enum message_verdict verdict)
+{
+        control_count_refusal(p->receiver->node->stats, verdict);
+        return -EPROTO;
+}
+
+static int stage(struct tcp_peer *p, size_t wanted)
+{
+        size_t n;
+
+        while (tcp_reader_bytes(&p->reader, &n), n < wanted) {
+                ssize_t got = tcp_reader_fill(&p->reader);
+
+                if (got <= 0)
+                        return (int)got;
+        }
+        return 1;
+}
+
+static int take_control(struct tcp_peer *p, const struct message_header *h, uint64_t now_ns)
+{
+        static struct message m;
+        size_t size = MESSAGE_HEADER_BYTES + (size_t)h->payload_bytes, n;
+        enum message_verdict v;
+        int r;
+
+        if (size > STAGING_BYTES / 2)
+                return refuse(p, MESSAGE_MALFORMED);
+        r = stage(p, size);
+        if (r <= 0)
+                return r;
+        v = message_decode(&m, tcp_reader_bytes(&p->reader, &n), size, p->receiver->node->run);
+        if (v != MESSAGE_OK)
+                return refuse(p, v);
+        sfi_receive(p->receiver->core, now_ns, &m);
+        tcp_reader_consume(&p->reader, size);
+        return 1;
+}
+
+static int take_header(struct tcp_peer *p, uint64_t now_ns)
+{
+        struct node *n = p->receiver->node;
+        struct message_header h;
+        enum message_verdict v;
+        uint32_t check;
+        size_t staged;
+        int r = stage(p, MESSAGE_HEADER_BYTES);
+
+        if (r <= 0)
+                return r;
+        const uint8_t *bytes = tcp_reader_bytes(&p->reader, &staged);
+        v = message_header_decode(&h, bytes, staged, n->run, &check);
+        if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= n->scenario->ros.count))
+                v = MESSAGE_MALFORMED;
+        if (v == MESSAGE_OK && h.type == MESSAGE_FRAGMENTS && check != 0)
+                v = MESSAGE_MALFORMED;
+        if (v != MESSAGE_OK)
+                return refuse(p, v);
+        if (p->ros != h.sender_index)
+                know_peer(p, h.sender_index);
+        if (h.type != MESSAGE_FRAGMENTS)
+                return take_control(p, &h, now_ns);
+        tcp_reader_consume(&p->reader, MESSAGE_HEADER_BYTES);
+        p->left_bytes = h.payload_bytes;
+        stats_add(&n->stats->packets_received, 1);
+        return 1;
+}
+
+static int take_chunk_header(struct tcp_peer *p, uint64_t now_ns)
+{
+        size_t staged;
+        int r = stage(p, CHUNK_HEADER_BYTES);
+
+        if (r <= 0)
+                return r;
+        if (!chunk_decode(&p->piece.chunk, tcp_reader_bytes(&p->reader, &staged)) ||
+            p->left_bytes < CHUNK_HEADER_BYTES || p->piece.chunk.length > p->left_bytes - CHUNK_HEADER_BYTES)
+                return refuse(p, MESSAGE_MALFORMED);
+        tcp_reader_consume(&p->reader, CHUNK_HEADER_BYTES);
+        p->left_bytes -= CHUNK_HEADER_BYTES + p->piece.chunk.length;
+        p->piece.source = (uint16_t)p->ros;
+        p->piece_left = p->piece.chunk.length;
+        sfi_place(p->receiver->core, now_ns, &p->piece, 1);
+        if (p->piece_left == 0)
+                sfi_landed(p->receiver->core, now_ns, &p->piece, 1);
+        return 1;
+}
+
+/* Payload into its place, or, where that is not (or no longer) given, nowhere. */
+static int take_payload(struct tcp_peer *p, uint64_t now_ns)
+{
+        static uint8_t waste[65536];
+        struct data_receiver *r = p->receiver;
+        bool stored = p->piece.verdict == SFI_STORE && sfi_place_holds(r->core, &p->piece);
+        uint32_t done = p->piece.chunk.length - p->piece_left;
+        ssize_t got;
+
+        if (stored)
+                got = tcp_reader_read(&p->reader, r->buffer + p->piece.at + done, p->piece_left);
+        else
+                got = tcp_reader_read(&p->reader, waste, MIN((size_t)p->piece_left, sizeof waste));
+        if (got <= 0)
+                return (int)got;
+        if (!stored)
+                p->piece.verdict = SFI_LATE;
+        p->piece_left -= (uint32_t)got;
+        if (p->piece_left == 0 && stored)
+                sfi_landed(r->core, now_ns, &p->piece, 1);
+        return (int)got;
+}
+
+static void read_peer(struct tcp_peer *p, uint64_t now_ns)
+{
+        uint64_t taken = 0;
+        int r = 1;
+
+        while (r > 0 && taken < TURN_BYTES) {
+                if (p->piece_left > 0)
+                        r = take_payload(p, now_ns);
+                else if (p->left_bytes > 0)
+                        r = take_chunk_header(p, now_ns);
+                else
+                        r = take_header(p, now_ns);
+                taken += r > 0 ? (uint64_t)r + CHUNK_HEADER_BYTES : 0;
+        }
+        p->ready = r > 0;
+        if (r < 0)
+                drop_peer(p);
+}
+
+static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
+{
+        struct tcp_receiver *t = r->state;
+
+        if (t->ready)
+                accept_some(r, t);
+        *ret_more = false;
+        for (size_t i = 0; i < t->n_peers; i++) {
+                if (t->peers[i].io.fd < 0 || !t->peers[i].ready)
+                        continue;
+                read_peer(&t->peers[i], now_ns);
+                *ret_more |= t->peers[i].ready;
+        }
+        return 0;
+}
+
+static void flush_requests(struct tcp_peer *p)
+{
+        struct iovec iov = {p->requests, p->n_requests};
+        ssize_t sent = p->n_requests > 0 ? tcp_send(p->io.fd, &iov, 1) : 0;
+
+        if (sent > 0) {
+                p->n_requests -= (size_t)sent;
+                memmove(p->requests, p->requests + sent, p->n_requests);
+        }
+        /* A broken connection is seen, and ended, by its reader. */
+        loop_modify(p->receiver->node->loop, &p->io, p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static void request_from(struct data_receiver *r, size_t ros, const struct message *m)
+{
+        struct tcp_receiver *t = r->state;
+        struct tcp_peer *p;
+        size_t n;
+
+        /* A ROS that is not connected now will be asked again. */
+        if (t->of_ros[ros] < 0)
+                return;
+        p = &t->peers[t->of_ros[ros]];
+        n = message_encode(m, p->requests + p->n_requests, REQUESTS_BYTES - p->n_requests);
+        p->n_requests += n;
+        flush_requests(p);
+}
+
+static void tcp_request(struct data_receiver *r, struct message_to to, const struct message *m)
+{
+        size_t n = r->node->scenario->ros.count;
+
+        if (to.index != MESSAGE_TO_ALL) {
+                request_from(r, to.index, m);
+                return;
+        }
+        for (size_t k = 0; k < n; k++)
+                request_from(r, (k + r->node->self->index) % n, m);
+}
+
+static uint64_t tcp_room(const struct data_receiver *r)
+{
+        (void)r;
+        return 0;
+}
+
+static bool tcp_is_holding(const struct data_receiver *r)
+{
+        (void)r;
+        return false;
+}
+
+static void tcp_account(struct data_receiver *r)
+{
+        (void)r;
+}
+
+const struct data_receiver_ops data_receive_tcp = {
+        .open = tcp_open,
+        .turn = tcp_turn,
+        .request = tcp_request,
+        .room_bytes = tcp_room,
+        .is_holding = tcp_is_holding,
+        .account = tcp_account,
+        .close = tcp_close,
+};

@@ -1,0 +1,149 @@
+/* Fragments over UDP: batches of datagrams, cut into pieces, placed, copied once, landed. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "data_receive.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/net/endpoint.h"
+#include "evb/net/faults.h"
+
+#define DATAGRAMS 512
+#define PIECES 1024
+/* Batches before messages and the clock are looked at again. */
+#define ROUNDS 8
+
+struct udp_receiver {
+        struct endpoint *endpoint;
+        struct faults *faults;
+        struct loop_io io;
+        bool ready;
+        struct datagram datagrams[DATAGRAMS];
+        struct sfi_piece pieces[PIECES];
+        const uint8_t *payload[PIECES];
+        size_t n;
+};
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        (void)events;
+        ((struct udp_receiver *)ctx)->ready = true;
+}
+
+static int udp_open(struct data_receiver *r)
+{
+        const struct scenario *s = r->node->scenario;
+        struct fault_config faults = node_fault_config(s, r->node->self, 2);
+        struct udp_receiver *u = calloc(1, sizeof *u);
+        struct udp_config config = {
+                .receive_buffer_bytes = s->network.receive_buffer_bytes ?: NODE_RECEIVE_BUFFER_BYTES,
+                .segmentation = (enum segmentation)s->network.segmentation,
+                .device = r->node->self->device,
+        };
+        char text[NET_ADDRESS_TEXT_MAX];
+        int k;
+
+        if (!u)
+                return log_error_errno(ENOMEM, "data socket: %m");
+        r->state = u;
+        k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
+        if (k < 0)
+                return k;
+        k = faults_new(&u->faults, &faults);
+        if (k >= 0)
+                k = endpoint_new_udp(&u->endpoint, &config);
+        if (k < 0)
+                return log_error_errno(k, "cannot open UDP %s for fragments: %m", net_address_format(&config.local, text));
+        stats_set(&r->node->stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
+        u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
+        return loop_add(r->node->loop, &u->io);
+}
+
+static void udp_close(struct data_receiver *r)
+{
+        struct udp_receiver *u = r->state;
+
+        if (!u)
+                return;
+        endpoint_free(u->endpoint);
+        faults_free(u->faults);
+        free(u);
+}
+
+static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_ns)
+{
+        sfi_place(r->core, now_ns, u->pieces, u->n);
+        for (size_t i = 0; i < u->n; i++) {
+                const struct sfi_piece *p = &u->pieces[i];
+
+                if (p->verdict == SFI_STORE && p->chunk.length > 0)
+                        memcpy(r->buffer + p->at, u->payload[i], p->chunk.length);
+        }
+        sfi_landed(r->core, now_ns, u->pieces, u->n);
+        u->n = 0;
+}
+
+static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
+{
+        struct chunk_reader reader;
+        enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, r->node->run);
+
+        control_count_refusal(r->node->stats, v);
+        if (v != MESSAGE_OK)
+                return;
+        sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
+        while (chunk_reader_next(&reader, &u->pieces[u->n].chunk, &u->payload[u->n])) {
+                u->pieces[u->n].source = reader.header.sender_index;
+                if (++u->n == PIECES)
+                        land(r, u, now_ns);
+        }
+        if (reader.malformed)
+                stats_add(&r->node->stats->packets_malformed, 1);
+}
+
+static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
+{
+        struct udp_receiver *u = r->state;
+
+        for (int round = 0; round < ROUNDS && (u->ready || faults_are_holding(u->faults)); round++) {
+                int n = faults_receive(u->faults, u->endpoint, u->datagrams, DATAGRAMS);
+
+                if (n < 0)
+                        return log_error_errno(n, "receiving fragments: %m");
+                for (int i = 0; i < n; i++)
+                        take(r, u, &u->datagrams[i], now_ns);
+                land(r, u, now_ns);
+                if (n == 0)
+                        u->ready = false;
+        }
+        *ret_more = u->ready;
+        return 0;
+}
+
+static uint64_t udp_room(const struct data_receiver *r)
+{
+        /* Some of what the kernel grants goes into its own bookkeeping of each packet. */
+        return ((struct udp_receiver *)r->state)->endpoint->granted_receive_bytes / 4 * 3;
+}
+
+static bool udp_is_holding(const struct data_receiver *r)
+{
+        return faults_are_holding(((struct udp_receiver *)r->state)->faults);
+}
+
+static void udp_account(struct data_receiver *r)
+{
+        struct udp_receiver *u = r->state;
+
+        stats_set(&r->node->stats->packets_socket_dropped, endpoint_counts(u->endpoint)->dropped);
+}
+
+const struct data_receiver_ops data_receive_udp = {
+        .open = udp_open,
+        .turn = udp_turn,
+        .room_bytes = udp_room,
+        .is_holding = udp_is_holding,
+        .account = udp_account,
+        .close = udp_close,
+};

@@ -1,0 +1,171 @@
+/* The DFM as a process: its core, fed with messages and the clock. */
+#include <errno.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+#include "evb/store/replay.h"
+#include "node_internal.h"
+
+#define EVENTS_MAX 65536u
+#define LATENCY_COPY_NS (200 * NS_PER_MS)
+
+struct dfm_node {
+        struct dfm *core;
+        struct replay *replay; /* where events come from a file, their headers do too */
+        uint64_t latency_copied_ns;
+};
+
+static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
+{
+        replay_pass_info(ctx, event, ret);
+}
+
+static int open_replay(struct dfm_node *d, const struct scenario *s, struct dfm_config *config)
+{
+        char why[256];
+        int r;
+
+        if (s->ros.source_kind != SOURCE_FILE)
+                return 0;
+        r = replay_open(&d->replay, s->ros.source_at, why, sizeof why);
+        if (r < 0)
+                return log_error_errno(r, "ros.source: %s", why);
+        config->info = replay_info;
+        config->info_ctx = d->replay;
+        return 0;
+}
+
+static int dfm_open(struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        struct dfm_node *d = calloc(1, sizeof *d);
+        uint64_t now_ns = clock_now_ns();
+        struct dfm_config config = {
+                .run = n->run,
+                .n_ros = (uint32_t)s->ros.count,
+                .n_sfi = (uint32_t)s->sfi.count,
+                .push = s->scenario.mode == MODE_PUSH,
+                .policy = (enum policy_id)s->dfm.policy,
+                .trigger_kind = (enum trigger_kind)s->trigger.kind,
+                .trigger_rate_millihertz = s->trigger.rate_millihertz,
+                .trigger_burst = s->trigger.burst_length,
+                .events = s->trigger.events,
+                .duration_ns = s->scenario.duration_ns,
+                .seed = s->run.seed,
+                .events_max = EVENTS_MAX,
+                .clear_group = (uint32_t)s->dfm.clear_group,
+                .clear_after_ns = s->dfm.clear_after_ns,
+                .event_timeout_ns = s->dfm.event_timeout_ns,
+                .reassign_max = (uint32_t)s->dfm.reassign,
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .node_timeout_ns = s->dfm.node_timeout_ns,
+                .message_bytes = n->control.message_bytes,
+                .utc_offset_ns = clock_utc_ns() - now_ns,
+        };
+        int r;
+
+        if (!d)
+                return log_error_errno(ENOMEM, "dfm: %m");
+        n->state = d;
+        r = open_replay(d, s, &config);
+        if (r < 0)
+                return r;
+        r = dfm_new(&d->core, &config, now_ns);
+        return r < 0 ? log_error_errno(r, "dfm: %m") : 0;
+}
+
+static void dfm_close(struct node *n)
+{
+        struct dfm_node *d = n->state;
+
+        dfm_free(d->core);
+        replay_free(d->replay);
+        free(d);
+}
+
+static void dfm_take(struct node *n, uint64_t now_ns, const struct message *m)
+{
+        struct dfm_node *d = n->state;
+
+        if (!dfm_receive(d->core, now_ns, m) && m->header.sender_role != ROLE_DFM)
+                stats_add(&n->stats->packets_malformed, 1);
+}
+
+static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        return dfm_step(core, now_ns, ret_to, ret);
+}
+
+static int dfm_turn(struct node *n, uint64_t now_ns)
+{
+        node_send_due(n, ((struct dfm_node *)n->state)->core, step, now_ns);
+        return 0;
+}
+
+static uint64_t dfm_deadline(struct node *n)
+{
+        return dfm_deadline_ns(((struct dfm_node *)n->state)->core);
+}
+
+static void dfm_stop_node(struct node *n, uint64_t now_ns)
+{
+        dfm_stop(((struct dfm_node *)n->state)->core, now_ns);
+}
+
+static bool dfm_done(struct node *n, uint64_t now_ns)
+{
+        (void)now_ns;
+        return dfm_is_done(((struct dfm_node *)n->state)->core);
+}
+
+static enum run_state dfm_node_state(const struct node *n)
+{
+        return dfm_state(((struct dfm_node *)n->state)->core);
+}
+
+static void dfm_account(struct node *n)
+{
+        struct dfm_node *d = n->state;
+        const struct dfm_counts *c = dfm_counts(d->core);
+        struct node_stats *s = n->stats;
+        uint64_t now_ns = clock_now_ns();
+
+        stats_set(&s->triggers, c->triggers);
+        stats_set(&s->events_assigned, c->assigned);
+        stats_set(&s->events_reassigned, c->reassigned);
+        stats_set(&s->events_complete, c->complete);
+        stats_set(&s->events_partial, c->partial);
+        stats_set(&s->events_lost, c->lost);
+        stats_set(&s->busy_ns, c->busy_ns);
+        stats_set(&s->payload_bytes, c->payload_bytes);
+        stats_set(&s->fragments_expected, c->fragments_expected);
+        stats_set(&s->fragments_received, c->fragments_received);
+        stats_set(&s->fragments_lost, c->fragments_lost);
+        atomic_store(&s->first_complete_ns, c->first_complete_ns);
+        atomic_store(&s->last_complete_ns, c->last_complete_ns);
+        if (now_ns - d->latency_copied_ns >= LATENCY_COPY_NS || dfm_state(d->core) == RUN_ENDED) {
+                s->latency_ns = *dfm_latency_ns(d->core);
+                d->latency_copied_ns = now_ns;
+        }
+}
+
+static bool dfm_fell_short(const struct node *n)
+{
+        const struct dfm_counts *c = dfm_counts(((struct dfm_node *)n->state)->core);
+
+        return c->partial > 0 || c->lost > 0 || c->complete != c->triggers;
+}
+
+const struct node_kind node_dfm = {
+        .open = dfm_open,
+        .receive = dfm_take,
+        .turn = dfm_turn,
+        .deadline_ns = dfm_deadline,
+        .stop = dfm_stop_node,
+        .is_done = dfm_done,
+        .account = dfm_account,
+        .state = dfm_node_state,
+        .close = dfm_close,
+        .fell_short = dfm_fell_short,
+};

@@ -1,0 +1,261 @@
+/* A role as a process, from its start to its report. What the roles do differently is in dfm.c, ros.c and sfi.c. */
+#include "evb/node/node.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/store/replay.h"
+#include "evb/sys/memory.h"
+#include "evb/sys/notify.h"
+#include "evb/sys/thread.h"
+#include "node_internal.h"
+#include "report.h"
+
+/* How often counters go to the page and the status to systemd. */
+#define ACCOUNT_NS (50 * NS_PER_MS)
+#define STATUS_NS NS_PER_S
+/* While datagrams are held back on purpose, nothing else may wake us. */
+#define HOLDING_NS NS_PER_MS
+
+size_t node_datagram_bytes(const struct scenario *s)
+{
+        bool v6 = s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
+
+        return s->network.mtu_bytes - (v6 ? 40 : 20) - 8;
+}
+
+int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret)
+{
+        if (n->address[0] == '\0')
+                return log_error_errno(EINVAL, "node %s has no address: set it in section [node %s], or start all nodes by `evb run`",
+                                       n->name, n->name);
+        if (net_address_parse(ret, n->address, port) < 0)
+                return log_error_errno(EINVAL, "node %s: \"%s\" is no IPv4 or IPv6 address", n->name, n->address);
+        return 0;
+}
+
+struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which)
+{
+        return (struct fault_config){
+                .loss = s->network.loss,
+                .reorder = s->network.reorder,
+                .duplicate = s->network.duplicate,
+                .seed = random_mix(s->network.fault_seed) ^ ((uint64_t)self->role << 48 | (uint64_t)self->index << 16 | which),
+        };
+}
+
+void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
+{
+        static struct message message; /* large; made and sent before the next one */
+        struct message_to to;
+
+        while (step(core, now_ns, &to, &message))
+                control_send(&n->control, to, &message, n->self->index);
+        control_flush(&n->control);
+}
+
+/* The number of the run: told, or that of the file whose events are replayed. */
+static int find_run(struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        struct replay *replay = NULL;
+        char why[256];
+        int r;
+
+        n->run = s->run.number > 0 ? (uint32_t)s->run.number : 1;
+        if (s->run.number > 0 || s->ros.source_kind != SOURCE_FILE)
+                return 0;
+        r = replay_open(&replay, s->ros.source_at, why, sizeof why);
+        if (r < 0)
+                return log_error_errno(r, "ros.source: %s; without the file here, set run.number", why);
+        n->run = replay_run(replay);
+        replay_free(replay);
+        return 0;
+}
+
+static int map_stats(struct node *n)
+{
+        const char *inherited = getenv(NODE_STATS_ENV);
+        int r, fd = -1;
+        void *page;
+
+        if (inherited)
+                r = memory_share_map(atoi(inherited), sizeof *n->stats, &page);
+        else
+                r = memory_share_new("evb-stats", sizeof *n->stats, &fd, &page);
+        if (r < 0)
+                return log_error_errno(r, "page of counters: %m");
+        if (fd >= 0)
+                close(fd);
+        n->stats = page;
+        histogram_init(&n->stats->latency_ns);
+        atomic_store(&n->stats->state, NODE_STARTING);
+        n->stats->magic = NODE_STATS_MAGIC;
+        return 0;
+}
+
+static int node_open(struct node *n)
+{
+        int r;
+
+        r = map_stats(n);
+        if (r >= 0)
+                r = find_run(n);
+        if (r < 0)
+                return r;
+        r = thread_pin(n->self->cpus, MIN(n->self->n_cpus, (size_t)1));
+        if (r < 0)
+                log_warning_errno(r, "node.cpus: cannot use processor %u: %m", n->self->cpus[0]);
+        n->incarnation = (uint16_t)(random_mix(clock_utc_ns() ^ (uint64_t)getpid()) | 1);
+        n->files = calloc(NODE_FILES_MAX, sizeof *n->files);
+        if (!n->files)
+                return log_error_errno(ENOMEM, "node: %m");
+        r = loop_new(&n->loop);
+        if (r >= 0)
+                r = loop_catch_signals(n->loop);
+        if (r < 0)
+                return log_error_errno(r, "event loop: %m");
+        r = control_open(&n->control, n->scenario, n->self, n->run, n->stats, n->loop);
+        return r < 0 ? r : n->kind->open(n);
+}
+
+static void node_close(struct node *n)
+{
+        if (n->kind && n->state)
+                n->kind->close(n);
+        control_close(&n->control);
+        loop_free(n->loop);
+        free(n->files);
+        if (n->stats)
+                memory_unmap(n->stats, sizeof *n->stats);
+}
+
+static void account(struct node *n)
+{
+        static const enum node_state states[] = {
+                [RUN_STARTING] = NODE_READY,
+                [RUN_RUNNING] = NODE_RUNNING,
+                [RUN_DRAINING] = NODE_DRAINING,
+                [RUN_ENDED] = NODE_ENDED,
+        };
+
+        n->kind->account(n);
+        atomic_store_explicit(&n->stats->state, states[n->kind->state(n)], memory_order_relaxed);
+}
+
+static void tell_status(struct node *n)
+{
+        static const char *const texts[] = {
+                [RUN_STARTING] = "waiting for the run",
+                [RUN_RUNNING] = "running",
+                [RUN_DRAINING] = "draining",
+                [RUN_ENDED] = "run over",
+        };
+        char status[160];
+
+        snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent", n->run,
+                 texts[n->kind->state(n)], (unsigned long long)stats_get(&n->stats->events_complete),
+                 (unsigned long long)stats_get(&n->stats->fragments_sent));
+        notify_status(status);
+}
+
+/* One signal drains; a second one ends it at once. */
+static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
+{
+        unsigned signals = loop_signals(n->loop);
+
+        if (signals > 0 && *seen == 0) {
+                notify_stopping("draining");
+                n->kind->stop(n, now_ns);
+        }
+        *seen = signals;
+        return signals > 1;
+}
+
+static int run_loop(struct node *n)
+{
+        uint64_t account_ns = 0, status_ns = 0, watchdog_every_ns = notify_watchdog_ns(), watchdog_ns = 0;
+        uint64_t now_ns = loop_now_ns(n->loop);
+        const struct message *m;
+        unsigned signals = 0;
+        int r;
+
+        while (!n->kind->is_done(n, now_ns)) {
+                uint64_t deadline_ns = MIN(n->kind->deadline_ns(n), now_ns + STATUS_NS);
+
+                if (watchdog_every_ns != NEVER_NS)
+                        deadline_ns = MIN(deadline_ns, watchdog_ns);
+                if (control_is_holding(&n->control))
+                        deadline_ns = MIN(deadline_ns, now_ns + HOLDING_NS);
+                r = loop_wait(n->loop, deadline_ns);
+                if (r < 0)
+                        return log_error_errno(r, "waiting for events: %m");
+                now_ns = loop_now_ns(n->loop);
+                if (stopped_at_once(n, &signals, now_ns))
+                        return log_error_errno(EINTR, "stopped at once by a second signal");
+                while ((m = control_receive(&n->control)))
+                        n->kind->receive(n, now_ns, m);
+                r = n->kind->turn(n, now_ns);
+                if (r < 0)
+                        return r;
+                if (now_ns >= account_ns) {
+                        account(n);
+                        account_ns = now_ns + ACCOUNT_NS;
+                }
+                if (now_ns >= status_ns) {
+                        tell_status(n);
+                        status_ns = now_ns + STATUS_NS;
+                }
+                if (now_ns >= watchdog_ns && watchdog_every_ns != NEVER_NS) {
+                        notify_watchdog();
+                        watchdog_ns = now_ns + watchdog_every_ns;
+                }
+        }
+        return 0;
+}
+
+static const struct node_kind *kind_of(enum node_role role)
+{
+        return role == ROLE_DFM ? &node_dfm : role == ROLE_ROS ? &node_ros : &node_sfi;
+}
+
+static int exit_status(int r)
+{
+        return r == -EINVAL ? 2 : r == -EPERM || r == -EACCES ? 77 : 1;
+}
+
+int node_run(const struct node_options *options)
+{
+        struct node n = {
+                .scenario = options->scenario,
+                .self = scenario_find(options->scenario, options->name),
+        };
+        int r, status;
+
+        if (!n.self) {
+                log_error("%s has no node \"%s\"", options->scenario->path, options->name);
+                return 2;
+        }
+        n.kind = kind_of(n.self->role);
+        r = node_open(&n);
+        if (r < 0) {
+                node_close(&n);
+                return exit_status(r);
+        }
+        atomic_store(&n.stats->state, NODE_READY);
+        notify_ready("waiting for the run");
+        r = run_loop(&n);
+        account(&n);
+        status = r < 0 || n.kind->fell_short(&n) ? 1 : 0;
+        notify_stopping("run over");
+        if (options->json)
+                report_write_json(&n, options->json);
+        else if (!options->quiet)
+                report_write_text(&n, stderr);
+        node_close(&n);
+        return status;
+}

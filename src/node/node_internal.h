@@ -1,0 +1,58 @@
+/* What the files of the node layer share: the running process of one role. */
+#pragma once
+
+#include <stdio.h>
+
+#include "control.h"
+#include "evb/conf/scenario.h"
+#include "evb/node/node.h"
+#include "evb/node/stats.h"
+#include "evb/sys/loop.h"
+
+/* Where no key says otherwise. The 2003 measurements used 8 MB socket buffers. */
+#define NODE_RECEIVE_BUFFER_BYTES (8u << 20)
+#define NODE_SEND_BUFFER_BYTES (1u << 20)
+#define NODE_FILES_MAX 1024
+
+struct node;
+
+/* What differs between the three programs. */
+struct node_kind {
+        int (*open)(struct node *n);
+        void (*receive)(struct node *n, uint64_t now_ns, const struct message *m);
+        /* After every wake-up: move data, send what is due. */
+        int (*turn)(struct node *n, uint64_t now_ns);
+        uint64_t (*deadline_ns)(struct node *n);
+        void (*stop)(struct node *n, uint64_t now_ns);
+        bool (*is_done)(struct node *n, uint64_t now_ns);
+        void (*account)(struct node *n); /* core's counters to the stats page */
+        enum run_state (*state)(const struct node *n);
+        void (*close)(struct node *n);
+        bool (*fell_short)(const struct node *n);
+};
+
+extern const struct node_kind node_dfm, node_ros, node_sfi;
+
+struct node {
+        const struct scenario *scenario;
+        const struct scenario_node *self;
+        const struct node_kind *kind;
+        struct node_stats *stats;
+        struct loop *loop;
+        struct control control;
+        uint32_t run;
+        uint16_t incarnation;
+        void *state; /* of the role */
+        char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
+        size_t n_files;
+};
+
+/* Bytes of UDP payload in one packet. */
+size_t node_datagram_bytes(const struct scenario *s);
+/* Address of a node's port; an error is logged. */
+int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
+/* The faults of one of this node's sockets; each has a seed of its own. */
+struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
+/* Sends every message that `step` makes. */
+typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
+void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns);

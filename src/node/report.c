@@ -1,0 +1,65 @@
+/* A node's report, made from its page of counters. */
+#include "report.h"
+
+#include <jansson.h>
+
+#include "evb/base/quantity.h"
+#include "evb/sys/memory.h"
+
+static const char *role_name(enum node_role role)
+{
+        return role == ROLE_DFM ? "dfm" : role == ROLE_ROS ? "ros" : "sfi";
+}
+
+static void set(json_t *o, const char *name, uint64_t value)
+{
+        json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+void report_write_json(const struct node *n, FILE *to)
+{
+        const struct node_stats *s = n->stats;
+        json_t *o = json_object(), *files = json_array();
+
+        json_object_set_new(o, "name", json_string(n->self->name));
+        json_object_set_new(o, "role", json_string(role_name(n->self->role)));
+        set(o, "run", n->run);
+#define X(name, help) set(o, #name, stats_get(&s->name));
+        STATS_COUNTERS(X)
+#undef X
+        set(o, "granted_receive_buffer_bytes", stats_get(&s->granted_receive_buffer_bytes));
+        set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
+        set(o, "peak_rss_bytes", memory_peak_bytes());
+        json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
+        for (size_t i = 0; i < n->n_files && i < NODE_FILES_MAX; i++)
+                json_array_append_new(files, json_string(n->files[i]));
+        json_object_set_new(o, "files", files);
+        json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        fputc('\n', to);
+        fflush(to);
+        json_decref(o);
+}
+
+void report_write_text(const struct node *n, FILE *to)
+{
+        const struct node_stats *s = n->stats;
+        char bytes[QUANTITY_TEXT_MAX];
+
+        switch (n->self->role) {
+        case ROLE_DFM:
+                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost\n", n->self->name,
+                        (unsigned long long)stats_get(&s->triggers), (unsigned long long)stats_get(&s->events_complete),
+                        (unsigned long long)stats_get(&s->events_partial), (unsigned long long)stats_get(&s->events_lost));
+                break;
+        case ROLE_ROS:
+                fprintf(to, "%s: %llu fragments sent, %s\n", n->self->name,
+                        (unsigned long long)stats_get(&s->fragments_sent),
+                        quantity_format_bytes(stats_get(&s->bytes_sent), bytes));
+                break;
+        case ROLE_SFI:
+                fprintf(to, "%s: %llu events complete, %llu partial, %s of payload, %zu files\n", n->self->name,
+                        (unsigned long long)stats_get(&s->events_complete), (unsigned long long)stats_get(&s->events_partial),
+                        quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->n_files);
+                break;
+        }
+}

@@ -1,0 +1,225 @@
+/* The ROS as a process: its core, its buffer, a source, and the way out. */
+#include "evb/core/ros.h"
+
+#include <errno.h>
+
+#include "data_send.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/node/front_end.h"
+#include "evb/sys/memory.h"
+#include "node_internal.h"
+
+/* How often the end is told, should some of it be lost, and how far apart. */
+#define FAREWELLS 3
+#define FAREWELL_NS (20 * NS_PER_MS)
+#define LINGER_NS NS_PER_S
+#define WAITING_MAX 1024
+
+struct ros_node {
+        struct ros *core;
+        uint8_t *buffer;
+        struct source *source;
+        struct front_end *front_end; /* NULL: fragments are made at the asking */
+        struct data_sender sender;
+        bool more; /* to be sent at once */
+        int farewells;
+        uint64_t farewell_ns;
+        uint64_t give_up_ns; /* after a stop */
+};
+
+static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
+{
+        const struct scenario *s = n->scenario;
+        struct pattern_sizes sizes = {
+                .kind = (enum source_sizes)s->ros.sizes_kind,
+                .bytes = (uint32_t)s->ros.fragment_size_bytes,
+                .least = (uint32_t)s->ros.sizes_least_bytes,
+                .most = (uint32_t)s->ros.sizes_most_bytes,
+                .mean_bytes = s->ros.sizes_mean_bytes,
+                .sigma = s->ros.sizes_sigma,
+        };
+        char why[256] = "out of memory";
+        int k = 0;
+
+        if (s->ros.source_kind == SOURCE_PATTERN)
+                k = source_new_pattern(&r->source, n->self->index, s->run.seed, &sizes);
+        else if (s->ros.source_kind == SOURCE_FILE)
+                k = source_new_file(&r->source, n->self->index, s->ros.source_at, why, sizeof why);
+        if (k < 0)
+                return log_error_errno(k, "ros.source: %s", why);
+        if (r->source) {
+                config->describe = source_describe;
+                config->describe_ctx = r->source;
+        } else
+                config->waiting_max = WAITING_MAX;
+        return 0;
+}
+
+static int open_front_end(struct node *n, struct ros_node *r)
+{
+        const struct scenario *s = n->scenario;
+        struct net_address local;
+        int k = node_address(n->self, 0, &local);
+
+        if (k < 0 || r->source)
+                return k;
+        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at, &local, n->loop, r->core,
+                             r->buffer, n->stats);
+}
+
+static int ros_open(struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        struct ros_node *r = calloc(1, sizeof *r);
+        struct ros_config config = {
+                .run = n->run,
+                .index = (uint16_t)n->self->index,
+                .incarnation = n->incarnation,
+                .n_sfi = (uint32_t)s->sfi.count,
+                .entries = (uint32_t)s->ros.buffer_events,
+                .buffer_bytes = s->ros.buffer_size_bytes,
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+        };
+        int k;
+
+        if (!r)
+                return log_error_errno(ENOMEM, "ros: %m");
+        n->state = r;
+        r->give_up_ns = NEVER_NS;
+        k = open_source(n, r, &config);
+        if (k < 0)
+                return k;
+        r->buffer = memory_map(s->ros.buffer_size_bytes);
+        k = r->buffer ? ros_new(&r->core, &config, clock_now_ns()) : -ENOMEM;
+        if (k < 0)
+                return log_error_errno(k, "ros.buffer-size: %m");
+        r->sender = (struct data_sender){
+                .ops = s->scenario.transport == TRANSPORT_TCP ? &data_send_tcp : &data_send_udp,
+                .node = n,
+                .core = r->core,
+                .source = r->source,
+                .buffer = r->buffer,
+        };
+        k = r->sender.ops->open(&r->sender);
+        return k < 0 ? k : open_front_end(n, r);
+}
+
+static void ros_close(struct node *n)
+{
+        struct ros_node *r = n->state;
+
+        front_end_free(r->front_end);
+        if (r->sender.ops)
+                r->sender.ops->close(&r->sender);
+        chunk_packer_free(r->sender.packer);
+        ros_free(r->core);
+        source_free(r->source);
+        memory_unmap(r->buffer, n->scenario->ros.buffer_size_bytes);
+        free(r);
+}
+
+static void ros_take(struct node *n, uint64_t now_ns, const struct message *m)
+{
+        struct ros_node *r = n->state;
+
+        if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
+                stats_add(&n->stats->packets_malformed, 1);
+}
+
+static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        return ros_step(core, now_ns, ret_to, ret);
+}
+
+static void say_farewell(struct ros_node *r, uint64_t now_ns)
+{
+        bool over = ros_is_drained(r->core) || now_ns >= r->give_up_ns;
+
+        if (!over || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
+                return;
+        ros_set_ended(r->core, now_ns);
+        r->farewells++;
+        r->farewell_ns = now_ns + FAREWELL_NS;
+}
+
+static int ros_turn(struct node *n, uint64_t now_ns)
+{
+        struct ros_node *r = n->state;
+        int k;
+
+        if (r->front_end)
+                front_end_turn(r->front_end, now_ns);
+        k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
+        if (k < 0)
+                return k;
+        say_farewell(r, now_ns);
+        node_send_due(n, r->core, step, now_ns);
+        return 0;
+}
+
+static uint64_t ros_deadline(struct node *n)
+{
+        struct ros_node *r = n->state;
+        uint64_t deadline_ns = r->more ? 0 : ros_deadline_ns(r->core);
+
+        if (r->front_end)
+                deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
+        if (r->farewells > 0 || ros_is_drained(r->core))
+                deadline_ns = MIN(deadline_ns, r->farewell_ns);
+        if (r->give_up_ns != NEVER_NS && r->farewells == 0)
+                deadline_ns = MIN(deadline_ns, r->give_up_ns);
+        return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
+}
+
+static void ros_stop_node(struct node *n, uint64_t now_ns)
+{
+        struct ros_node *r = n->state;
+
+        ros_stop(r->core, now_ns);
+        r->give_up_ns = now_ns + LINGER_NS;
+}
+
+static bool ros_done(struct node *n, uint64_t now_ns)
+{
+        struct ros_node *r = n->state;
+
+        return r->farewells == FAREWELLS && now_ns >= r->farewell_ns;
+}
+
+static enum run_state ros_state(const struct node *n)
+{
+        return ros_run_state(((struct ros_node *)n->state)->core);
+}
+
+static void ros_account(struct node *n)
+{
+        const struct ros_counts *c = ros_counts(((struct ros_node *)n->state)->core);
+        struct node_stats *s = n->stats;
+
+        stats_set(&s->fragments_sent, c->fragments_sent);
+        stats_set(&s->fragments_unknown, c->unknown);
+        stats_set(&s->fragments_source_lost, c->source_lost);
+        stats_set(&s->clear_gaps, c->clear_gaps);
+        stats_set(&s->buffer_full, c->full);
+        stats_set(&s->xoff, c->xoff);
+}
+
+static bool ros_fell_short(const struct node *n)
+{
+        (void)n;
+        return false;
+}
+
+const struct node_kind node_ros = {
+        .open = ros_open,
+        .receive = ros_take,
+        .turn = ros_turn,
+        .deadline_ns = ros_deadline,
+        .stop = ros_stop_node,
+        .is_done = ros_done,
+        .account = ros_account,
+        .state = ros_state,
+        .close = ros_close,
+        .fell_short = ros_fell_short,
+};

@@ -1,0 +1,266 @@
+/* The SFI as a process: its core, its buffer, the way in, and what becomes of built events. */
+#include "evb/core/sfi.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "builder.h"
+#include "data_receive.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/sys/memory.h"
+#include "node_internal.h"
+
+#define SLOTS 2048
+#define FAREWELLS 3
+#define FAREWELL_NS (20 * NS_PER_MS)
+/* How long the ROSs' totals are waited for when all else is done. */
+#define TOTALS_NS (250 * NS_PER_MS)
+
+struct sfi_node {
+        struct sfi *core;
+        uint8_t *buffer;
+        struct data_receiver receiver;
+        struct builder *builder;
+        struct loop_io builder_io;
+        bool more;
+        bool failed;
+        uint64_t drained_ns; /* NEVER_NS: not yet */
+        uint64_t give_up_ns;
+        bool closed;
+        int farewells;
+        uint64_t farewell_ns;
+};
+
+static void builder_is_ready(void *ctx, uint32_t events)
+{
+        (void)ctx;
+        (void)events; /* collected at the turn */
+}
+
+static int watch_builder(struct node *n, struct sfi_node *s)
+{
+        int fd = builder_fd(s->builder);
+
+        if (fd < 0)
+                return 0;
+        s->builder_io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = builder_is_ready, .ctx = s};
+        return loop_add(n->loop, &s->builder_io);
+}
+
+static int sfi_open(struct node *n)
+{
+        const struct scenario *sc = n->scenario;
+        struct sfi_node *s = calloc(1, sizeof *s);
+        uint32_t credits = (uint32_t)sc->sfi.credits;
+        struct sfi_config config = {
+                .run = n->run,
+                .index = (uint16_t)n->self->index,
+                .incarnation = n->incarnation,
+                .n_ros = (uint32_t)sc->ros.count,
+                .pull = sc->scenario.mode == MODE_PULL,
+                /* Some more than credits, for events whose fragments come before their assignment. */
+                .slots = credits > 0 ? credits + credits / 4 + 16 : SLOTS,
+                .buffer_bytes = sc->sfi.buffer_size_bytes,
+                .credits = credits,
+                .outstanding = (uint32_t)sc->sfi.outstanding,
+                .timeout_ns = sc->sfi.timeout_ns,
+                .re_ask_max = (uint32_t)sc->sfi.re_ask,
+                .re_ask_after_ns = sc->sfi.re_ask_after_ns,
+                .keep_alive_ns = sc->dfm.keep_alive_ns,
+                .message_bytes = n->control.message_bytes,
+        };
+        int r;
+
+        if (!s)
+                return log_error_errno(ENOMEM, "sfi: %m");
+        n->state = s;
+        s->drained_ns = s->give_up_ns = NEVER_NS;
+        s->buffer = memory_map(sc->sfi.buffer_size_bytes);
+        if (!s->buffer)
+                return log_error_errno(ENOMEM, "sfi.buffer-size: %m");
+        s->receiver = (struct data_receiver){
+                .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp : &data_receive_udp,
+                .node = n,
+                .buffer = s->buffer,
+        };
+        r = s->receiver.ops->open(&s->receiver);
+        if (r < 0)
+                return r;
+        config.room_bytes = s->receiver.ops->room_bytes(&s->receiver);
+        r = sfi_new(&s->core, &config, clock_now_ns());
+        if (r < 0)
+                return log_error_errno(r, "sfi: %m");
+        s->receiver.core = s->core;
+        r = builder_new(&s->builder, n, s->core, s->buffer, config.slots);
+        return r < 0 ? r : watch_builder(n, s);
+}
+
+static void sfi_close(struct node *n)
+{
+        struct sfi_node *s = n->state;
+
+        builder_free(s->builder);
+        if (s->receiver.ops)
+                s->receiver.ops->close(&s->receiver);
+        sfi_free(s->core);
+        memory_unmap(s->buffer, n->scenario->sfi.buffer_size_bytes);
+        free(s);
+}
+
+static void sfi_take(struct node *n, uint64_t now_ns, const struct message *m)
+{
+        struct sfi_node *s = n->state;
+
+        if (!sfi_receive(s->core, now_ns, m) && m->header.sender_role == ROLE_SFI)
+                stats_add(&n->stats->packets_malformed, 1);
+}
+
+/* Built events to the builder, and what it has done with back to the core. */
+static void build(struct sfi_node *s, uint64_t now_ns)
+{
+        struct builder_done done[256];
+        uint32_t slots[256];
+        size_t k;
+
+        do {
+                k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots));
+                for (size_t i = 0; i < k; i++)
+                        builder_take(s->builder, slots[i]);
+                if (k > 0)
+                        builder_kick(s->builder);
+        } while (k == ARRAY_SIZE(slots));
+        while ((k = builder_collect(s->builder, done, ARRAY_SIZE(done))) > 0) {
+                for (size_t i = 0; i < k; i++) {
+                        sfi_written(s->core, now_ns, done[i].slot, done[i].failed);
+                        if (done[i].failed && !s->failed) {
+                                s->failed = true;
+                                sfi_set_failed(s->core, now_ns);
+                        }
+                }
+        }
+}
+
+static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        static struct message m;
+        struct message_to to;
+
+        while (sfi_step(s->core, now_ns, &to, &m)) {
+                if (m.header.type == MESSAGE_REQUEST && s->receiver.ops->request)
+                        s->receiver.ops->request(&s->receiver, to, &m);
+                else
+                        control_send(&n->control, to, &m, n->self->index);
+        }
+        control_flush(&n->control);
+}
+
+/* When all is built and the ROSs have told their totals, or will not: close the files, tell the DFM, go. */
+static void say_farewell(struct sfi_node *s, uint64_t now_ns)
+{
+        if (s->drained_ns == NEVER_NS && (sfi_is_drained(s->core) || now_ns >= s->give_up_ns))
+                s->drained_ns = now_ns;
+        if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
+                return;
+        if (!s->closed) {
+                if (sfi_run_state(s->core) == RUN_ENDED && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
+                        return;
+                s->failed |= builder_close(s->builder) < 0;
+                s->closed = true;
+        }
+        sfi_set_ended(s->core, now_ns);
+        s->farewells++;
+        s->farewell_ns = now_ns + FAREWELL_NS;
+}
+
+static int sfi_turn(struct node *n, uint64_t now_ns)
+{
+        struct sfi_node *s = n->state;
+        int r;
+
+        builder_woken(s->builder);
+        r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
+        if (r < 0)
+                return r;
+        build(s, now_ns);
+        say_farewell(s, now_ns);
+        send_due(n, s, now_ns);
+        builder_prepare_wait(s->builder);
+        s->more |= builder_has_done(s->builder);
+        return 0;
+}
+
+static uint64_t sfi_deadline(struct node *n)
+{
+        struct sfi_node *s = n->state;
+        uint64_t deadline_ns = s->more ? 0 : sfi_deadline_ns(s->core);
+
+        if (s->receiver.ops->is_holding(&s->receiver))
+                deadline_ns = MIN(deadline_ns, loop_now_ns(n->loop) + NS_PER_MS);
+        if (s->drained_ns != NEVER_NS)
+                deadline_ns = MIN(deadline_ns, s->closed ? s->farewell_ns : s->drained_ns + TOTALS_NS);
+        return MIN(deadline_ns, s->drained_ns == NEVER_NS ? s->give_up_ns : NEVER_NS);
+}
+
+static void sfi_stop_node(struct node *n, uint64_t now_ns)
+{
+        struct sfi_node *s = n->state;
+
+        sfi_stop(s->core, now_ns);
+        s->give_up_ns = now_ns + n->scenario->sfi.timeout_ns + 2 * NS_PER_S;
+}
+
+static bool sfi_done(struct node *n, uint64_t now_ns)
+{
+        struct sfi_node *s = n->state;
+
+        return s->farewells == FAREWELLS && now_ns >= s->farewell_ns;
+}
+
+static enum run_state sfi_state(const struct node *n)
+{
+        return sfi_run_state(((struct sfi_node *)n->state)->core);
+}
+
+static void sfi_account(struct node *n)
+{
+        struct sfi_node *s = n->state;
+        const struct sfi_counts *c = sfi_counts(s->core);
+        struct node_stats *to = n->stats;
+
+        s->receiver.ops->account(&s->receiver);
+        stats_set(&to->events_assigned, c->assigned);
+        stats_set(&to->events_complete, c->complete);
+        stats_set(&to->events_partial, c->partial);
+        stats_set(&to->events_lost, c->lost);
+        stats_set(&to->payload_bytes, c->payload_bytes);
+        stats_set(&to->fragments_received, c->fragments_received);
+        stats_set(&to->fragments_lost, c->fragments_lost);
+        stats_set(&to->fragments_late, c->late);
+        stats_set(&to->fragments_duplicate, c->duplicate);
+        stats_set(&to->fragments_no_room, c->no_room);
+        stats_set(&to->fragments_re_asked, c->re_asked);
+        stats_set(&to->fragments_recovered, c->recovered);
+        if (n->scenario->scenario.transport == TRANSPORT_UDP) {
+                stats_set(&to->packets_received, c->datagrams_received);
+                stats_set(&to->packets_lost, c->datagrams_lost);
+        }
+}
+
+static bool sfi_fell_short(const struct node *n)
+{
+        return ((struct sfi_node *)n->state)->failed;
+}
+
+const struct node_kind node_sfi = {
+        .open = sfi_open,
+        .receive = sfi_take,
+        .turn = sfi_turn,
+        .deadline_ns = sfi_deadline,
+        .stop = sfi_stop_node,
+        .is_done = sfi_done,
+        .account = sfi_account,
+        .state = sfi_state,
+        .close = sfi_close,
+        .fell_short = sfi_fell_short,
+};

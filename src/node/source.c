@@ -1,0 +1,136 @@
+/* Sources that make a fragment at the asking. Those that arrive by themselves are in front_end.c. */
+#include "evb/node/source.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/core/pattern.h"
+#include "evb/store/replay.h"
+
+struct source_kind {
+        void (*describe)(const struct source *s, uint64_t event, struct ros_fragment *ret);
+        void (*fill)(const struct source *s, uint64_t event, void *to, uint32_t bytes);
+};
+
+struct source {
+        const struct source_kind *kind;
+        uint32_t index;
+        uint64_t seed;
+        struct pattern_sizes sizes;
+        struct replay *replay;
+};
+
+uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key)
+{
+        struct random random;
+        double bytes;
+
+        switch (sizes->kind) {
+        case SIZES_FIXED:
+                break;
+        case SIZES_UNIFORM:
+                return sizes->least +
+                       (uint32_t)(((unsigned __int128)random_mix(key) * (sizes->most - sizes->least + UINT64_C(1))) >> 64);
+        case SIZES_LOGNORMAL:
+                random_init(&random, key);
+                bytes = sizes->mean_bytes *
+                        exp(sizes->sigma * random_normal(&random) - sizes->sigma * sizes->sigma / 2);
+                return (uint32_t)MIN(bytes, (double)EVB_FRAGMENT_MAX_BYTES);
+        }
+        return sizes->bytes;
+}
+
+static void pattern_describe(const struct source *s, uint64_t event, struct ros_fragment *ret)
+{
+        *ret = (struct ros_fragment){
+                .bytes = s->sizes.kind == SIZES_FIXED
+                                 ? s->sizes.bytes
+                                 : pattern_sizes_bytes(&s->sizes, pattern_key(s->seed, s->index, event)),
+                .order = (uint16_t)s->index,
+                .form = FORM_RAW,
+        };
+}
+
+static void pattern_make(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+{
+        pattern_fill(pattern_key(s->seed, s->index, event), to, 0, bytes);
+}
+
+static void file_describe(const struct source *s, uint64_t event, struct ros_fragment *ret)
+{
+        struct replay_fragment f;
+
+        replay_fragment(s->replay, event % replay_events(s->replay), s->index, &f);
+        *ret = (struct ros_fragment){
+                .bytes = f.size_bytes,
+                .order = f.order,
+                .form = FORM_ROS3,
+                .status = (uint8_t)f.status,
+        };
+}
+
+static void file_fill(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+{
+        replay_copy(s->replay, event, s->index, to, bytes);
+}
+
+static const struct source_kind pattern_kind = {pattern_describe, pattern_make};
+static const struct source_kind file_kind = {file_describe, file_fill};
+
+int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes)
+{
+        struct source *s = calloc(1, sizeof *s);
+
+        if (!s)
+                return -ENOMEM;
+        *s = (struct source){.kind = &pattern_kind, .index = index, .seed = seed, .sizes = *sizes};
+        *ret = s;
+        return 0;
+}
+
+int source_new_file(struct source **ret, uint32_t index, const char *path, char *why, size_t why_bytes)
+{
+        struct source *s = calloc(1, sizeof *s);
+        int r;
+
+        if (!s)
+                return -ENOMEM;
+        *s = (struct source){.kind = &file_kind, .index = index};
+        r = replay_open(&s->replay, path, why, why_bytes);
+        if (r >= 0 && index >= replay_sources(s->replay)) {
+                snprintf(why, why_bytes, "%s: holds %zu ROS sources, and this ROS would be number %u: set ros.count to %zu",
+                         path, replay_sources(s->replay), index + 1, replay_sources(s->replay));
+                r = -EINVAL;
+        }
+        if (r < 0) {
+                source_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+struct source *source_free(struct source *s)
+{
+        if (!s)
+                return NULL;
+        replay_free(s->replay);
+        free(s);
+        return NULL;
+}
+
+void source_describe(void *source, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+{
+        const struct source *s = source;
+
+        (void)l1_id;
+        s->kind->describe(s, event, ret);
+}
+
+void source_fill(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+{
+        s->kind->fill(s, event, to, bytes);
+}
