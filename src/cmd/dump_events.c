@@ -111,7 +111,7 @@ static bool show_event(const struct dump *d, uint64_t index, const struct event_
         if (r == 0)
                 return true;
         fault.offset_bytes += s.offset_bytes;
-        return dump_damage(d, &fault);
+        return d->verify ? false : dump_damage(d, &fault); /* verification tells it too */
 }
 
 bool dump_events(const struct dump *d, uint64_t only)
@@ -135,7 +135,7 @@ bool dump_events(const struct dump *d, uint64_t only)
                         return right;
         }
         if (r < 0)
-                return dump_damage(d, &fault);
+                return false; /* the summary has told */
         if (only != DUMP_ALL && !shown) {
                 fprintf(stderr, "%s: --event %" PRIu64 ": there are %" PRIu64 " events, counted from 0\n", d->path, only, index);
                 return false;

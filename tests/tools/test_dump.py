@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""evb dump as a user sees it: exit codes, JSON alone on standard output, faults by event and byte, repair.
+
+    test_dump.py EVB EVENT_TOOL
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+EVB, TOOL = sys.argv[1:3]
+
+
+def dump(*words):
+    done = subprocess.run([EVB, "dump", *map(str, words)], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def dump_json(*words):
+    code, out, _ = dump(*words, "--json")
+    return code, json.loads(out)
+
+
+def pattern(directory, form):
+    directory.mkdir()
+    done = subprocess.run([TOOL, "pattern", str(directory), form, "4", "6"], check=True, capture_output=True, text=True)
+    return pathlib.Path(done.stdout.strip())
+
+
+def check_whole(path, form):
+    code, report = dump_json(path, "--verify")
+    verify = report["verify"]
+    assert code == 0 and verify["right"] and report["events"] == 6 and report["seed"] == 5, report
+    assert verify["pattern_fragments"] == 24 and verify["pattern_wrong"] == 0, verify
+    assert verify["checksums"] == (0 if form == "eformat3" else 6 * 5), verify
+    code, out, err = dump(path, "--verify")
+    assert code == 0 and "everything is as it should be" in out and err == "", (out, err)
+    code, report = dump_json(path, "--event", 5, "--hex")
+    (event,) = report["event_list"]
+    assert code == 0 and event["index"] == 5 and event["words"][0] == 0xAA1234AA, event
+    assert [f["type"] for f in event["fragments"]].count("rod") == 4
+    assert dump(path, "--verify", "--seed", 6)[0] == 1
+    code, _, err = dump(path, "--event", 6)
+    assert code == 1 and "there are 6 events" in err, err
+    code, out, _ = dump(path, "--tree")
+    assert code == 0 and out.count("rob 0070") == 24
+
+
+def check_damaged(path):
+    whole = path.read_bytes()
+    cut = path.with_name("cut")
+    cut.write_bytes(whole[:-50])
+    code, report = dump_json(cut, "--verify")
+    assert code == 1 and not report["verify"]["right"] and report["events"] == 5 and report["ended"] is None, report
+    (fault,) = report["faults"]
+    assert fault["event"] is None and fault["reason"] == "event leaves the file", fault
+    repaired = path.with_name("repaired")
+    code, report = dump_json(cut, "--repair", "-o", repaired)
+    assert code == 0 and report["repair"]["events"] == 5 and not report["repair"]["was_whole"], report
+    assert cut.read_bytes() == whole[:-50]
+    assert dump(cut, "--repair", "--output", repaired)[0] == 2, "overwrote a file"
+    assert dump(repaired, "--verify")[0] == 0
+    assert dump(cut, "--repair", "--verify")[0] == 0
+    assert cut.read_bytes() == repaired.read_bytes()
+
+    wrong = bytearray(whole)
+    wrong[-40 - 20 - 9] ^= 1  # among the payload of the last source
+    cut.write_bytes(wrong)
+    code, report = dump_json(cut, "--verify")
+    assert code == 1 and report["faults"][0]["event"] == 5, report
+    json_file = path.with_name("report")
+    code, out, _ = dump(cut, "--verify", f"--json={json_file}")
+    assert code == 1 and out == "" and json.loads(json_file.read_text()) == report
+
+
+def check_wrong_words(directory):
+    for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
+        code, out, err = dump(*words)
+        assert code == 2 and out == "" and err != "", (words, code, out, err)
+
+
+with tempfile.TemporaryDirectory() as name:
+    for each in ("eformat3", "eformat5"):
+        file = pattern(pathlib.Path(name) / each, each)
+        check_whole(file, each)
+        check_damaged(file)
+    check_wrong_words(name)
