@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Measure built events per second on bare veths, beside iperf3 on the same wires in the same run.
+
+    sudo scripts/bench.py [--evb build/src/evb] [--rounds 5] [--json FILE]
+
+Each round runs every row once, so that drift of the machine hits all alike; the table shows medians, and the ratio to
+iperf3 of the same round. Needs root (namespaces) and iperf3. Everything it makes is gone at its end.
+"""
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROWS = [
+    # name, keys, what the ratio is taken to
+    ("1x1 push, UDP, 1 kB", {"ros.count": 1, "trigger.events": 2000000}, "udp"),
+    ("1x1 pull, UDP, 1 kB", {"ros.count": 1, "trigger.events": 1000000, "scenario.mode": "pull"}, "udp"),
+    ("6x1 push, UDP, 1 kB", {"ros.count": 6, "trigger.events": 300000}, "udp"),
+    ("6x1 pull, UDP, 1 kB", {"ros.count": 6, "trigger.events": 300000, "scenario.mode": "pull"}, "udp"),
+    ("1x1 push, UDP, 14 KiB", {"ros.count": 1, "trigger.events": 200000, "ros.fragment-size": "14KiB"}, "udp"),
+    ("1x1 push, TCP, 1 kB", {"ros.count": 1, "trigger.events": 1000000, "scenario.transport": "tcp"}, "tcp"),
+    ("1x1 push, TCP, 256 KiB", {"ros.count": 1, "trigger.events": 30000, "scenario.transport": "tcp",
+                                "ros.fragment-size": "256KiB"}, "tcp"),
+]
+SCENARIO = "[scenario]\nname = bench\n[ros]\nsource = pattern\nfragment-size = 1024\n[sfi]\ncount = 1\noutput = null\n"
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, **options)
+
+
+@contextlib.contextmanager
+def wire():
+    """Two namespaces joined by a bridge in a third, as the lab of `evb run --net lab` is."""
+    names = [f"evb-{os.getpid()}-bench{i}" for i in range(3)]
+    a, b, switch = names
+    try:
+        for name in names:
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", switch, "link", "set", "br0", "up")
+        for i, name in enumerate((a, b), 1):
+            run("ip", "-n", switch, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            run("ip", "-n", switch, "link", "set", f"p{i}", "master", "br0", "up")
+            run("ip", "-n", name, "addr", "add", f"10.201.0.{i}/24", "dev", "eth0")
+            run("ip", "-n", name, "link", "set", "eth0", "up")
+        yield a, b
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def iperf(seconds, *options):
+    """Bytes per second that arrived."""
+    with wire() as (a, b):
+        server = subprocess.Popen(["ip", "netns", "exec", b, "iperf3", "-s", "-1", "-J"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            for _ in range(200):
+                if ":5201" in run("ip", "netns", "exec", b, "ss", "-Hltn").stdout:
+                    break
+                time.sleep(0.01)
+            client = run("ip", "netns", "exec", a, "iperf3", "-c", "10.201.0.2", "-t", str(seconds), "-J", *options)
+            server.communicate(timeout=20)
+        finally:
+            server.kill()
+            server.wait()
+        end = json.loads(client.stdout)["end"]
+        if "-u" in options:
+            if end.get("sum_received", {}).get("bytes"):
+                return end["sum_received"]["bits_per_second"] / 8
+            return end["sum"]["bits_per_second"] / 8 * (1 - end["sum"]["lost_percent"] / 100)
+        return end["sum_received"]["bits_per_second"] / 8
+
+
+def evb(program, scenario, keys):
+    command = [program, "run", scenario, "--net", "lab", "--json"]
+    for key, value in keys.items():
+        command += ["--set", f"{key}={value}"]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=180).stdout)
+    if report["events_complete"] != report["triggers"] or not report["balanced"]:
+        print(f"{keys}: {report['events_complete']} of {report['triggers']} events complete", file=sys.stderr)
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--evb", default="build/src/evb")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2, help="of each iperf3 run")
+    parser.add_argument("--json", metavar="FILE")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        print("bench.py: network namespaces need root", file=sys.stderr)
+        return 77
+
+    iperf_rates = {"tcp": [], "udp": []}
+    events = {name: [] for name, _, _ in ROWS}
+    rates = {name: [] for name, _, _ in ROWS}
+    ratios = {name: [] for name, _, _ in ROWS}
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = os.path.join(folder, "bench.conf")
+        with open(scenario, "w") as f:
+            f.write(SCENARIO)
+        for n in range(arguments.rounds):
+            iperf_rates["tcp"].append(iperf(arguments.seconds, "-l", "256K"))
+            iperf_rates["udp"].append(iperf(arguments.seconds, "-u", "-b", "0", "-l", "1448"))
+            for name, keys, reference in ROWS:
+                report = evb(arguments.evb, scenario, keys)
+                events[name].append(report["event_rate_hz"])
+                rates[name].append(report["throughput_bytes_per_second"])
+                ratios[name].append(report["throughput_bytes_per_second"] / iperf_rates[reference][-1])
+            print(f"round {n + 1} of {arguments.rounds} done", file=sys.stderr)
+
+    median = statistics.median
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors, medians of {arguments.rounds} rounds\n")
+    print("| what | events/s | payload MB/s | beside iperf3 |")
+    print("|---|---:|---:|---:|")
+    for kind, label in (("tcp", "iperf3 TCP, 256 KiB writes"), ("udp", "iperf3 UDP, 1448 B, received")):
+        print(f"| {label} | | {median(iperf_rates[kind]) / 1e6:,.0f} | 1 |")
+    for name, _, reference in ROWS:
+        print(f"| {name} | {median(events[name]):,.0f} | {median(rates[name]) / 1e6:,.0f} |"
+              f" {median(ratios[name]):.2f} x {reference.upper()} |")
+    if arguments.json:
+        with open(arguments.json, "w") as f:
+            json.dump({"iperf3_bytes_per_second": iperf_rates, "events_per_second": events,
+                       "payload_bytes_per_second": rates, "ratio_to_iperf3": ratios}, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs every test. Everything is told; a skipped test names its reason in the log.
+#   scripts/test.sh [--quick]   quick: without sanitizers and lint
+set -euo pipefail
+cd "$(dirname "$0")/.."
+quick=0
+[[ ${1:-} == --quick ]] && quick=1
+
+scripts/deps.sh build test
+((quick)) || scripts/deps.sh lint
+
+# A reader of event files by others; the tests that need it are skipped by name where it cannot be had.
+if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
+  venv=build/pybes3
+  if [[ ! -x $venv/bin/python3 ]]; then
+    mkdir -p build
+    { python3 -m venv "$venv" && "$venv/bin/pip" install -q pybes3; } >/dev/null 2>&1 || rm -rf "$venv"
+  fi
+  [[ -x $venv/bin/python3 ]] && export EVB_PYBES3_PYTHON=$PWD/$venv/bin/python3
+fi
+
+passed=0 failed=0 skipped=0
+suite() { # FOLDER NAME MESON-TEST-ARGUMENTS...
+  local folder=$1 name=$2 out
+  shift 2
+  echo "== $name"
+  out=$(mktemp)
+  meson test -C "$folder" --print-errorlogs --num-processes 2 "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
+  passed=$((passed + $(sed -n 's/^Ok: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
+  skipped=$((skipped + $(sed -n 's/^Skipped: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
+  for key in "Fail" "Unexpected Pass" "Timeout"; do
+    failed=$((failed + $(sed -n "s/^$key: *\([0-9]*\).*/\1/p" "$out" | tail -n 1 | grep . || echo 0)))
+  done
+  grep -q '^Ok:' "$out" || failed=$((failed + 1))
+  rm -f "$out"
+}
+check() { # NAME COMMAND...
+  local name=$1
+  shift
+  echo "== $name"
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+echo "== build"
+scripts/build.sh build -Dwerror=true
+check "house rules" scripts/check-house.py
+suite build "all tests"
+if ! ((quick)); then
+  scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
+  suite build-asan "all tests, with address and undefined-behaviour sanitizers" --timeout-multiplier 3
+  scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
+  suite build-tsan "what has threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
+  check "static analysis" scripts/lint.sh
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))
