@@ -3,7 +3,7 @@
 
 /* Bounds of the time after which is asked again, where it is taken from what is usual. */
 #define RE_ASK_FIRST_NS (100 * NS_PER_MS)
-#define RE_ASK_LEAST_NS (2 * NS_PER_MS)
+#define RE_ASK_LEAST_NS (10 * NS_PER_MS)
 /* Weights of the running mean and deviation: as RFC 6298, but for samples that come by the thousand. */
 #define USUAL_SHIFT 6
 #define STRETCH_MAX 64u
@@ -22,6 +22,8 @@ uint64_t sfi_re_ask_after_ns(const struct sfi *s)
 
         if (after > 0)
                 return after;
+        if (s->config.reliable)
+                return re_ask_longest_ns(s);
         after = s->usual_ns == 0 ? RE_ASK_FIRST_NS : s->stretch * (s->usual_ns + 4 * s->deviation_ns + RE_ASK_LEAST_NS);
         return MIN(after, re_ask_longest_ns(s));
 }

@@ -122,7 +122,7 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
         _cleanup_(cleanup_link) struct rtnl_link *port = rtnl_link_veth_alloc();
         const struct scenario *s = lab->scenario;
         struct rtnl_link *peer = port ? rtnl_link_veth_get_peer(port) : NULL;
-        char name[IFNAMSIZ], address[80];
+        char name[32], address[80];
         int r;
 
         if (!peer)

@@ -67,6 +67,7 @@ static int sfi_open(struct node *n)
                 .timeout_ns = sc->sfi.timeout_ns,
                 .re_ask_max = (uint32_t)sc->sfi.re_ask,
                 .re_ask_after_ns = sc->sfi.re_ask_after_ns,
+                .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,
                 .message_bytes = n->control.message_bytes,
         };

@@ -30,6 +30,7 @@ struct sfi_config {
         uint64_t timeout_ns;
         uint32_t re_ask_max;
         uint64_t re_ask_after_ns; /* 0: from what is usual */
+        bool reliable;            /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
 };
