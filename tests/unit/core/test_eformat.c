@@ -179,6 +179,9 @@ static void test_faults_are_named(void **state)
                 set(event, cases[i].word, right);
         }
         assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), 0);
+        set(event, 59, 0xffffffff); /* with 5 data words: right again in 32 bits */
+        set(event, 60, 5);
+        assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), -EBADMSG);
 }
 
 static void test_faults_of_five_are_named(void **state)

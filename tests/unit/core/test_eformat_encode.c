@@ -149,6 +149,9 @@ static void test_order_and_grouping(void **state)
         /* One of a1 and the only one of a2 did not come, another has nothing to say. */
         fragments[0] = (struct built_fragment){.source_id = 0xa20040, .form = FORM_ROS3, .status = FRAGMENT_LOST};
         fragments[1] = (struct built_fragment){.source_id = 0xa10021, .form = FORM_ROS3, .status = FRAGMENT_PENDING};
+        _cleanup_free_ uint8_t *behind = encode(&eformat_3, fragments, ARRAY_SIZE(in));
+
+        assert_shape(behind, "| a1500b: a10022 a10020 a10021(40000024)| 7c0000: 7c0000| a2500b: a20040(20000024)");
         fragments[3] = (struct built_fragment){.source_id = 0xa10022, .form = FORM_ROS3, .status = FRAGMENT_NONE};
         _cleanup_free_ uint8_t *partial = encode(&eformat_3, fragments, ARRAY_SIZE(in));
 
