@@ -206,7 +206,7 @@ int quantity_parse_list(const char *text, unsigned limit, unsigned *ret, size_t 
         size_t n = 0;
 
         do {
-                unsigned first, last;
+                unsigned first = 0, last;
 
                 s = read_index(s, limit, &first);
                 last = first;

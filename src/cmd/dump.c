@@ -247,7 +247,7 @@ static void repair_tell(const char *path, const char *output, const struct event
 /* The end record bears the time of the last write, not that of the repair. */
 static int dump_repair(const char *path, const char *output, json_t *json)
 {
-        struct event_file_repair repair;
+        struct event_file_repair repair = {};
         struct stat st;
         int r = stat(path, &st) < 0 ? -errno : event_file_repair(path, output, st.st_mtime, &repair);
 

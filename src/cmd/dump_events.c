@@ -41,7 +41,7 @@ static void show_json(struct show *s, const struct eformat_fragment *f)
 
         json_object_set_new(o, "type", json_string(marker_name(f->marker)));
         json_object_set_new(o, "depth", json_integer(f->depth));
-        json_object_set_new(o, "offset_bytes", json_integer((json_int_t)(s->offset_bytes + f->offset_bytes)));
+        json_object_set_new(o, "offset_bytes", json_integer((json_int_t)s->offset_bytes + (json_int_t)f->offset_bytes));
         json_object_set_new(o, "size_bytes", json_integer(4 * (json_int_t)f->size_words));
         json_object_set_new(o, "source_id", json_integer(f->source_id));
         json_object_set_new(o, "status", words_json(f->status, f->n_status));

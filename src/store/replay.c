@@ -104,7 +104,7 @@ static int index_visit(void *userdata, const struct eformat_fragment *f)
 
 static int index_event(struct replay *r, const struct event_record *record, size_t event, bool cells, struct eformat_fault *fault)
 {
-        struct event_info ignored;
+        struct event_info ignored = {};
         struct replay_index x = {
                 .replay = r,
                 .row = cells ? &r->cells[event * r->n_sources] : NULL,
