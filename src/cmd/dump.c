@@ -1,5 +1,5 @@
-/* evb dump: what an event file holds, whether it is right, and one that a crash cut short made whole again. It prints;
- * reading and checking are the store's. */
+/* evb dump: what an event file holds, whether it is right, and one that a crash cut short made whole again. It
+ * prints; reading and checking are the store's. */
 #include "dump.h"
 
 #include <errno.h>
@@ -82,12 +82,13 @@ static void tally_add(struct tally *t, const struct event_record *record)
 
 static char *date_text(char *text, size_t size_bytes, uint32_t date, uint32_t time)
 {
-        snprintf(text, size_bytes, "%04u-%02u-%02u %02u:%02u:%02u", date % 10000, date / 10000 % 100, date / 1000000, time / 10000,
-                 time / 100 % 100, time % 100);
+        snprintf(text, size_bytes, "%04u-%02u-%02u %02u:%02u:%02u", date % 10000, date / 10000 % 100,
+                 date / 1000000, time / 10000, time / 100 % 100, time % 100);
         return text;
 }
 
-static void summary_json(const struct dump *d, const struct tally *t, const struct event_file_end *end, size_t size_bytes)
+static void summary_json(const struct dump *d, const struct tally *t, const struct event_file_end *end,
+                         size_t size_bytes)
 {
         const struct event_file_front *front = event_file_front(d->file);
         char date[32];
@@ -98,8 +99,11 @@ static void summary_json(const struct dump *d, const struct tally *t, const stru
         json_object_set_new(d->json, "application", json_string(front->application));
         json_object_set_new(d->json, "core_name", json_string(front->core_name));
         json_object_set_new(d->json, "seed", front->has_seed ? dump_u64(front->seed) : json_null());
-        json_object_set_new(d->json, "begun", json_string(date_text(date, sizeof date, front->date, front->time)));
-        json_object_set_new(d->json, "ended", end ? json_string(date_text(date, sizeof date, end->date, end->time)) : json_null());
+        json_object_set_new(d->json, "begun",
+                            json_string(date_text(date, sizeof date, front->date, front->time)));
+        json_object_set_new(d->json, "ended",
+                            end ? json_string(date_text(date, sizeof date, end->date, end->time))
+                                : json_null());
         json_object_set_new(d->json, "last_file", end ? json_boolean(end->status == 1) : json_null());
         put(d->json, "size_bytes", size_bytes);
         put(d->json, "events", t->events);
@@ -109,19 +113,24 @@ static void summary_json(const struct dump *d, const struct tally *t, const stru
         json_object_set_new(d->json, "last_l1_id", t->events ? json_integer(t->last_l1) : json_null());
 }
 
-static void summary_text(const struct dump *d, const struct tally *t, const struct event_file_end *end, size_t size_bytes)
+static void summary_text(const struct dump *d, const struct tally *t, const struct event_file_end *end,
+                         size_t size_bytes)
 {
         const struct event_file_front *front = event_file_front(d->file);
         char date[32], bytes[QUANTITY_TEXT_MAX];
 
-        printf("%s: EventStorage version %u, %s\n", d->path, front->version, quantity_format_bytes(size_bytes, bytes));
-        printf("  run %u, file %u, by %s, core name %s\n", front->run, front->file_number, front->application, front->core_name);
+        printf("%s: EventStorage version %u, %s\n", d->path, front->version,
+               quantity_format_bytes(size_bytes, bytes));
+        printf("  run %u, file %u, by %s, core name %s\n", front->run, front->file_number, front->application,
+               front->core_name);
         printf("  begun %s\n", date_text(date, sizeof date, front->date, front->time));
         if (end)
-                printf("  ended %s%s\n", date_text(date, sizeof date, end->date, end->time), end->status == 1 ? ", last file of the run" : "");
+                printf("  ended %s%s\n", date_text(date, sizeof date, end->date, end->time),
+                       end->status == 1 ? ", last file of the run" : "");
         if (front->has_seed)
                 printf("  pattern seed %" PRIu64 "\n", front->seed);
-        printf("  %" PRIu64 " events of %s, %" PRIu64 " partial\n", t->events, quantity_format_bytes(t->bytes, bytes), t->partial);
+        printf("  %" PRIu64 " events of %s, %" PRIu64 " partial\n", t->events,
+               quantity_format_bytes(t->bytes, bytes), t->partial);
         if (t->events > 0)
                 printf("  L1 ids %u to %u\n", t->first_l1, t->last_l1);
 }
@@ -162,7 +171,8 @@ static void on_fault(void *userdata, uint64_t event, const struct eformat_fault 
         if (event == UINT64_MAX)
                 fprintf(stderr, "%s: byte %zu: %s\n", told->d->path, fault->offset_bytes, fault->reason);
         else
-                fprintf(stderr, "%s: event %" PRIu64 ", byte %zu: %s\n", told->d->path, event, fault->offset_bytes, fault->reason);
+                fprintf(stderr, "%s: event %" PRIu64 ", byte %zu: %s\n", told->d->path, event,
+                        fault->offset_bytes, fault->reason);
 }
 
 static void verify_json(json_t *json, const struct verify_report *v)
@@ -190,14 +200,18 @@ static void verify_json(json_t *json, const struct verify_report *v)
 
 static void verify_text(const struct verify_report *v)
 {
-        printf("  %" PRIu64 " ROS and %" PRIu64 " ROB fragments, %" PRIu64 " of them dummies, %" PRIu64 " truncated\n", v->ros, v->robs,
-               v->dummies, v->truncated);
-        printf("  %" PRIu64 " fragments with another L1 id than their event, %" PRIu64 " events more than once\n", v->l1_mismatches,
-               v->duplicate_events);
-        printf("  checksums: %" PRIu64 ", wrong %" PRIu64 ", of unknown kind %" PRIu64 "\n", v->sums, v->sums_wrong, v->sums_unknown);
+        printf("  %" PRIu64 " ROS and %" PRIu64 " ROB fragments, %" PRIu64 " of them dummies, %" PRIu64
+               " truncated\n",
+               v->ros, v->robs, v->dummies, v->truncated);
+        printf("  %" PRIu64 " fragments with another L1 id than their event, %" PRIu64
+               " events more than once\n",
+               v->l1_mismatches, v->duplicate_events);
+        printf("  checksums: %" PRIu64 ", wrong %" PRIu64 ", of unknown kind %" PRIu64 "\n", v->sums,
+               v->sums_wrong, v->sums_unknown);
         if (v->has_seed)
-                printf("  pattern: %" PRIu64 " fragments of %" PRIu64 " bytes checked byte by byte, wrong %" PRIu64 "\n", v->pattern_fragments,
-                       v->pattern_bytes, v->pattern_wrong);
+                printf("  pattern: %" PRIu64 " fragments of %" PRIu64
+                       " bytes checked byte by byte, wrong %" PRIu64 "\n",
+                       v->pattern_fragments, v->pattern_bytes, v->pattern_wrong);
         else
                 printf("  pattern: not checked, the file has no seed (--seed gives one)\n");
         if (v->n_faults == 0)
@@ -225,7 +239,8 @@ bool dump_verify(const struct dump *d)
 
 /* ---- Repair ---- */
 
-static void repair_tell(const char *path, const char *output, const struct event_file_repair *repair, json_t *json)
+static void repair_tell(const char *path, const char *output, const struct event_file_repair *repair,
+                        json_t *json)
 {
         if (json) {
                 json_t *o = json_object();
@@ -239,8 +254,8 @@ static void repair_tell(const char *path, const char *output, const struct event
                 printf("%s: whole, %" PRIu64 " events; nothing to repair\n", path, repair->events);
         } else {
                 printf("%s: byte %zu: %s\n", path, repair->fault.offset_bytes, repair->fault.reason);
-                printf("%s: %" PRIu64 " whole events kept, %" PRIu64 " bytes cut off\n", output ? output : path, repair->events,
-                       repair->cut_bytes);
+                printf("%s: %" PRIu64 " whole events kept, %" PRIu64 " bytes cut off\n",
+                       output ? output : path, repair->events, repair->cut_bytes);
         }
 }
 
@@ -277,7 +292,9 @@ static int dump_file(const struct dump_options *own, const char *path, json_t *j
         int r;
 
         if (own->event && quantity_parse_count(own->event, &only) < 0) {
-                fprintf(stderr, "evb dump: --event %s: not a number, allowed: the index of an event, from 0\n", own->event);
+                fprintf(stderr,
+                        "evb dump: --event %s: not a number, allowed: the index of an event, from 0\n",
+                        own->event);
                 return 2;
         }
         if (own->seed && quantity_parse_count(own->seed, &seed) < 0) {
@@ -332,7 +349,8 @@ static void lengthen(int argc, char **argv)
 
 int cmd_dump(int argc, char **argv)
 {
-        static const struct command command = {"dump", cmd_dump, "FILE", "Print, verify and repair an event file."};
+        static const struct command command = {"dump", cmd_dump, "FILE",
+                                               "Print, verify and repair an event file."};
         struct dump_options own = {0};
         const struct option_entry entries[] = {
                 {"tree", NULL, "show every fragment of every event", &own.tree},

@@ -1,4 +1,5 @@
-/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments with a depth. */
+/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments with a
+ * depth. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -41,7 +42,8 @@ static void show_json(struct show *s, const struct eformat_fragment *f)
 
         json_object_set_new(o, "type", json_string(marker_name(f->marker)));
         json_object_set_new(o, "depth", json_integer(f->depth));
-        json_object_set_new(o, "offset_bytes", json_integer((json_int_t)s->offset_bytes + (json_int_t)f->offset_bytes));
+        json_object_set_new(o, "offset_bytes",
+                            json_integer((json_int_t)s->offset_bytes + (json_int_t)f->offset_bytes));
         json_object_set_new(o, "size_bytes", json_integer(4 * (json_int_t)f->size_words));
         json_object_set_new(o, "source_id", json_integer(f->source_id));
         json_object_set_new(o, "status", words_json(f->status, f->n_status));
@@ -51,10 +53,12 @@ static void show_json(struct show *s, const struct eformat_fragment *f)
 
 static void show_text(const struct show *s, const struct eformat_fragment *f)
 {
-        static const char *const sums[] = {"", ", checksum right", ", checksum WRONG", ", checksum of a kind not known here"};
+        static const char *const sums[] = {"", ", checksum right", ", checksum WRONG",
+                                           ", checksum of a kind not known here"};
 
-        printf("%*s%s %08x, %" PRIu64 " bytes at %zu, status", 2 * (int)f->depth + 2, "", marker_name(f->marker), f->source_id,
-               4 * (uint64_t)f->size_words, s->offset_bytes + f->offset_bytes);
+        printf("%*s%s %08x, %" PRIu64 " bytes at %zu, status", 2 * (int)f->depth + 2, "",
+               marker_name(f->marker), f->source_id, 4 * (uint64_t)f->size_words,
+               s->offset_bytes + f->offset_bytes);
         for (size_t i = 0; i < f->n_status; i++)
                 printf(" %08x", eformat_word(f->status, i));
         if (f->marker == EFORMAT_ROS || f->marker == EFORMAT_ROD)
@@ -137,7 +141,8 @@ bool dump_events(const struct dump *d, uint64_t only)
         if (r < 0)
                 return false; /* the summary has told */
         if (only != DUMP_ALL && !shown) {
-                fprintf(stderr, "%s: --event %" PRIu64 ": there are %" PRIu64 " events, counted from 0\n", d->path, only, index);
+                fprintf(stderr, "%s: --event %" PRIu64 ": there are %" PRIu64 " events, counted from 0\n",
+                        d->path, only, index);
                 return false;
         }
         return right;

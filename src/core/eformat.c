@@ -1,5 +1,5 @@
-/* What the words of a walked fragment mean: event headers, status bits, checksums, and FORM_RAW and FORM_ROS3 fragments
- * found again. Writing them is the business of eformat3.c and eformat5.c. */
+/* What the words of a walked fragment mean: event headers, status bits, checksums, and FORM_RAW and FORM_ROS3
+ * fragments found again. Writing them is the business of eformat3.c and eformat5.c. */
 #include "evb/core/eformat.h"
 
 #include <errno.h>
@@ -88,11 +88,13 @@ enum eformat_sum eformat_verify_sum(const struct eformat_fragment *f)
         return sum == eformat_word(f->payload, f->payload_words) ? EFORMAT_SUM_OK : EFORMAT_SUM_WRONG;
 }
 
-bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret_payload, uint32_t *ret_size_bytes)
+bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret_payload,
+                         uint32_t *ret_size_bytes)
 {
         uint32_t size_bytes;
 
-        if (rod->marker != EFORMAT_ROD || eformat_subdet(rod->source_id) != EFORMAT_SUBDET_RAW || rod->n_status != 2)
+        if (rod->marker != EFORMAT_ROD || eformat_subdet(rod->source_id) != EFORMAT_SUBDET_RAW ||
+            rod->n_status != 2)
                 return false;
         size_bytes = eformat_word(rod->status, 1);
         if (DIV_ROUND_UP((uint64_t)size_bytes, 4) != rod->payload_words)
@@ -131,7 +133,8 @@ static int ros3_bad(struct eformat_fault *fault, const char *reason)
 }
 
 /* The sub-detector header stands alone: its total size is that of another event. */
-static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3 *ret, struct eformat_fault *fault)
+static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3 *ret,
+                       struct eformat_fault *fault)
 {
         uint32_t header_words, n_status;
 
@@ -141,7 +144,8 @@ static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3
                 return ros3_bad(fault, "no sub-detector header of v3.0");
         header_words = eformat_word(at, 2);
         n_status = eformat_word(at, 5);
-        if (header_words < 7 || header_words > EFORMAT_ROS3_HEADER_MAX_BYTES / 4 || 4 * header_words > size_bytes)
+        if (header_words < 7 || header_words > EFORMAT_ROS3_HEADER_MAX_BYTES / 4 ||
+            4 * header_words > size_bytes)
                 return ros3_bad(fault, "sub-detector header size");
         if (n_status > header_words - 7 || eformat_word(at, 6 + n_status) != header_words - 7 - n_status)
                 return ros3_bad(fault, "sub-detector header size is not that of its words");
@@ -153,7 +157,8 @@ static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3
         return 0;
 }
 
-int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, struct eformat_ros3 *ret, struct eformat_fault *ret_fault)
+int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, struct eformat_ros3 *ret,
+                       struct eformat_fault *ret_fault)
 {
         struct eformat_ros3 parsed;
         struct ros3_visit v = {.l1_id = l1_id, .ret = &parsed};
@@ -207,5 +212,6 @@ int eformat_ros3_renumber(void *data, size_t size_bytes, uint32_t from, uint32_t
 
         if (r < 0)
                 return r;
-        return eformat_walk((uint8_t *)data + parts.subdet_header_bytes, parts.ros_bytes, renumber_visit, &n, NULL);
+        return eformat_walk((uint8_t *)data + parts.subdet_header_bytes, parts.ros_bytes, renumber_visit, &n,
+                            NULL);
 }

@@ -1,5 +1,5 @@
-/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments that came in that
- * format are passed on untouched; only the total size of their sub-detector is written anew. */
+/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments that came
+ * in that format are passed on untouched; only the total size of their sub-detector is written anew. */
 #include "eformat_encode.h"
 
 #define EVENT_WORDS 18u
@@ -8,8 +8,10 @@
 #define ROB_WORDS 8u
 
 /* Each fragment in a sub-detector of its own, with the longest header taken: what the scratch must hold. */
-#define FRAGMENT_SCRATCH_BYTES (EFORMAT_ROS3_HEADER_MAX_BYTES + 4 * (ROS_WORDS + ROB_WORDS + ROD_WORDS + ROD_RAW_STATUS_WORDS + 1))
-_Static_assert(4 * EVENT_WORDS + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <= EFORMAT_SCRATCH_BYTES, "scratch too small");
+#define FRAGMENT_SCRATCH_BYTES                                                                               \
+        (EFORMAT_ROS3_HEADER_MAX_BYTES + 4 * (ROS_WORDS + ROB_WORDS + ROD_WORDS + ROD_RAW_STATUS_WORDS + 1))
+_Static_assert(4 * EVENT_WORDS + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <= EFORMAT_SCRATCH_BYTES,
+               "scratch too small");
 _Static_assert(2 * EVB_ROS_MAX + 2 <= EFORMAT_IOV_MAX, "too few places");
 
 struct encode3 {
@@ -76,8 +78,8 @@ static void put_ros(struct encode3 *s, const struct part *part, const struct bui
         const struct event_info *i = &s->event->info;
         uint32_t rob_words = ROB_WORDS + rod_words(part, f->size_bytes);
         uint32_t words[ROS_WORDS + ROB_WORDS] = {
-                EFORMAT_ROS, ROS_WORDS + rob_words, ROS_WORDS, EFORMAT_VERSION_3, f->source_id, 1, part->status, 3,
-                i->run, i->l1_id, i->bc_id,
+                EFORMAT_ROS, ROS_WORDS + rob_words, ROS_WORDS, EFORMAT_VERSION_3, f->source_id, 1, part->status,
+                3, i->run, i->l1_id, i->bc_id,
                 EFORMAT_ROB, rob_words, ROB_WORDS, EFORMAT_VERSION_3, f->source_id, 1, part->status, 0,
         };
 
@@ -91,14 +93,20 @@ static void put_fragment(struct encode3 *s, const struct built_fragment *f)
 
         open_subdet(s, &part, f);
         if (part.kind == PART_ROS3)
-                build_data(&s->build, (const uint8_t *)f->data + part.ros3.subdet_header_bytes, part.ros3.ros_bytes);
+                build_data(&s->build, (const uint8_t *)f->data + part.ros3.subdet_header_bytes,
+                           part.ros3.ros_bytes);
         else
                 put_ros(s, &part, f);
 }
 
-static int encode3(const struct built_event *event, const struct eformat_settings *settings, struct eformat_encoding *ret)
+static int encode3(const struct built_event *event, const struct eformat_settings *settings,
+                   struct eformat_encoding *ret)
 {
-        struct encode3 s = {.build = build_init(ret), .event = event, .source_id = event_source_id(event, settings)};
+        struct encode3 s = {
+                .build = build_init(ret),
+                .event = event,
+                .source_id = event_source_id(event, settings),
+        };
         struct plan plan;
         uint8_t *header;
         int r = plan_init(&plan, event);
@@ -115,4 +123,9 @@ static int encode3(const struct built_event *event, const struct eformat_setting
         return build_end(&s.build);
 }
 
-const struct eformat eformat_3 = {.name = "eformat3", .version = EFORMAT_VERSION_3, .storage_version = 2, .encode = encode3};
+const struct eformat eformat_3 = {
+        .name = "eformat3",
+        .version = EFORMAT_VERSION_3,
+        .storage_version = 2,
+        .encode = encode3,
+};

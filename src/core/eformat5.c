@@ -1,5 +1,6 @@
-/* Encodes a built event in raw event format v5.0: event > ROB > ROD, with Adler-32 sums where asked for. ROS fragments of
- * v3.0 are taken apart: each ROB gets a v5.0 header with its source id and status words, its ROD is passed on untouched. */
+/* Encodes a built event in raw event format v5.0: event > ROB > ROD, with Adler-32 sums where asked for. ROS
+ * fragments of v3.0 are taken apart: each ROB gets a v5.0 header with its source id and status words, its ROD is
+ * passed on untouched. */
 #include "eformat_encode.h"
 
 #include <assert.h>
@@ -20,8 +21,9 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
         const struct event_info *i = &s->event->info;
         uint32_t words[] = {
                 EFORMAT_EVENT, 0, 0, EFORMAT_VERSION_5, event_source_id(s->event, settings), 1, 0, s->checksum,
-                i->time_s, i->time_ns, (uint32_t)i->global_id, (uint32_t)(i->global_id >> 32), settings->run_type, i->run,
-                settings->lumi_block, i->l1_id, i->bc_id, i->trigger_type, 0, 0,
+                i->time_s, i->time_ns, (uint32_t)i->global_id, (uint32_t)(i->global_id >> 32),
+                settings->run_type, i->run, settings->lumi_block, i->l1_id, i->bc_id, i->trigger_type,
+                0, 0, /* not compressed; payload words, later */
                 0,
                 1, i->l2_info,
                 4, i->ef_info[0], i->ef_info[1], i->ef_info[2], i->ef_info[3],
@@ -32,7 +34,8 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
         return build_words(&s->build, words, ARRAY_SIZE(words));
 }
 
-static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status, uint32_t source_id, uint32_t payload_words)
+static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status, uint32_t source_id,
+                     uint32_t payload_words)
 {
         uint32_t header_words = ROB_FIXED_WORDS + (uint32_t)n_status;
         uint32_t total = header_words + payload_words + (s->checksum != EFORMAT_CHECKSUM_NONE);
@@ -89,7 +92,8 @@ static void put_fragment(struct encode5 *s, const struct built_fragment *f)
         close_rob(s, words);
 }
 
-static int encode5(const struct built_event *event, const struct eformat_settings *settings, struct eformat_encoding *ret)
+static int encode5(const struct built_event *event, const struct eformat_settings *settings,
+                   struct eformat_encoding *ret)
 {
         struct encode5 s = {
                 .build = build_init(ret),
@@ -120,4 +124,9 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         return build_end(&s.build);
 }
 
-const struct eformat eformat_5 = {.name = "eformat5", .version = EFORMAT_VERSION_5, .storage_version = 6, .encode = encode5};
+const struct eformat eformat_5 = {
+        .name = "eformat5",
+        .version = EFORMAT_VERSION_5,
+        .storage_version = 6,
+        .encode = encode5,
+};

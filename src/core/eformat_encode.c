@@ -128,7 +128,8 @@ int plan_init(struct plan *plan, const struct built_event *event)
                 uint64_t order = is_placeless(f) ? MIN(last_order[subdet], 0x10000u) : f->order;
 
                 if (f->status != FRAGMENT_NONE)
-                        plan->keys[plan->n++] = order << 32 | (uint64_t)is_placeless(f) << 31 | (uint64_t)subdet << 16 | i;
+                        plan->keys[plan->n++] =
+                            order << 32 | (uint64_t)is_placeless(f) << 31 | (uint64_t)subdet << 16 | i;
         }
         sort_keys(plan->keys, plan->n);
         return 0;
@@ -170,17 +171,23 @@ struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct
 
 uint32_t rod_words(const struct part *part, uint32_t size_bytes)
 {
-        return part->kind == PART_RAW ? ROD_WORDS + ROD_RAW_STATUS_WORDS + (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4)
-                                      : ROD_WORDS;
+        return part->kind == PART_RAW
+                   ? ROD_WORDS + ROD_RAW_STATUS_WORDS + (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4)
+                   : ROD_WORDS;
 }
 
-void rod_put(struct build *b, const struct part *part, const struct built_fragment *f, const struct event_info *info)
+void rod_put(struct build *b, const struct part *part, const struct built_fragment *f,
+             const struct event_info *info)
 {
         bool raw = part->kind == PART_RAW;
         uint32_t size_bytes = raw ? f->size_bytes : 0;
-        uint32_t header[] = {EFORMAT_ROD, 9, EFORMAT_VERSION_3, f->source_id, info->run, info->l1_id, info->bc_id, info->trigger_type, 0};
+        uint32_t header[] = {
+                EFORMAT_ROD, 9, EFORMAT_VERSION_3, f->source_id, info->run, info->l1_id, info->bc_id,
+                info->trigger_type, 0,
+        };
         uint32_t status[ROD_RAW_STATUS_WORDS] = {0, size_bytes};
-        uint32_t trailer[] = {raw ? ROD_RAW_STATUS_WORDS : 0, (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4), 1};
+        uint32_t data_words = (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4);
+        uint32_t trailer[] = {raw ? ROD_RAW_STATUS_WORDS : 0, data_words, 1};
 
         build_words(b, header, ARRAY_SIZE(header));
         build_data(b, f->data, size_bytes);

@@ -4,8 +4,8 @@
 
 #include "evb/core/eformat.h"
 
-/* Puts bytes behind each other: words into the scratch, data by reference. Past a bound it sets `failed` and drops what
- * comes; check once at the end. With `summing`, `sum` is the Adler-32 of what has been put since it was set. */
+/* Puts bytes behind each other: words into the scratch, data by reference. Past a bound it sets `failed` and drops
+ * what comes; check once at the end. With `summing`, `sum` is the Adler-32 of what has been put since it was set. */
 struct build {
         struct eformat_encoding *e;
         uint8_t *at;         /* next free byte of the scratch */
@@ -32,7 +32,8 @@ struct plan {
 
 int plan_init(struct plan *plan, const struct built_event *event); /* -E2BIG */
 
-static inline const struct built_fragment *plan_fragment(const struct plan *plan, const struct built_event *event, size_t i)
+static inline const struct built_fragment *plan_fragment(const struct plan *plan, const struct built_event *event,
+                                                         size_t i)
 {
         return &event->fragments[plan->keys[i] & 0xffff];
 }
@@ -53,6 +54,7 @@ struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct
 #define ROD_WORDS 12u
 #define ROD_RAW_STATUS_WORDS 2u
 uint32_t rod_words(const struct part *part, uint32_t size_bytes);
-void rod_put(struct build *b, const struct part *part, const struct built_fragment *f, const struct event_info *info);
+void rod_put(struct build *b, const struct part *part, const struct built_fragment *f,
+             const struct event_info *info);
 
 uint32_t event_source_id(const struct built_event *event, const struct eformat_settings *settings);

@@ -1,5 +1,5 @@
-/* The walk over fragments of v3.0 and v5.0: one recursive descent, five levels at most, that believes no word before it
- * has been checked against what encloses it. It knows structure only; what the words mean is eformat.c's. */
+/* The walk over fragments of v3.0 and v5.0: one recursive descent, five levels at most, that believes no word
+ * before it has been checked against what encloses it. It knows structure only; what the words mean is eformat.c's. */
 #include "evb/core/eformat.h"
 
 #include <errno.h>
@@ -29,7 +29,8 @@ static int walk_visit(struct walk *w, const struct eformat_fragment *f)
 }
 
 /* What every header but a ROD's begins with. `room_words` is what the parent has left. */
-static int walk_common(struct walk *w, const uint8_t *at, size_t room_words, unsigned depth, struct eformat_fragment *f)
+static int walk_common(struct walk *w, const uint8_t *at, size_t room_words, unsigned depth,
+                       struct eformat_fragment *f)
 {
         if (room_words < 7)
                 return walk_bad(w, at, "fragment header cut short");
@@ -169,7 +170,8 @@ static bool is_compressed(const struct eformat_fragment *f)
         return f->marker == EFORMAT_EVENT && f->version >> 24 == 5 && eformat_word(f->specific, 10) != 0;
 }
 
-static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words, const struct eformat_fragment *parent);
+static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words,
+                         const struct eformat_fragment *parent);
 
 static int walk_children(struct walk *w, const struct eformat_fragment *f)
 {
@@ -190,7 +192,8 @@ static int walk_children(struct walk *w, const struct eformat_fragment *f)
         return 0;
 }
 
-static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words, const struct eformat_fragment *parent)
+static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words,
+                         const struct eformat_fragment *parent)
 {
         struct eformat_fragment f;
         int r = walk_common(w, at, room_words, parent ? parent->depth + 1 : 0, &f);
@@ -228,7 +231,8 @@ static int walk_top(struct walk *w, const uint8_t *at, size_t size_bytes)
         return walk_fragment(w, at, size_bytes / 4, NULL);
 }
 
-int eformat_walk(const void *bytes, size_t size_bytes, eformat_visit visit, void *userdata, struct eformat_fault *ret_fault)
+int eformat_walk(const void *bytes, size_t size_bytes, eformat_visit visit, void *userdata,
+                 struct eformat_fault *ret_fault)
 {
         struct walk w = {.base = bytes, .visit = visit, .userdata = userdata};
         int r = walk_top(&w, bytes, size_bytes);

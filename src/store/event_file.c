@@ -1,5 +1,5 @@
-/* Reads EventStorage files out of a private mapping; every word is checked against the bytes that are there before it is
- * believed. Repair is event_file_repair.c's. */
+/* Reads EventStorage files out of a private mapping; every word is checked against the bytes that are there before
+ * it is believed. Repair is event_file_repair.c's. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -118,7 +118,8 @@ static const char *read_run(struct reader *r, struct event_file_front *front)
 
 static int read_front(struct event_file *file, struct eformat_fault *fault)
 {
-        static const char *(*const readers[])(struct reader *, struct event_file_front *) = {read_start, read_metadata, read_run};
+        static const char *(*const readers[])(struct reader *, struct event_file_front *) = {
+                read_start, read_metadata, read_run};
         struct reader r = reader_init(file->bytes, file->size_bytes);
 
         for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
@@ -188,7 +189,8 @@ const uint8_t *event_file_bytes(const struct event_file *file, size_t *ret_size_
         return file->bytes;
 }
 
-int event_file_next(const struct event_file *file, size_t *position, struct event_record *ret, struct eformat_fault *ret_fault)
+int event_file_next(const struct event_file *file, size_t *position, struct event_record *ret,
+                    struct eformat_fault *ret_fault)
 {
         size_t at = MAX(*position, file->data_offset_bytes), left = file->size_bytes - at;
         const uint8_t *record = file->bytes + at;
@@ -220,7 +222,8 @@ int event_file_next(const struct event_file *file, size_t *position, struct even
         return 1;
 }
 
-int event_file_read_end(const struct event_file *file, size_t position, struct event_file_end *ret, struct eformat_fault *ret_fault)
+int event_file_read_end(const struct event_file *file, size_t position, struct event_file_end *ret,
+                        struct eformat_fault *ret_fault)
 {
         struct reader r = reader_init(file->bytes + position, file->size_bytes - position);
         struct event_file_end end;

@@ -1,5 +1,5 @@
-/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front is kept and
- * closed with a right end record. It does not search for events behind the damage. */
+/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front is
+ * kept and closed with a right end record. It does not search for events behind the damage. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -47,14 +47,16 @@ static size_t find_end(const struct event_file *file, struct event_file_repair *
         if (r == 0)
                 r = event_file_read_end(file, position, &end, &ret->fault);
         if (r == 0 && (end.events != (uint32_t)ret->events || end.run_events < end.events)) {
-                ret->fault = (struct eformat_fault){.offset_bytes = position, .reason = "end record counts other events than there are"};
+                ret->fault = (struct eformat_fault){
+                        .offset_bytes = position, .reason = "end record counts other events than there are"};
                 r = -EBADMSG;
         }
         ret->was_whole = r == 0;
         return whole_bytes;
 }
 
-static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_repair *repair, size_t whole_bytes, time_t now)
+static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_repair *repair,
+                     size_t whole_bytes, time_t now)
 {
         struct event_file_end end = {
                 .events = (uint32_t)repair->events,

@@ -1,5 +1,6 @@
-/* The writer's way of an event: into the buffer, from there to the open file, and on to the next file when that is full.
- * Every write ends in an end record that the next one overwrites, so there is always room for one, whatever the disk says. */
+/* The writer's way of an event: into the buffer, from there to the open file, and on to the next file when that is
+ * full. Every write ends in an end record that the next one overwrites, so there is always room for one, whatever
+ * the disk says. */
 #include "evb/store/event_writer.h"
 
 #include <errno.h>
@@ -120,8 +121,10 @@ static int seal(struct event_writer *w)
 
 /* ---- When the disk fails ---- */
 
-/* The end of the last record in the buffer that ends at or before `limit`; how many events lie behind it, of how many bytes. */
-static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost, uint64_t *ret_lost_bytes)
+/* The end of the last record in the buffer that ends at or before `limit`; how many events lie behind it, of how
+ * many bytes. */
+static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost,
+                            uint64_t *ret_lost_bytes)
 {
         size_t boundary = 0;
 
@@ -198,7 +201,8 @@ static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
         return 0;
 }
 
-static int write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov, size_t n_iov, size_t size_bytes, time_t now)
+static int write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov, size_t n_iov,
+                       size_t size_bytes, time_t now)
 {
         uint64_t data_bytes = w->disk_bytes + EVENT_FILE_DATA_BYTES + size_bytes;
         uint8_t end[EVENT_FILE_END_BYTES];
@@ -229,7 +233,8 @@ static void append(struct event_writer *w, const void *bytes, size_t size_bytes)
 
 static bool is_full(const struct event_writer *w, size_t size_bytes)
 {
-        uint64_t then = w->disk_bytes + w->filled_bytes + EVENT_FILE_DATA_BYTES + size_bytes + EVENT_FILE_END_BYTES;
+        uint64_t then =
+                w->disk_bytes + w->filled_bytes + EVENT_FILE_DATA_BYTES + size_bytes + EVENT_FILE_END_BYTES;
 
         return w->file_events > 0 &&
                ((w->max_events && w->file_events >= w->max_events) || (w->max_bytes && then > w->max_bytes));
@@ -256,7 +261,8 @@ static int make_room(struct event_writer *w, size_t size_bytes, bool large, time
                 r = finish(w, 0, now);
                 if (r == 0)
                         r = w->error = open_next(w, now);
-        } else if (w->filled_bytes > 0 && (large || EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)) {
+        } else if (w->filled_bytes > 0 &&
+                   (large || EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)) {
                 r = write_buffer(w, 0, now);
         }
         return r;
@@ -271,7 +277,8 @@ static size_t iov_bytes(const struct iovec *iov, size_t n_iov)
         return n;
 }
 
-int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n_iov, size_t size_bytes, time_t now)
+int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n_iov, size_t size_bytes,
+                       time_t now)
 {
         bool large = EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes / 4;
         uint8_t record[EVENT_FILE_DATA_BYTES];
@@ -279,7 +286,8 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
 
         if (w->error < 0)
                 return w->error;
-        if (size_bytes == 0 || size_bytes % 4 != 0 || size_bytes > UINT32_MAX || iov_bytes(iov, n_iov) != size_bytes)
+        if (size_bytes == 0 || size_bytes % 4 != 0 || size_bytes > UINT32_MAX ||
+            iov_bytes(iov, n_iov) != size_bytes)
                 return -EMSGSIZE;
         r = make_room(w, size_bytes, large, now);
         if (r < 0)
@@ -315,12 +323,14 @@ int event_writer_close(struct event_writer *w, time_t now)
 
 /* ---- Life ---- */
 
-char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block, const char *application)
+char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
+                             const char *application)
 {
         struct tm tm = {0};
 
         localtime_r(&time, &tm);
-        snprintf(text, size_bytes, "data%02d_evb.%08u.physics_Main.daq.RAW._lb%04u._%s", tm.tm_year % 100, run, lumi_block, application);
+        snprintf(text, size_bytes, "data%02d_evb.%08u.physics_Main.daq.RAW._lb%04u._%s", tm.tm_year % 100,
+                 run, lumi_block, application);
         return text;
 }
 
@@ -402,7 +412,8 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 .events = w->closed_events + w->file_events,
                 .event_bytes = w->event_bytes,
                 .events_lost = w->events_lost,
-                .file_bytes = w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
+                .file_bytes =
+                w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
                 .files = w->front.file_number,
         };
 }

@@ -1,5 +1,5 @@
-/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later pass. All of
- * the file is checked when it is opened, so that nothing can fail afterwards. */
+/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later pass.
+ * All of the file is checked when it is opened, so that nothing can fail afterwards. */
 #include "evb/store/replay.h"
 
 #include <errno.h>
@@ -102,7 +102,8 @@ static int index_visit(void *userdata, const struct eformat_fragment *f)
         return r;
 }
 
-static int index_event(struct replay *r, const struct event_record *record, size_t event, bool cells, struct eformat_fault *fault)
+static int index_event(struct replay *r, const struct event_record *record, size_t event, bool cells,
+                       struct eformat_fault *fault)
 {
         struct event_info ignored = {};
         struct replay_index x = {

@@ -61,7 +61,8 @@ static void verify_rod(struct verify *v, const struct eformat_fragment *f)
         v->report->l1_mismatches += eformat_word(f->specific, 1) != v->info.l1_id;
         if (!v->report->has_seed || !eformat_raw_payload(f, &payload, &size_bytes))
                 return;
-        right = pattern_check(pattern_key(v->seed, f->source_id & 0xffff, v->info.global_id), payload, 0, size_bytes);
+        right = pattern_check(pattern_key(v->seed, f->source_id & 0xffff, v->info.global_id), payload, 0,
+                              size_bytes);
         v->report->pattern_fragments++;
         v->report->pattern_bytes += size_bytes;
         if (right < size_bytes) {
@@ -124,10 +125,12 @@ static void verify_end(struct verify *v, const struct event_file *file, size_t p
                 v->report->ended = true;
 }
 
-int event_file_verify(const struct event_file *file, const uint64_t *seed, verify_fault fault, void *userdata, struct verify_report *ret)
+int event_file_verify(const struct event_file *file, const uint64_t *seed, verify_fault fault, void *userdata,
+                      struct verify_report *ret)
 {
         const struct event_file_front *front = event_file_front(file);
-        struct verify v = {.report = ret, .fault = fault, .userdata = userdata, .seed = seed ? *seed : front->seed};
+        struct verify v = {
+                .report = ret, .fault = fault, .userdata = userdata, .seed = seed ? *seed : front->seed};
         struct event_record record;
         struct eformat_fault end_fault;
         size_t position = 0, size_bytes;

@@ -23,7 +23,8 @@ static int die(const char *what, int error)
         return 1;
 }
 
-static struct event_writer *open_writer(const char *directory, const struct eformat *format, uint32_t run, bool has_seed)
+static struct event_writer *open_writer(const char *directory, const struct eformat *format, uint32_t run,
+                                        bool has_seed)
 {
         static char core[96];
         struct event_writer_settings settings = {
@@ -45,7 +46,8 @@ static struct event_writer *open_writer(const char *directory, const struct efor
 
 static int write_event(struct event_writer *w, const struct eformat *format, const struct built_event *event)
 {
-        struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(1), .checksum = EFORMAT_CHECKSUM_ADLER32};
+        struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(1),
+                                            .checksum = EFORMAT_CHECKSUM_ADLER32};
         int r = format->encode(event, &settings, &encoding);
 
         return r < 0 ? r : event_writer_write(w, encoding.iov, encoding.n_iov, encoding.size_bytes, NOW);
@@ -61,14 +63,19 @@ static int end_file(struct event_writer *w, int r)
         return r < 0 ? die("writing", r) : 0;
 }
 
-static void take_fragment(const struct replay *replay, uint64_t trigger, size_t source, bool lost, uint8_t **room, struct built_fragment *ret)
+static void take_fragment(const struct replay *replay, uint64_t trigger, size_t source, bool lost,
+                          uint8_t **room, struct built_fragment *ret)
 {
         struct replay_fragment f;
 
         replay_fragment(replay, (size_t)(trigger % replay_events(replay)), source, &f);
         *ret = (struct built_fragment){
-                .data = *room, .size_bytes = lost ? 0 : f.size_bytes, .source_id = replay_source_id(replay, source),
-                .order = f.order, .form = FORM_ROS3, .status = lost ? FRAGMENT_LOST : (uint8_t)f.status,
+                .data = *room,
+                .size_bytes = lost ? 0 : f.size_bytes,
+                .source_id = replay_source_id(replay, source),
+                .order = f.order,
+                .form = FORM_ROS3,
+                .status = lost ? FRAGMENT_LOST : (uint8_t)f.status,
         };
         *room += replay_copy(replay, trigger, source, *room, f.size_bytes);
 }
@@ -81,7 +88,8 @@ static bool is_listed(size_t source, char **list)
         return false;
 }
 
-static int rebuild(const char *in, const char *directory, const struct eformat *format, uint64_t passes, char **lost)
+static int rebuild(const char *in, const char *directory, const struct eformat *format, uint64_t passes,
+                   char **lost)
 {
         struct event_writer *w;
         struct replay *replay;
@@ -116,13 +124,18 @@ static int pattern(const char *directory, const struct eformat *format, uint32_t
         int r = 0;
 
         for (uint64_t n = 0; n < events && r == 0; n++) {
-                struct built_event event = {.info = {.global_id = n, .l1_id = (uint32_t)n, .run = 12}, .n_fragments = sources, .fragments = fragments};
+                struct built_event event = {.info = {.global_id = n, .l1_id = (uint32_t)n, .run = 12},
+                                            .n_fragments = sources,
+                                            .fragments = fragments};
 
                 for (uint32_t s = 0; s < sources; s++) {
                         uint32_t size_bytes = (uint32_t)((n * 37 + s * 11) % sizeof bytes[s]);
 
                         pattern_fill(pattern_key(5, s, n), bytes[s], 0, size_bytes);
-                        fragments[s] = (struct built_fragment){.data = bytes[s], .size_bytes = size_bytes, .source_id = eformat_source_id(s), .order = (uint16_t)s};
+                        fragments[s] = (struct built_fragment){.data = bytes[s],
+                                                               .size_bytes = size_bytes,
+                                                               .source_id = eformat_source_id(s),
+                                                               .order = (uint16_t)s};
                 }
                 r = write_event(w, format, &event);
         }
@@ -132,9 +145,11 @@ static int pattern(const char *directory, const struct eformat *format, uint32_t
 int main(int argc, char **argv)
 {
         if (argc >= 6 && strcmp(argv[1], "rebuild") == 0 && eformat_by_name(argv[4]))
-                return rebuild(argv[2], argv[3], eformat_by_name(argv[4]), strtoull(argv[5], NULL, 10), argv + 6);
+                return rebuild(argv[2], argv[3], eformat_by_name(argv[4]), strtoull(argv[5], NULL, 10),
+                               argv + 6);
         if (argc == 6 && strcmp(argv[1], "pattern") == 0 && eformat_by_name(argv[3]))
-                return pattern(argv[2], eformat_by_name(argv[3]), (uint32_t)strtoul(argv[4], NULL, 10), strtoull(argv[5], NULL, 10));
+                return pattern(argv[2], eformat_by_name(argv[3]), (uint32_t)strtoul(argv[4], NULL, 10),
+                               strtoull(argv[5], NULL, 10));
         if (argc == 4 && strcmp(argv[1], "repair") == 0) {
                 struct event_file_repair repair;
                 int r = event_file_repair(argv[2], argv[3], NOW, &repair);

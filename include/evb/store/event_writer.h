@@ -1,7 +1,9 @@
-/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data when it is whole, the next
- * file after so many events or bytes. A file on the disk ends in a right end record at all times but inside one write.
+/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data when it is whole,
+ * the next file after so many events or bytes. A file on the disk ends in a right end record at all times but
+ * inside one write.
  *
- * One thread a writer, and it may block in write and fsync: not the thread that receives. The clock is the caller's. */
+ * One thread a writer, and it may block in write and fsync: not the thread that receives. The clock is the
+ * caller's. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +14,8 @@
 
 #include "evb/store/event_file.h"
 
-/* A file has been closed and has its final name. Called by event_writer_write and _close; `path` is the callee's for the
- * time of the call. */
+/* A file has been closed and has its final name. Called by event_writer_write and _close; `path` is the callee's
+ * for the time of the call. */
 typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
 
 struct event_writer_settings {
@@ -22,7 +24,8 @@ struct event_writer_settings {
         const char *core_name;
         const char *application; /* "SFI-1" */
         unsigned version;        /* struct eformat: storage_version */
-        uint64_t file_events, file_bytes; /* when to start the next; 0: never for that reason. A file holds one event at least. */
+        /* When to start the next; 0: never for that reason. A file holds one event at least. */
+        uint64_t file_events, file_bytes;
         uint32_t run, trigger_type, lumi_block;
         uint64_t detector_mask;
         bool has_seed;           /* of pattern sources; see struct event_file_front */
@@ -42,7 +45,8 @@ struct event_writer_counts {
 struct event_writer;
 
 /* "data26_evb.00091668.physics_Main.daq.RAW._lb0000._SFI-1"; `time` gives the year. At least 96 bytes. */
-char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block, const char *application);
+char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
+                             const char *application);
 
 /* Opens the first file. Strings are copied. -EEXIST: a file of that name (.writing or .data) is there: none is ever
  * overwritten; -EINVAL: version; -ENAMETOOLONG; errno of open or write (ENOSPC...). */
@@ -51,12 +55,13 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
 struct event_writer *event_writer_free(struct event_writer *writer);
 
 /* One event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1]; borrowed for the time of the call. `iov` is not
- * changed. Small events are gathered in the buffer, large ones go to the file by writev.
- * An error (-ENOSPC, -EIO, -EFBIG...) is final: the file has been cut back to its last whole event and closed in order,
- * a readable NAME.data (where even that fails it stays as NAME.writing, for event_file_repair). Events accepted earlier
- * that were still in the buffer are lost, see event_writer_counts; this one is too. Every later call returns the same error.
+ * changed. Small events are gathered in the buffer, large ones go to the file by writev. An error (-ENOSPC, -EIO,
+ * -EFBIG...) is final: the file has been cut back to its last whole event and closed in order, a readable NAME.data
+ * (where even that fails it stays as NAME.writing, for event_file_repair). Events accepted earlier that were still
+ * in the buffer are lost, see event_writer_counts; this one is too. Every later call returns the same error.
  * -EMSGSIZE: the sizes do not add up, or are no whole words, or 4 GiB; nothing has happened. */
-int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes, time_t now);
+int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
+                       time_t now);
 /* Writes out what the buffer holds; for slow runs, so that a crash costs little. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);
 /* Flushes, writes the end record (last file of the run), fsyncs, renames, fsyncs the directory. Errors as above. */

@@ -21,7 +21,8 @@ static inline uint8_t *flatten(const struct eformat_encoding *e)
 }
 
 /* Sub-detector header (9 words), ROS, and `n_robs` ROBs of `n_data` data words each; returns its words. */
-static inline size_t sample_ros3(uint32_t *w, uint32_t subdet_id, uint32_t ros_id, uint32_t l1_id, unsigned n_robs, unsigned n_data)
+static inline size_t sample_ros3(uint32_t *w, uint32_t subdet_id, uint32_t ros_id, uint32_t l1_id,
+                                 unsigned n_robs, unsigned n_data)
 {
         uint32_t rob = 8 + 9 + n_data + 1 + 3;
         uint32_t front[] = {EFORMAT_SUBDET, 9 + 11 + n_robs * rob, 9, EFORMAT_VERSION_3, subdet_id, 1, 0, 1, 0,

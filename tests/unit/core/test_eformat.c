@@ -9,10 +9,19 @@
 #include "eformat_sample.h"
 
 static struct eformat_encoding e;
-static const struct eformat_settings settings = {.sfi_source_id = 0x00790001, .checksum = EFORMAT_CHECKSUM_ADLER32, .lumi_block = 3};
+static const struct eformat_settings settings = {
+        .sfi_source_id = 0x00790001, .checksum = EFORMAT_CHECKSUM_ADLER32, .lumi_block = 3};
 static const struct event_info info = {
-        .global_id = 0x100000005, .l1_id = 42, .bc_id = 6, .time_s = 1000, .time_ns = 77, .run = 9, .trigger_type = 8, .l2_info = 11,
-        .ef_info = {1, 2, 3, 4}, .status = 0,
+        .global_id = 0x100000005,
+        .l1_id = 42,
+        .bc_id = 6,
+        .time_s = 1000,
+        .time_ns = 77,
+        .run = 9,
+        .trigger_type = 8,
+        .l2_info = 11,
+        .ef_info = {1, 2, 3, 4},
+        .status = 0,
 };
 
 /* Two sources of raw payload, of 5 and 8 bytes. */
@@ -53,7 +62,8 @@ static int see(void *userdata, const struct eformat_fragment *f)
 
 static void test_walk_shows_parents_first(void **state)
 {
-        static const uint32_t three[] = {EFORMAT_EVENT, EFORMAT_SUBDET, EFORMAT_ROS, EFORMAT_ROB, EFORMAT_ROD, EFORMAT_ROS, EFORMAT_ROB, EFORMAT_ROD};
+        static const uint32_t three[] = {EFORMAT_EVENT, EFORMAT_SUBDET, EFORMAT_ROS, EFORMAT_ROB,
+                                         EFORMAT_ROD,   EFORMAT_ROS,    EFORMAT_ROB, EFORMAT_ROD};
         static const uint32_t five[] = {EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD, EFORMAT_ROB, EFORMAT_ROD};
         _cleanup_free_ uint8_t *event3 = raw_event(&eformat_3);
         size_t size3 = e.size_bytes;
@@ -217,7 +227,8 @@ static void test_faults_of_five_are_named(void **state)
 /* With ASan, a read past the end of the copy stops the test. */
 static void test_lying_words_are_survived(void **state)
 {
-        static const uint32_t lies[] = {0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
+        static const uint32_t lies[] = {
+                0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
         for (size_t k = 0; k < 2; k++) {
@@ -227,7 +238,8 @@ static void test_lying_words_are_survived(void **state)
                         _cleanup_free_ uint8_t *cut = malloc(MAX(n, 1u));
 
                         memcpy(cut, event, n);
-                        assert_int_equal(eformat_walk(cut, n, see, &(struct seen){0}, NULL), n == e.size_bytes ? 0 : -EBADMSG);
+                        assert_int_equal(eformat_walk(cut, n, see, &(struct seen){0}, NULL),
+                                         n == e.size_bytes ? 0 : -EBADMSG);
                 }
                 for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(lies); i++) {
                         uint32_t right = eformat_word(event, i / ARRAY_SIZE(lies));
@@ -285,7 +297,8 @@ static void test_ros3_headers_that_lie(void **state)
         static const struct {
                 size_t word;
                 uint32_t value;
-        } cases[] = {{0, EFORMAT_ROS}, {2, 0xffffffff}, {2, 6}, {2, 17}, {3, EFORMAT_VERSION_5}, {5, 0xffffffff}, {5, 3}, {7, 0}, {9, EFORMAT_ROB}};
+        } cases[] = {{0, EFORMAT_ROS}, {2, 0xffffffff}, {2, 6}, {2, 17},         {3, EFORMAT_VERSION_5},
+                     {5, 0xffffffff},  {5, 3},          {7, 0}, {9, EFORMAT_ROB}};
         uint32_t words[256];
         size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 1, 4);
         struct eformat_ros3 parts;

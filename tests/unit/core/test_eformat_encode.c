@@ -13,7 +13,14 @@
 static struct eformat_encoding e;
 static const struct eformat_settings settings = {.sfi_source_id = 0x0079500b};
 static const struct event_info info = {
-        .global_id = 0x500000006, .l1_id = 7, .bc_id = 9, .time_s = 1, .time_ns = 2, .run = 3, .trigger_type = 4, .l2_info = 5,
+        .global_id = 0x500000006,
+        .l1_id = 7,
+        .bc_id = 9,
+        .time_s = 1,
+        .time_ns = 2,
+        .run = 3,
+        .trigger_type = 4,
+        .l2_info = 5,
         .ef_info = {0xe0, 0xe1, 0xe2, 0xe3},
 };
 
@@ -36,14 +43,16 @@ static void assert_words(const uint8_t *bytes, const uint32_t *words, size_t n)
 static void test_golden_three(void **state)
 {
         static const uint32_t golden[] = {
-                0xAA1234AA, 18 + 9 + 35, 18, 0x03000000, 0x0079500b, 1, 0, 10, 1, 6, 3, 7, 4, 5, 0xe0, 0xe1, 0xe2, 0xe3,
+                0xAA1234AA, 18 + 9 + 35, 18, 0x03000000, 0x0079500b, 1, 0, 10,
+                1, 6, 3, 7, 4, 5, 0xe0, 0xe1, 0xe2, 0xe3,
                 0xBB1234BB, 9 + 35, 9, 0x03000000, 0x0070500b, 1, 0, 1, 0,
                 0xCC1234CC, 35, 11, 0x03000000, 0x00700002, 1, 0, 3, 3, 7, 9,
                 0xDD1234DD, 24, 8, 0x03000000, 0x00700002, 1, 0, 0,
                 0xEE1234EE, 9, 0x03000000, 0x00700002, 3, 7, 9, 4, 0,
                 0x64636261, 0x00000065, 0, 5, 2, 2, 1,
         };
-        struct built_fragment fragment = {.data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
+        struct built_fragment fragment = {
+                .data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, &fragment, 1);
 
         assert_words(bytes, golden, ARRAY_SIZE(golden));
@@ -62,7 +71,8 @@ static void test_golden_five(void **state)
                 0xEE1234EE, 9, 0x03000000, 0x00700002, 3, 7, 9, 4, 0,
                 0x64636261, 0x00000065, 0, 5, 2, 2, 1,
         };
-        struct built_fragment fragment = {.data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
+        struct built_fragment fragment = {
+                .data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
         _cleanup_free_ uint8_t *bytes = encode(&eformat_5, &fragment, 1);
 
         assert_words(bytes, golden, ARRAY_SIZE(golden));
@@ -76,7 +86,11 @@ static void test_sums_of_five(void **state)
         size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 7, 2, 4);
         struct built_fragment fragments[] = {
                 {.data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(0), .order = 0},
-                {.data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0x00a10020, .order = 1, .form = FORM_ROS3},
+                {.data = words,
+             .size_bytes = (uint32_t)(4 * n),
+             .source_id = 0x00a10020,
+             .order = 1,
+             .form = FORM_ROS3},
                 {.source_id = eformat_source_id(1), .order = 2, .status = FRAGMENT_LOST},
         };
         struct built_event event = {.info = info, .n_fragments = 3, .fragments = fragments};
@@ -89,7 +103,8 @@ static void test_sums_of_five(void **state)
         assert_int_equal(eformat_word(bytes, 1), n_words);
         assert_int_equal(eformat_word(bytes, 7), 2);
         assert_int_equal(eformat_word(bytes, 19), n_words - 29 - 1);
-        assert_int_equal(eformat_word(bytes, n_words - 1), adler32(1, bytes + 4 * 29, (uInt)(4 * (n_words - 30))));
+        assert_int_equal(eformat_word(bytes, n_words - 1),
+                         adler32(1, bytes + 4 * 29, (uInt)(4 * (n_words - 30))));
         assert_int_equal(eformat_word(bytes, 30), 25);
         assert_int_equal(eformat_word(bytes, 29 + 24), adler32(1, bytes + 4 * (29 + 8), 4 * 16));
         assert_int_equal(eformat_walk(bytes, e.size_bytes, NULL, NULL, NULL), 0);
@@ -105,11 +120,14 @@ static int shape_visit(void *userdata, const struct eformat_fragment *f)
         struct shape *s = userdata;
 
         if (f->marker == EFORMAT_SUBDET)
-                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "| %x:", f->source_id);
+                s->length +=
+                        (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "| %x:", f->source_id);
         if (f->marker == EFORMAT_ROS)
-                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, " %x", f->source_id);
+                s->length +=
+                        (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, " %x", f->source_id);
         if (f->marker == EFORMAT_ROB && eformat_word(f->status, 0) != 0)
-                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "(%x)", eformat_word(f->status, 0));
+                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "(%x)",
+                                              eformat_word(f->status, 0));
         return 0;
 }
 
@@ -129,15 +147,22 @@ static void test_order_and_grouping(void **state)
         static const struct {
                 uint32_t subdet, ros;
                 uint16_t order;
-        } in[] = {{0xa2500b, 0xa20040, 3}, {0xa1500b, 0xa10021, 1}, {0xa1500b, 0xa10020, 2}, {0xa1500b, 0xa10022, 0}, {0x7c0000, 0x7c0000, 9}};
+        } in[] = {{0xa2500b, 0xa20040, 3},
+                  {0xa1500b, 0xa10021, 1},
+                  {0xa1500b, 0xa10020, 2},
+                  {0xa1500b, 0xa10022, 0},
+                  {0x7c0000, 0x7c0000, 9}};
         uint32_t words[ARRAY_SIZE(in)][64];
         struct built_fragment fragments[ARRAY_SIZE(in)];
 
         for (size_t i = 0; i < ARRAY_SIZE(in); i++) {
                 size_t n = sample_ros3(words[i], in[i].subdet, in[i].ros, 7, 1, 2);
 
-                fragments[i] = (struct built_fragment){.data = words[i], .size_bytes = (uint32_t)(4 * n), .source_id = in[i].ros,
-                                                       .order = in[i].order, .form = FORM_ROS3};
+                fragments[i] = (struct built_fragment){.data = words[i],
+                                                       .size_bytes = (uint32_t)(4 * n),
+                                                       .source_id = in[i].ros,
+                                                       .order = in[i].order,
+                                                       .form = FORM_ROS3};
         }
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, fragments, ARRAY_SIZE(in));
 
@@ -147,12 +172,16 @@ static void test_order_and_grouping(void **state)
         assert_int_equal(e.status, 0);
 
         /* One of a1 and the only one of a2 did not come, another has nothing to say. */
-        fragments[0] = (struct built_fragment){.source_id = 0xa20040, .form = FORM_ROS3, .status = FRAGMENT_LOST};
-        fragments[1] = (struct built_fragment){.source_id = 0xa10021, .form = FORM_ROS3, .status = FRAGMENT_PENDING};
+        fragments[0] =
+                (struct built_fragment){.source_id = 0xa20040, .form = FORM_ROS3, .status = FRAGMENT_LOST};
+        fragments[1] =
+                (struct built_fragment){.source_id = 0xa10021, .form = FORM_ROS3, .status = FRAGMENT_PENDING};
         _cleanup_free_ uint8_t *behind = encode(&eformat_3, fragments, ARRAY_SIZE(in));
 
-        assert_shape(behind, "| a1500b: a10022 a10020 a10021(40000024)| 7c0000: 7c0000| a2500b: a20040(20000024)");
-        fragments[3] = (struct built_fragment){.source_id = 0xa10022, .form = FORM_ROS3, .status = FRAGMENT_NONE};
+        assert_shape(behind,
+                     "| a1500b: a10022 a10020 a10021(40000024)| 7c0000: 7c0000| a2500b: a20040(20000024)");
+        fragments[3] =
+                (struct built_fragment){.source_id = 0xa10022, .form = FORM_ROS3, .status = FRAGMENT_NONE};
         _cleanup_free_ uint8_t *partial = encode(&eformat_3, fragments, ARRAY_SIZE(in));
 
         assert_shape(partial, "| a1500b: a10020 a10021(40000024)| 7c0000: 7c0000| a2500b: a20040(20000024)");
@@ -165,17 +194,27 @@ static void test_every_status(void **state)
 {
         static char payload[] = "abcdefgh";
         struct built_fragment fragments[] = {
-                {.data = payload, .size_bytes = 8, .source_id = 0x700000, .order = 0, .status = FRAGMENT_TRUNCATED},
+                {.data = payload,
+             .size_bytes = 8,
+             .source_id = 0x700000,
+             .order = 0,
+             .status = FRAGMENT_TRUNCATED},
                 {.source_id = 0x700001, .order = 1, .status = FRAGMENT_PENDING},
                 {.source_id = 0x700002, .order = 2, .status = FRAGMENT_LOST},
                 {.source_id = 0x700003, .order = 3, .status = FRAGMENT_DISCARDED},
                 {.source_id = 0x700004, .order = 4, .status = FRAGMENT_NONE},
                 {.data = payload, .size_bytes = 0, .source_id = 0x700005, .order = 5, .status = FRAGMENT_OK},
-                {.data = payload, .size_bytes = 8, .source_id = 0x700006, .order = 6, .form = FORM_ROS3, .status = FRAGMENT_OK},
+                {.data = payload,
+             .size_bytes = 8,
+             .source_id = 0x700006,
+             .order = 6,
+             .form = FORM_ROS3,
+             .status = FRAGMENT_OK},
         };
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, fragments, ARRAY_SIZE(fragments));
 
-        assert_shape(bytes, "| 70500b: 700000(8000010) 700001(40000024) 700002(20000024) 700003(80000030) 700005 700006(20000028)");
+        assert_shape(bytes, "| 70500b: 700000(8000010) 700001(40000024) 700002(20000024) 700003(80000030) "
+                            "700005 700006(20000028)");
         assert_int_equal(e.n_missing, 4);
         assert_int_equal(e.n_malformed, 1);
         assert_int_equal(e.payload_bytes, 8);
@@ -188,9 +227,11 @@ static void test_every_status(void **state)
 
 static void test_truncated_alone_is_not_partial(void **state)
 {
-        struct built_fragment fragment = {.data = "abcdefgh", .size_bytes = 8, .source_id = 0x700000, .status = FRAGMENT_TRUNCATED};
+        struct built_fragment fragment = {
+                .data = "abcdefgh", .size_bytes = 8, .source_id = 0x700000, .status = FRAGMENT_TRUNCATED};
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, &fragment, 1);
 
+        assert_int_equal(eformat_word(bytes, 6), EFORMAT_OVERFLOW);
         assert_int_equal(e.status, EFORMAT_OVERFLOW);
         assert_int_equal(e.n_missing, 0);
 }
@@ -199,7 +240,8 @@ static void test_l1_mismatch_is_counted_and_left(void **state)
 {
         uint32_t words[64];
         size_t n = sample_ros3(words, 0xa1500b, 0xa10020, 8, 1, 2);
-        struct built_fragment fragment = {.data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020, .form = FORM_ROS3};
+        struct built_fragment fragment = {
+                .data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020, .form = FORM_ROS3};
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, &fragment, 1);
 
         assert_int_equal(e.n_l1_mismatches, 1);
@@ -232,12 +274,17 @@ static void test_as_many_as_can_be(void **state)
         for (uint32_t k = 0; k < 2; k++)
                 n = sample_ros3(words[k], 0xa1500b + (k << 16), 0xa10020 + (k << 16), 7, 1, 2);
         for (size_t i = 0; i < EVB_ROS_MAX; i++)
-                fragments[i] = (struct built_fragment){.data = words[i % 2], .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020,
-                                                       .order = (uint16_t)i, .form = FORM_ROS3};
+                fragments[i] = (struct built_fragment){.data = words[i % 2],
+                                                       .size_bytes = (uint32_t)(4 * n),
+                                                       .source_id = 0xa10020,
+                                                       .order = (uint16_t)i,
+                                                       .form = FORM_ROS3};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
         assert_int_equal(e.n_iov, 2 * EVB_ROS_MAX);
         for (size_t i = 0; i < EVB_ROS_MAX; i++)
-                fragments[i] = (struct built_fragment){.data = "abc", .size_bytes = 3, .source_id = eformat_source_id((uint32_t)i),
+                fragments[i] = (struct built_fragment){.data = "abc",
+                                                       .size_bytes = 3,
+                                                       .source_id = eformat_source_id((uint32_t)i),
                                                        .order = (uint16_t)(EVB_ROS_MAX - i)};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
         _cleanup_free_ uint8_t *bytes = flatten(&e);
@@ -255,7 +302,8 @@ static void test_bounds_are_errors(void **state)
         unsigned n_robs = EFORMAT_ROBS_MAX + 2;
         _cleanup_free_ uint32_t *words = malloc(4 * (20 + n_robs * 23));
         size_t n = sample_ros3(words, 0xa1500b, 0xa10020, 7, n_robs, 2);
-        struct built_fragment fragment = {.data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020, .form = FORM_ROS3};
+        struct built_fragment fragment = {
+                .data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020, .form = FORM_ROS3};
         struct built_fragment big[] = {
                 {.data = words, .size_bytes = 0x80000000, .source_id = 0x700000},
                 {.data = words, .size_bytes = 0x80000000, .source_id = 0x700001},

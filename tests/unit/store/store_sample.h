@@ -1,4 +1,5 @@
-/* What the tests of the store share: a directory of their own, small events, whole files in memory, and the real file. */
+/* What the tests of the store share: a directory of their own, small events, whole files in memory, and the real
+ * file. */
 #pragma once
 
 #include <dirent.h>
@@ -66,10 +67,11 @@ static inline void sample_write(const char *path, const void *bytes, size_t size
 }
 
 /* Event `number` of two pattern sources, `size_bytes` of payload each, seed 5. The caller owns *ret_payload. */
-static inline void sample_event(const struct eformat *format, uint64_t number, uint32_t size_bytes, struct eformat_encoding *e,
-                                uint8_t **ret_payload)
+static inline void sample_event(const struct eformat *format, uint64_t number, uint32_t size_bytes,
+                                struct eformat_encoding *e, uint8_t **ret_payload)
 {
-        struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(1), .checksum = EFORMAT_CHECKSUM_ADLER32};
+        struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(1),
+                                            .checksum = EFORMAT_CHECKSUM_ADLER32};
         uint8_t *payload = malloc(2 * (size_t)size_bytes + 1);
         struct built_fragment fragments[2];
         struct built_event event = {
@@ -80,15 +82,18 @@ static inline void sample_event(const struct eformat *format, uint64_t number, u
 
         for (uint32_t s = 0; s < 2; s++) {
                 pattern_fill(pattern_key(5, s, number), payload + s * size_bytes, 0, size_bytes);
-                fragments[s] = (struct built_fragment){.data = payload + s * size_bytes, .size_bytes = size_bytes,
-                                                       .source_id = eformat_source_id(s), .order = (uint16_t)s};
+                fragments[s] = (struct built_fragment){.data = payload + s * size_bytes,
+                                                       .size_bytes = size_bytes,
+                                                       .source_id = eformat_source_id(s),
+                                                       .order = (uint16_t)s};
         }
         if (format->encode(&event, &settings, e) < 0)
                 abort();
         *ret_payload = payload;
 }
 
-static inline int sample_put(struct event_writer *w, const struct eformat *format, uint64_t number, uint32_t size_bytes)
+static inline int sample_put(struct event_writer *w, const struct eformat *format, uint64_t number,
+                             uint32_t size_bytes)
 {
         static struct eformat_encoding e;
         _cleanup_free_ uint8_t *payload = NULL;

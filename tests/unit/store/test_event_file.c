@@ -1,5 +1,5 @@
-/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may crash, and what
- * repair leaves must be sound and hold every event that was whole. */
+/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may crash,
+ * and what repair leaves must be sound and hold every event that was whole. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +20,12 @@ struct fixture {
 static int setup(void **state)
 {
         struct fixture *f = calloc(1, sizeof *f);
-        struct event_writer_settings s = {.core_name = "core", .application = "SFI-1", .version = 2, .run = 12, .has_seed = true, .seed = 5};
+        struct event_writer_settings s = {.core_name = "core",
+                                          .application = "SFI-1",
+                                          .version = 2,
+                                          .run = 12,
+                                          .has_seed = true,
+                                          .seed = 5};
         struct event_writer *w;
         struct event_file *file;
         struct event_record record;
@@ -164,7 +169,8 @@ static void test_bytes_behind_the_end(void **state)
 
 static void test_every_word_replaced(void **state)
 {
-        static const uint32_t lies[] = {0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
+        static const uint32_t lies[] = {
+                0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
         struct fixture *f = *state;
 
         for (size_t at = 0; at < f->size_bytes; at += 4) {

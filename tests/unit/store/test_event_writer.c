@@ -1,4 +1,5 @@
-/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every possible byte. */
+/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every possible
+ * byte. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -94,9 +95,12 @@ static void test_golden_version_2(void **state)
         assert_int_equal(event_writer_close(w, SAMPLE_NOW + 1), 0);
         assert_string_equal(strrchr(event_writer_path(w), '/'), "/" CORE "._0001.data");
         _cleanup_free_ uint8_t *bytes = sample_read(closed.last, &size_bytes);
-        const uint32_t front[] = {0x1234AAAA, 8, 2, 1, eformat_word(bytes, 4), eformat_word(bytes, 5), 0, 0, 0x1234AABB, 5};
-        const uint32_t run[] = {0x1234BBBB, 9, 12, 0, 1, 0, 0, 0, 0, 0x1234CCCC, 4, 1, 4 * (18 + 9 + 2 * 35), 0xAA1234AA};
-        const uint32_t end[] = {0x1234DDDD, 10, eformat_word(bytes, 4), eformat_word(bytes, 5) + 1, 1, 0, 1, 0, 1, 0x1234EEEE};
+        const uint32_t front[] = {0x1234AAAA, 8, 2, 1, eformat_word(bytes, 4), eformat_word(bytes, 5), 0, 0,
+                                  0x1234AABB, 5};
+        const uint32_t run[] = {0x1234BBBB, 9, 12, 0, 1, 0, 0, 0, 0, 0x1234CCCC, 4, 1, 4 * (18 + 9 + 2 * 35),
+                                0xAA1234AA};
+        const uint32_t end[] = {
+                0x1234DDDD, 10, eformat_word(bytes, 4), eformat_word(bytes, 5) + 1, 1, 0, 1, 0, 1, 0x1234EEEE};
 
         date = eformat_word(bytes, 4);
         time = eformat_word(bytes, 5);
@@ -212,6 +216,7 @@ static void test_nothing_is_overwritten(void **state)
                 _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
                 assert_int_equal(size_bytes, 8);
+                assert_memory_equal(bytes, "precious", 8);
                 unlink(path);
         }
         s.version = 3;
@@ -271,7 +276,8 @@ static void limit_file_size(uint64_t bytes)
 }
 
 /* Fills files until the limit strikes; the file must hold exactly what the writer says it holds. */
-static void fill_until_error(const char *directory, int error, uint32_t size_bytes, size_t buffer_bytes, bool large_too)
+static void fill_until_error(const char *directory, int error, uint32_t size_bytes, size_t buffer_bytes,
+                             bool large_too)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(directory, &closed);
@@ -282,7 +288,8 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
 
         s.buffer_bytes = buffer_bytes;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        while ((r = sample_put(w, &eformat_3, accepted, large_too && accepted % 3 == 2 ? 10 * size_bytes : size_bytes)) == 0)
+        while ((r = sample_put(w, &eformat_3, accepted,
+                               large_too && accepted % 3 == 2 ? 10 * size_bytes : size_bytes)) == 0)
                 assert_true(++accepted < 100000);
         assert_int_equal(r, error);
         assert_int_equal(sample_put(w, &eformat_3, 0, 8), error);
@@ -344,7 +351,7 @@ static void test_full_disk(void **state)
         if (pid == 0) {
                 int r = on_small_tmpfs(*state);
 
-                _exit(r); /* a failed assertion has left by longjmp into the child's copy of the group: status is not 0 or 77 */
+                _exit(r); /* a failed assertion leaves by longjmp instead, into a copy of this runner: not 0, not 77 */
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {

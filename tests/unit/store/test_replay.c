@@ -1,4 +1,5 @@
-/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get new ids. */
+/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get new
+ * ids. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +28,8 @@ static struct replay *open_real(void)
 }
 
 /* Builds the event of `trigger` out of copies in `room`, sources in an order of no meaning. Returns its bytes. */
-static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *room, const struct eformat *format)
+static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *room,
+                        const struct eformat *format)
 {
         struct eformat_settings settings = {0};
         struct built_event event = {.fragments = fragments};
@@ -181,7 +183,8 @@ static void test_too_little_room_is_left_alone(void **state)
 static void test_absent_source(void **state)
 {
         char *directory = sample_directory(), path[PATH_MAX], why[256];
-        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = 2};
+        struct event_writer_settings s = {
+                .directory = directory, .core_name = "c", .application = "a", .version = 2};
         struct eformat_settings settings = {0};
         struct event_writer *w;
         struct replay *replay;
@@ -192,7 +195,10 @@ static void test_absent_source(void **state)
                 struct built_event event = {.info.l1_id = 5 + n, .n_fragments = 2 - n, .fragments = fragments};
 
                 for (uint32_t i = 0; i < 2; i++)
-                        fragments[i] = (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(i), .order = (uint16_t)i};
+                        fragments[i] = (struct built_fragment){.data = "abcd",
+                                                               .size_bytes = 4,
+                                                               .source_id = eformat_source_id(i),
+                                                               .order = (uint16_t)i};
                 assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
                 assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
         }
@@ -224,7 +230,8 @@ static void assert_refused(const char *path, int error, const char *reason)
 static void test_what_is_refused(void **state)
 {
         char *directory = sample_directory(), path[PATH_MAX];
-        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = 2};
+        struct event_writer_settings s = {
+                .directory = directory, .core_name = "c", .application = "a", .version = 2};
         struct eformat_settings settings = {0};
         struct built_event event = {.n_fragments = 2, .fragments = fragments};
         struct event_writer *w;
@@ -234,7 +241,8 @@ static void test_what_is_refused(void **state)
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         assert_refused(event_writer_path(w), -ENODATA, "no events");
         for (uint32_t i = 0; i < 2; i++)
-                fragments[i] = (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0), .order = (uint16_t)i};
+                fragments[i] = (struct built_fragment){
+                        .data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0), .order = (uint16_t)i};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
         assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);

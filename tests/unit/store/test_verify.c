@@ -36,11 +36,16 @@ static int teardown(void **state)
 }
 
 /* Writes events 0, 1, 2 and again 1 of 100 bytes a source to *ret_path. */
-static uint8_t *make_file(const char *directory, const struct eformat *format, const char **ret_path, size_t *ret_size_bytes)
+static uint8_t *make_file(const char *directory, const struct eformat *format, const char **ret_path,
+                          size_t *ret_size_bytes)
 {
         static char path[PATH_MAX];
-        struct event_writer_settings s = {.directory = directory, .core_name = "c", .application = "a", .version = format->storage_version,
-                                          .has_seed = true, .seed = 5};
+        struct event_writer_settings s = {.directory = directory,
+                                          .core_name = "c",
+                                          .application = "a",
+                                          .version = format->storage_version,
+                                          .has_seed = true,
+                                          .seed = 5};
         struct event_writer *w;
 
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
@@ -74,8 +79,10 @@ static void test_sound(void **state)
                 const char *path;
                 size_t size_bytes;
                 struct found found;
-                _cleanup_free_ uint8_t *bytes = make_file(*state, formats[i], &path, &size_bytes);
-                struct verify_report report = check(path, NULL, &found);
+                struct verify_report report;
+
+                free(make_file(*state, formats[i], &path, &size_bytes));
+                report = check(path, NULL, &found);
 
                 assert_int_equal(report.n_faults, 0);
                 assert_true(report.ended && report.has_seed);
@@ -96,15 +103,18 @@ static void test_another_seed(void **state)
         size_t size_bytes;
         uint64_t seed = 6;
         struct found found;
-        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
-        struct verify_report report = check(path, &seed, &found);
+        struct verify_report report;
+
+        free(make_file(*state, &eformat_3, &path, &size_bytes));
+        report = check(path, &seed, &found);
 
         assert_int_equal(report.pattern_wrong, 8);
         assert_int_equal(found.n, 8);
         assert_string_equal(found.fault.reason, "not the byte that the pattern source makes");
 }
 
-/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3 trailer words. */
+/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3 trailer
+ * words. */
 static void test_one_wrong_byte(void **state)
 {
         const char *path;
