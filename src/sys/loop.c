@@ -117,7 +117,9 @@ int loop_catch_signals(struct loop *l)
         sigaddset(&set, SIGINT);
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
                 return -errno;
+        /* Broken connections and full disks are errors of the calls that meet them. */
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGXFSZ, SIG_IGN);
         l->signal_io = (struct loop_io){
                 .fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC),
                 .events = EPOLLIN,

@@ -1,0 +1,164 @@
+"""What the system tests share: runs of the real program, its nodes by name, and the accounts that must always balance."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCENARIOS = ROOT / "configs" / "scenarios"
+SHARED = pathlib.Path(os.environ.get("EVB_SHARED", ROOT.parent / "shared"))
+# Longer than any run here may take, whatever dies in it.
+LIMIT_S = 120 * int(os.environ.get("MESON_TEST_TIMEOUT_FACTOR", "1"))
+
+SMALL = """
+[scenario]
+mode = push
+[trigger]
+events = 2000
+[ros]
+count = 6
+fragment-size = 1024
+[sfi]
+count = 2
+"""
+
+
+class Skip(Exception):
+    """A test that cannot be done here; says why."""
+
+
+def settings(keys):
+    return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+
+
+@contextlib.contextmanager
+def folder():
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as name:
+        yield pathlib.Path(name)
+
+
+def scenario(where, text=SMALL, name="test.conf"):
+    path = pathlib.Path(where) / name
+    path.write_text(text)
+    return path
+
+
+def run(evb, path, keys=None, net="loopback", expect=0, limit=LIMIT_S, **options):
+    """One whole run; its report."""
+    done = subprocess.run([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})], capture_output=True,
+                          text=True, timeout=limit, **options)
+    assert done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}"
+    report = json.loads(done.stdout)
+    balance(report)
+    return report
+
+
+def balance(report):
+    """Every trigger ended once, every fragment is accounted for."""
+    fragments = report["fragments"]
+    ends = [report["events_complete"], report["events_partial"], report["events_lost"]]
+    assert report["triggers"] == sum(ends), f"{report['triggers']} triggers, ends {ends}"
+    assert fragments["expected"] == fragments["received"] + fragments["lost"], fragments
+    assert fragments["expected"] == report["triggers"] * report["sources"], fragments
+    assert report["balanced"] is True
+
+
+def complete(report):
+    assert report["events_complete"] == report["triggers"] > 0, report
+    assert report["fragments"]["corrupt"] == 0, report["fragments"]
+
+
+class Running:
+    """A run in the background, to be disturbed."""
+
+    def __init__(self, evb, path, keys=None, net="loopback"):
+        self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def nodes(self):
+        """Process ids by node name, of the nodes that have begun."""
+        found = {}
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in children:
+            with contextlib.suppress(OSError):
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"--node" in words:
+                    found[words[words.index(b"--node") + 1].decode()] = int(pid)
+        return found
+
+    def config(self):
+        """The scenario that the nodes were given: its text."""
+        for pid in self.nodes().values():
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return pathlib.Path(words[words.index(b"--config") + 1].decode()).read_text()
+        raise AssertionError("no node lives")
+
+    def address(self, node):
+        return re.search(rf"\[node {node}\]\nrole = \w+\naddress = (\S+)", self.config())[1]
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert self.process.poll() is None, f"the run ended before {what}: {self.process.communicate()}"
+            assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
+            time.sleep(0.01)
+
+    def wait_nodes(self, n):
+        self.wait_for(f"{n} nodes", lambda: len(self.nodes()) == n)
+
+    def counters(self, node):
+        """The node's page of counters, by its open descriptor: the words that follow the magic number."""
+        pid = self.nodes()[node]
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if f"memfd:{node}" in os.readlink(link):
+                    return link.read_bytes()
+        return b""
+
+    def wait_running(self):
+        """Until events are being built: the state in the DFM's page is NODE_RUNNING and an event is complete."""
+        def built():
+            page = self.counters("dfm")
+            return len(page) > 24 and int.from_bytes(page[16:24], "little") > 0
+
+        self.wait_for("built event", built)
+
+    def end(self, expect):
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode in expect, f"exit {self.process.returncode}: {err}\n{out}"
+        report = json.loads(out)
+        balance(report)
+        return report
+
+    def signal(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+
+def main(cases):
+    """test_x.py EVB CASE: runs one case. 77: skipped, with the reason on standard output."""
+    evb, case = sys.argv[1:3]
+    try:
+        cases[case](str(pathlib.Path(evb).resolve()))
+    except Skip as reason:
+        print(f"SKIPPED {case}: {reason}")
+        sys.exit(77)
+    print(f"ok {case}")
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("network namespaces need root")

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Real detector data through 26 ROSs, a DFM and an SFI, and back to a file that others read as the same.
+
+    test_bes3.py EVB MODE-TRANSPORT[-loss]
+"""
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+
+from harness import SCENARIOS, SHARED, Skip, complete, folder, main, run
+
+DATA = SHARED / "data" / "bes3-run91668.raw"
+CHECKER = SHARED / "tools" / "eformat3_check.py"
+
+
+def events(path):
+    """The bytes of each event of a file, by L1 id."""
+    raw = pathlib.Path(path).read_bytes()
+    found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
+    while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
+        size = struct.unpack_from("<I", raw, at + 12)[0]
+        event = raw[at + 16:at + 16 + size]
+        found[struct.unpack_from("<I", event, 4 * 11)[0]] = event
+        at += 16 + size
+    return found
+
+
+def check(evb, **keys):
+    if not DATA.exists():
+        raise Skip(f"no {DATA.name}: set EVB_SHARED to the folder that holds data/ and tools/")
+    with folder() as where:
+        report = run(evb, SCENARIOS / "bes3-replay.conf",
+                     {"ros.source": f"file:{DATA}", "sfi.directory": where, **{k.replace("_", "."): v for k, v in keys.items()}})
+        complete(report)
+        assert report["sources"] == 26 and report["triggers"] == 10, report
+        (path,) = report["files"]
+        done = subprocess.run([sys.executable, CHECKER, path, "--same", DATA], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        ours, theirs = events(path), events(DATA)
+        assert ours == theirs, "events are not the same to the byte"
+        done = subprocess.run([evb, "dump", path, "--verify"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        pybes3_same(path)
+
+
+def pybes3_same(path):
+    """The arrays of both files by pybes3, where it is."""
+    python = os.environ.get("EVB_PYBES3_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import pybes3"], capture_output=True).returncode != 0:
+        raise Skip("all but pybes3 was checked, which is not installed: set EVB_PYBES3_PYTHON to a python that has it")
+    done = subprocess.run([python, pathlib.Path(__file__).parent / "pybes3_same.py", path, DATA], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def second_pass(evb):
+    """With more triggers than events it starts over, with new L1 ids."""
+    if not DATA.exists():
+        raise Skip(f"no {DATA.name}: set EVB_SHARED")
+    with folder() as where:
+        report = run(evb, SCENARIOS / "bes3-replay.conf",
+                     {"ros.source": f"file:{DATA}", "sfi.directory": where, "trigger.events": 35})
+        complete(report)
+        ours, theirs = events(report["files"][0]), events(DATA)
+        assert len(ours) == 35 and set(theirs) < set(ours)
+        assert all(ours[l1] == event for l1, event in theirs.items()), "the first pass is not as recorded"
+
+
+main({
+    "push-udp": lambda evb: check(evb, scenario_mode="push", scenario_transport="udp"),
+    "push-tcp": lambda evb: check(evb, scenario_mode="push", scenario_transport="tcp"),
+    "pull-udp": lambda evb: check(evb, scenario_mode="pull", scenario_transport="udp"),
+    "pull-tcp": lambda evb: check(evb, scenario_mode="pull", scenario_transport="tcp"),
+    "push-udp-loss": lambda evb: check(evb, scenario_mode="push", network_loss="0.02"),
+    "pull-udp-loss": lambda evb: check(evb, scenario_mode="pull", network_loss="0.02"),
+    "second-pass": second_pass,
+})
