@@ -49,7 +49,7 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
         s->stretch_ns = now_ns;
 }
 
-static void plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e)
+void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e)
 {
         uint64_t after = sfi_re_ask_after_ns(s);
 
@@ -79,7 +79,7 @@ void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 e->first_ns = now_ns;
                 e->expire_ns = now_ns + s->config.timeout_ns;
         }
-        plan_re_ask(s, now_ns, e);
+        sfi_plan_re_ask(s, now_ns, e);
         s->scan_ns = MIN(s->scan_ns, e->expire_ns);
 }
 
@@ -221,7 +221,7 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
                 }
                 if (now_ns >= e->re_ask_ns && e->missing > 0) {
                         e->rounds++;
-                        plan_re_ask(s, now_ns, e);
+                        sfi_plan_re_ask(s, now_ns, e);
                         s->overdue[s->n_overdue++] = slot;
                 }
                 s->scan_ns = MIN(s->scan_ns, MIN(e->re_ask_ns, e->expire_ns));

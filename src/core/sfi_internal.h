@@ -111,11 +111,14 @@ uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t 
 void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
 void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
 void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes it where nothing is missing */
+/* Takes its fragments from the youngest event above `event` that has any; false: there is none. */
+bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event);
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 bool sfi_has_ended(const struct sfi *s, uint64_t event);
 
 /* sfi_ask.c */
 void sfi_start_waiting(struct sfi *s, uint32_t slot);
+void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e);
 void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot);
 bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m);
 void sfi_scan(struct sfi *s, uint64_t now_ns);

@@ -71,12 +71,23 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
         return sfi_open_slot(s, now_ns, c->event, c->l1_id);
 }
 
-static enum sfi_verdict begin_fragment(struct sfi *s, struct sfi_fragment *f, const struct chunk *c)
+/* Memory for a fragment. Where there is none, younger events give theirs back and are asked for again later: the oldest
+ * event can always be finished, so that a small buffer is slow, and never stuck. */
+static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t bytes)
+{
+        uint64_t at = arena_alloc(s->arena, bytes);
+
+        while (at == ARENA_NONE && sfi_evict_younger(s, now_ns, event))
+                at = arena_alloc(s->arena, bytes);
+        return at;
+}
+
+static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, struct sfi_fragment *f, const struct chunk *c)
 {
         uint64_t at = ARENA_NONE;
 
         if (c->fragment_bytes > 0) {
-                at = arena_alloc(s->arena, c->fragment_bytes);
+                at = find_room(s, now_ns, c->event, c->fragment_bytes);
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
                 if (c->length < c->fragment_bytes)
@@ -113,7 +124,7 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
         if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
                 return SFI_MALFORMED;
         if (!f->known) {
-                verdict = begin_fragment(s, f, c);
+                verdict = begin_fragment(s, now_ns, f, c);
                 if (verdict != SFI_STORE)
                         return verdict;
         }
@@ -153,6 +164,15 @@ void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t 
         }
 }
 
+bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
+{
+        const struct sfi_slot *e = &s->slots[p->slot];
+
+        const struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
+
+        return e->state == SLOT_COLLECTING && e->event == p->chunk.event && f->known && f->at + p->chunk.offset == p->at;
+}
+
 static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_piece *p, struct sfi_fragment *f)
 {
         struct sfi_slot *e = &s->slots[p->slot];
@@ -175,10 +195,9 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
 
                 if (p->verdict != SFI_STORE)
                         continue;
-                struct sfi_slot *e = &s->slots[p->slot];
                 struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
-                /* The same piece may have come twice in one batch, or its event may have ended in between. */
-                if (e->state != SLOT_COLLECTING || e->event != p->chunk.event || f->whole)
+                /* The same piece may have come twice in one batch, or its event may have lost its place in between. */
+                if (!sfi_place_holds(s, p) || f->whole)
                         continue;
                 uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length);
 
@@ -193,12 +212,4 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
                 if (f->cuts_there == all)
                         fragment_is_whole(s, now_ns, p, f);
         }
-}
-
-bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
-{
-        const struct sfi_slot *e = &s->slots[p->slot];
-
-        return e->state == SLOT_COLLECTING && e->event == p->chunk.event &&
-               sfi_fragment(s, p->slot, p->source)->at + p->chunk.offset == p->at;
 }

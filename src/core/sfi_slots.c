@@ -72,6 +72,43 @@ void sfi_drop_slot(struct sfi *s, uint32_t slot)
         s->free_slots[s->n_free++] = slot;
 }
 
+static bool holds_memory(const struct sfi *s, uint32_t slot)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_fragment *f = sfi_fragment(s, slot, i);
+
+                if (f->known && f->at != ARENA_NONE)
+                        return true;
+        }
+        return false;
+}
+
+bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event)
+{
+        uint32_t youngest = IDMAP_NONE;
+
+        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
+                const struct sfi_slot *e = &s->slots[slot];
+
+                if (e->state == SLOT_COLLECTING && e->event > event && holds_memory(s, slot) &&
+                    (youngest == IDMAP_NONE || e->event > s->slots[youngest].event))
+                        youngest = slot;
+        }
+        if (youngest == IDMAP_NONE)
+                return false;
+        struct sfi_slot *e = &s->slots[youngest];
+
+        free_fragments(s, youngest);
+        memset(sfi_fragment(s, youngest, 0), 0, s->config.n_ros * sizeof *s->fragments);
+        e->whole = 0;
+        e->missing = s->n_live;
+        e->rounds = 0;
+        e->expire_ns = now_ns + s->config.timeout_ns;
+        s->counts.no_room++;
+        sfi_plan_re_ask(s, now_ns, e);
+        return true;
+}
+
 /* A fragment that the ROS sent, as far as the event is concerned: FRAGMENT_NONE is all that there is. */
 static bool is_there(const struct sfi_fragment *f)
 {
