@@ -1,12 +1,28 @@
 /* evb run: every node of a scenario on this machine. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
 #include "evb/lab/launch.h"
+
+/* What every node would trip over is told once, before any is started. */
+static bool paths_are_there(const struct scenario *s)
+{
+        const char *allowed = NULL, *key = NULL, *path = NULL;
+
+        if (s->ros.source_kind == SOURCE_FILE && access(s->ros.source_at, R_OK) < 0)
+                key = "ros.source", path = s->ros.source_at, allowed = "an event file that can be read";
+        else if (s->sfi.output == OUTPUT_FILE && access(s->sfi.directory, W_OK | X_OK) < 0)
+                key = "sfi.directory", path = s->sfi.directory, allowed = "a folder that can be written to";
+        if (key)
+                fprintf(stderr, "%s: %s: %s: %s, allowed: %s\n", s->path, key, path, strerror(errno), allowed);
+        return !key;
+}
 
 int cmd_run(int argc, char **argv)
 {
@@ -27,8 +43,10 @@ int cmd_run(int argc, char **argv)
                 return 2;
         }
         s = command_load(o.words[0], &o);
-        if (!s)
+        if (!s || !paths_are_there(s))
                 return 2;
+        if (s->qos.backend != QOS_NONE)
+                log_warning("qos.backend: this version installs no shaping; the run is unshaped, and says so");
         launch.scenario = s;
         launch.net = strcmp(net, "lab") == 0 ? LAUNCH_LAB : LAUNCH_LOOPBACK;
         launch.progress = o.progress || isatty(STDERR_FILENO);

@@ -8,6 +8,7 @@
 #define USUAL_SHIFT 6
 #define STRETCH_MAX 64u
 #define STRETCH_HOLD_NS NS_PER_S
+#define BUDGET_LEAST_BYTES 65536u
 /* Parts of one fragment that are asked for by themselves; what lies behind them is asked for as a whole. */
 #define RANGES_MAX 16
 
@@ -120,36 +121,44 @@ static bool make_first_request(struct sfi *s, uint64_t now_ns, struct message *m
         return m->n > 0;
 }
 
-static void add_request(struct message *m, const struct sfi_slot *e, uint32_t from, uint32_t to)
+static void add_request(struct sfi *s, struct message *m, const struct sfi_slot *e, uint32_t from, uint32_t to, uint32_t bytes)
 {
+        s->budget_bytes -= MIN(s->budget_bytes, (uint64_t)bytes);
         m->request.entries[m->n++] = (struct request_entry){
                 .event = e->event,
                 .l1_id = e->l1_id,
                 .from_bytes = from,
                 .to_bytes = to,
-                .again = e->rounds,
+                .again = e->rounds + 1u,
         };
 }
 
-/* What is missing of one fragment; at most RANGES_MAX entries. */
+/* As much of [from, to) as may be asked for now, at least a little; where it ends. */
+static uint32_t affordable(const struct sfi *s, uint32_t from, uint32_t to)
+{
+        uint64_t bytes = MAX(s->budget_bytes, (uint64_t)BUDGET_LEAST_BYTES);
+
+        return bytes >= to - from ? to : from + (uint32_t)(bytes - bytes % EVB_CUT_BYTES);
+}
+
+/* What is missing of one fragment, as far as the budget goes; at most RANGES_MAX entries. */
 static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct sfi_fragment *f)
 {
-        const struct sfi_slot *e = &s->slots[slot];
+        struct sfi_slot *e = &s->slots[slot];
         uint32_t from = 0, to = 0;
 
+        e->re_asked = true;
         f->asked_again = true;
         s->counts.re_asked++;
         if (!f->known || f->at == ARENA_NONE) {
-                add_request(m, e, 0, UINT32_MAX);
+                add_request(s, m, e, 0, UINT32_MAX, (uint32_t)(s->event_bytes / s->config.n_ros));
                 return;
         }
-        for (int k = 1; sfi_missing_range(s, f, to, &from, &to); k++) {
-                if (k == RANGES_MAX) {
-                        add_request(m, e, from, UINT32_MAX);
-                        return;
-                }
-                add_request(m, e, from, to);
-                to = ALIGN_UP(to, EVB_CUT_BYTES);
+        for (int k = 1; k <= RANGES_MAX && s->budget_bytes > 0 && sfi_missing_range(s, f, to, &from, &to); k++) {
+                uint32_t end = affordable(s, from, k == RANGES_MAX ? f->bytes : to);
+
+                add_request(s, m, e, from, end, end - from);
+                to = ALIGN_UP(end, EVB_CUT_BYTES);
         }
 }
 
@@ -159,10 +168,10 @@ static bool make_next_request(struct sfi *s, struct message_to *to, struct messa
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
         sfi_address(s, m, MESSAGE_REQUEST);
-        for (; s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
+        for (; s->budget_bytes > 0 && s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
                 if (!sfi_ros_is_live(s, s->overdue_ros))
                         continue;
-                for (; s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
+                for (; s->budget_bytes > 0 && s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
                         uint32_t slot = s->overdue[s->overdue_at];
                         struct sfi_fragment *f = sfi_fragment(s, slot, s->overdue_ros);
 
@@ -200,6 +209,16 @@ static void expire(struct sfi *s, uint64_t now_ns, uint32_t slot)
         sfi_drop_slot(s, slot);
 }
 
+/* The bound is on asking in vain: what was not asked for yet (the budget), or helped, does not count. */
+static void count_round(struct sfi_slot *e)
+{
+        if (e->progress)
+                e->rounds = 0;
+        else if (e->re_asked && e->rounds < UINT8_MAX)
+                e->rounds++;
+        e->progress = e->re_asked = false;
+}
+
 void sfi_scan(struct sfi *s, uint64_t now_ns)
 {
         if (now_ns < s->scan_ns || s->n_overdue > 0)
@@ -210,6 +229,8 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
         }
         s->scan_ns = NEVER_NS;
         s->overdue_at = s->overdue_ros = 0;
+        /* What is asked for again at a time must fit where it goes, or it is lost again. */
+        s->budget_bytes = s->config.room_bytes ?: UINT64_MAX;
         for (uint32_t slot = 0; slot < s->config.slots; slot++) {
                 struct sfi_slot *e = &s->slots[slot];
 
@@ -220,9 +241,10 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
                         continue;
                 }
                 if (now_ns >= e->re_ask_ns && e->missing > 0) {
-                        e->rounds++;
+                        count_round(e);
                         sfi_plan_re_ask(s, now_ns, e);
-                        s->overdue[s->n_overdue++] = slot;
+                        if (e->re_ask_ns != NEVER_NS)
+                                s->overdue[s->n_overdue++] = slot;
                 }
                 s->scan_ns = MIN(s->scan_ns, MIN(e->re_ask_ns, e->expire_ns));
         }

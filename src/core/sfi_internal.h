@@ -24,6 +24,7 @@ struct sfi_slot {
         uint8_t end;
         uint8_t rounds; /* times asked again */
         bool assigned, assigned_again, asked;
+        bool re_asked, progress; /* since the last round: asked again for; something new has come */
         bool queued; /* in `waiting`, whatever has become of the event since */
         struct event_info info;
 };
@@ -85,6 +86,7 @@ struct sfi {
         /* Asking again goes ROS by ROS over the slots that are overdue. */
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at, overdue_ros;
+        uint64_t budget_bytes; /* what may still be asked for again at a time */
         uint64_t scan_ns; /* when the first slot may be overdue or expired */
         /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
          * while asking again turns out to have been too early. */

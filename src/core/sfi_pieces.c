@@ -201,6 +201,7 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
                         continue;
                 uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length);
 
+                s->slots[p->slot].progress = true;
                 if (here == all)
                         f->cuts_there = all;
                 else {

@@ -91,15 +91,15 @@ static void child_ended(struct launch *l, struct child *c)
         l->n_running--;
         if (died(c) && l->press < PRESS_KILL)
                 tell_death(l, c);
-        if (c->node->role == ROLE_DFM) {
+        if (c->node->role == ROLE_DFM && was_running) {
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
                 if (died(c))
                         press(l, PRESS_ALL, now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
-        } else if (!was_running && died(c)) {
+        } else if (!was_running && l->press == PRESS_NOT) {
                 l->start_failed = true;
-                l->start_status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
+                l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
                 press(l, PRESS_ALL, now_ns + TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + drain_ns(l->scenario));

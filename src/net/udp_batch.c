@@ -20,8 +20,11 @@ void udp_prepare_receive(struct udp *u)
         }
 }
 
+/* Datagrams that waited carry a count older than what the socket itself told meanwhile. */
 static void note_overflow(struct udp *u, uint32_t overflow)
 {
+        if ((int32_t)(overflow - u->last_overflow) <= 0)
+                return;
         u->endpoint.counts.dropped += overflow - u->last_overflow;
         u->last_overflow = overflow;
 }

@@ -225,7 +225,20 @@ static const struct node_kind *kind_of(enum node_role role)
 
 static int exit_status(int r)
 {
-        return r == -EINVAL ? 2 : r == -EPERM || r == -EACCES ? 77 : 1;
+        switch (-r) {
+        case EINVAL:
+        case ENOENT:
+        case ENOTDIR:
+        case EEXIST:
+        case EBADMSG:
+        case ENODATA:
+        case EADDRNOTAVAIL:
+                return 2;
+        case EPERM:
+        case EACCES:
+                return 77;
+        }
+        return 1;
 }
 
 int node_run(const struct node_options *options)

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Command lines and files as users get them wrong: what is told, and the exit status.
+
+    test_cli.py EVB CASE
+"""
+import json
+import os
+import socket
+import subprocess
+
+from harness import SCENARIOS, SMALL, Running, folder, main, scenario
+
+
+def call(evb, *words, **options):
+    return subprocess.run([evb, *map(str, words)], capture_output=True, text=True, timeout=60, **options)
+
+
+def wrong(evb, words, *texts, status=2):
+    done = call(evb, *words)
+    assert done.returncode == status and done.stdout == "", (words, done)
+    for text in texts:
+        assert text in done.stderr, (words, text, done.stderr)
+
+
+def usage(evb):
+    wrong(evb, [], "evb COMMAND", "run", "dump")
+    wrong(evb, ["fly"], 'unknown command "fly", allowed:', "run", "ros", "dfm", "sfi", "check", "dump")
+    wrong(evb, ["run"], "missing: FILE")
+    wrong(evb, ["run", "a", "b"], "one word too many: b")
+    wrong(evb, ["run", "--fast", "x"], "unknown option: --fast")
+    wrong(evb, ["run", "x", "--net"], "needs an argument")
+    wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: "moon" is not allowed, allowed: loopback|lab')
+    wrong(evb, ["ros"], "--config FILE and --node NAME")
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], '"ros9" is not there')
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], "of another role", "role is ros")
+    wrong(evb, ["check", "/nowhere.conf"], "/nowhere.conf: No such file or directory")
+    for words in (["--version"], ["run", "--version"]):
+        done = call(evb, *words)
+        assert done.returncode == 0 and done.stdout.startswith("evb ") and done.stderr == "", done
+    for command in ("run", "ros", "dfm", "sfi", "check", "dump"):
+        done = call(evb, command, "--help")
+        assert done.returncode == 0 and done.stdout.startswith(f"evb {command}") and "--json" in done.stdout, done
+
+
+def mistakes(evb):
+    """All mistakes of a file at once, each with its line and what is allowed."""
+    with folder() as where:
+        path = scenario(where, "[scenario]\nmode = shove\n\n[trigger]\nrate = fast\n[ros]\ncount = 0\nfragment-siz = 1kB\n"
+                               "[sfi]\ncount = 1\n[nonsense]\nx = 1\n")
+        wrong(evb, ["check", path],
+              f'{path}:2: scenario.mode: "shove" is not allowed, allowed: push|pull',
+              f'{path}:5: trigger.rate: "fast" is not allowed, allowed: max, or a frequency',
+              f"{path}:8: ros.fragment-siz: no such key; did you mean ros.fragment-size?",
+              f"{path}:12: nonsense.x: no such key")
+        path = scenario(where)
+        wrong(evb, ["run", path, "--set", "ros.count"], "SECTION.KEY=VALUE")
+        wrong(evb, ["run", path, "--set", "network.loss=2"], "--set network.loss=2: network.loss:", "0 to 1")
+        wrong(evb, ["run", path, "--set", "ros.source=carrier-pigeon"], "ros.source", "pattern | file:PATH")
+        wrong(evb, ["run", path, "--set", "trigger.kind=poisson"], "trigger.kind", "trigger.rate")
+        wrong(evb, ["run", path, "--set", "ros.source=file:/nowhere.raw"], "/nowhere.raw: No such file")
+
+
+def json_output(evb):
+    """Standard output holds one object and nothing else; --json FILE leaves it empty."""
+    with folder() as where:
+        path = scenario(where)
+        for words in (["--json", path], [path, "--json"], ["--json=" + str(where / "a.json"), path], [path, "--json", where / "a.json"]):
+            done = call(evb, "run", *words, "--set", "trigger.events=10")
+            assert done.returncode == 0, done
+            text = done.stdout or (where / "a.json").read_text()
+            report = json.loads(text)
+            assert report["triggers"] == 10 and len(report["nodes"]) == 9, report
+            assert done.stderr == "", done.stderr
+        wanted = {"scenario", "mode", "transport", "qos_backend", "qos_rate_bps", "sources", "builders", "seconds", "triggers",
+                  "events_assigned", "events_complete", "events_partial", "events_lost", "event_rate_hz", "payload_bytes",
+                  "throughput_bytes_per_second", "busy_seconds", "latency_us", "fragments", "drops", "cpu_seconds",
+                  "peak_rss_bytes", "files", "nodes"}
+        assert wanted <= set(report), wanted - set(report)
+        assert set(report["fragments"]) == {"expected", "received", "lost", "late", "duplicate", "foreign", "malformed",
+                                            "corrupt", "re_asked", "recovered"}
+        assert set(report["drops"]) == {"source_qdisc_packets", "network_packets", "switch_packets", "socket_packets"}
+        assert report["drops"]["switch_packets"] is None and report["drops"]["source_qdisc_packets"] is None
+        done = call(evb, "check", path, "--json")
+        assert json.loads(done.stdout)["ros"]["fragment-size"] == "1KiB", done
+
+
+def check_round_trip(evb):
+    with folder() as where:
+        for path in sorted(SCENARIOS.glob("*.conf")):
+            first = call(evb, "check", path)
+            assert first.returncode == 0, first
+            again = call(evb, "check", scenario(where, first.stdout))
+            assert again.returncode == 0 and again.stdout == first.stdout, path
+
+
+def no_disk(evb):
+    """An output folder that is not there: said at once, nothing hangs."""
+    with folder() as where:
+        done = call(evb, "run", scenario(where), "--set", "sfi.output=file", "--set", "sfi.directory=/nowhere/at/all")
+        assert done.returncode != 0 and "sfi.directory" in done.stderr and "/nowhere/at/all" in done.stderr, done
+
+
+def no_overwriting(evb):
+    with folder() as where:
+        words = ["run", scenario(where), "--set", "sfi.output=file", "--set", f"sfi.directory={where}", "--set", "trigger.events=5"]
+        assert call(evb, *words).returncode == 0
+        done = call(evb, *words)
+        assert done.returncode != 0 and "none is overwritten" in done.stderr, done
+
+
+def no_root(evb):
+    """Without the privilege the lab says what is missing: 77."""
+    drop = None
+    if os.geteuid() == 0:
+        def drop():
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+    with folder() as where:
+        os.chmod(where, 0o755)
+        done = call(evb, "run", scenario(where), "--net", "lab", preexec_fn=drop)
+        assert done.returncode == 77 and "root" in done.stderr, done
+
+
+def progress(evb):
+    """Told to, it shows progress where there is no terminal, one plain line after the other."""
+    with folder() as where:
+        done = call(evb, "run", scenario(where), "--progress", "--set", "scenario.duration=2500ms", "--set", "trigger.events=0",
+                    "--set", "trigger.rate=1kHz")
+        lines = [line for line in done.stderr.splitlines() if "events/s" in line]
+        assert done.returncode == 0 and len(lines) >= 2 and "\r" not in done.stderr and "\033" not in done.stderr, done
+        assert "complete" in lines[0] and "busy" in lines[0], lines
+
+
+def notify(evb):
+    """A node tells systemd that it is ready, what it does, and that it stops."""
+    with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
+        running.wait_nodes(9)
+        text = running.config().replace("\nnumber = 1\n", "\nnumber = 7\n").replace("127.", "127.9.")
+        text = "\n".join(line if not line.startswith("address") else "address = 127.99.0.%d" % i
+                         for i, line in enumerate(text.splitlines(), 1))
+        path = scenario(where, text, "other.conf")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        listener.settimeout(60)
+        listener.bind(str(where / "notify"))
+        node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1"], stderr=subprocess.DEVNULL,
+                                env={**os.environ, "NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "200000"})
+        try:
+            seen = ""
+            while not ("READY=1" in seen and "WATCHDOG=1" in seen and "STATUS=" in seen):
+                seen += listener.recv(4096).decode() + "\n"
+            node.terminate()
+            while "STOPPING=1" not in seen:
+                seen += listener.recv(4096).decode() + "\n"
+            assert node.wait(60) == 0
+        finally:
+            node.kill()
+            node.wait()
+        running.signal()
+        running.end(expect=(0,))
+
+
+assert SMALL
+main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "no-disk": no_disk,
+      "no-overwriting": no_overwriting, "no-root": no_root, "progress": progress, "notify": notify})

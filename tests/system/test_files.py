@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""What an SFI writes, and fragments that come from front-end electronics.
+
+    test_files.py EVB CASE
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+from harness import SHARED, Running, complete, folder, main, run, scenario
+
+
+def dump(evb, *words):
+    done = subprocess.run([evb, "dump", *map(str, words), "--json"], capture_output=True, text=True, timeout=60)
+    return done.returncode, json.loads(done.stdout)
+
+
+def written(evb, format_):
+    """Every file of a run is whole, and all of its events are there once, every byte as the sources made it."""
+    with folder() as where:
+        report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.format": format_,
+                                            "sfi.file-events": 300, "ros.fragment-sizes": "uniform:1-3000"})
+        complete(report)
+        assert len(report["files"]) >= 7 and all(p.endswith(".data") for p in report["files"]), report["files"]
+        assert not list(where.glob("*.writing"))
+        events = 0
+        for path in report["files"]:
+            status, told = dump(evb, path, "--verify")
+            assert status == 0 and told["verify"]["right"] and told["verify"]["pattern_wrong"] == 0, told
+            assert told["verify"]["pattern_fragments"] == told["events"] * 6 <= 1800, told
+            events += told["events"]
+        assert events == report["triggers"] == 2000
+        checker = SHARED / "tools" / "eformat3_check.py"
+        if format_ == "eformat3" and checker.exists():
+            for path in report["files"]:
+                subprocess.run([sys.executable, checker, path], check=True, capture_output=True)
+
+
+def by_size(evb):
+    with folder() as where:
+        report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.file-size": "1MB", "sfi.count": 1})
+        complete(report)
+        sizes = [os.path.getsize(p) for p in report["files"]]
+        assert len(sizes) > 10 and max(sizes) <= 1_000_000, sizes
+
+
+def partial(evb):
+    """Events that lack fragments are written with dummies in their place."""
+    with folder() as where:
+        report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.re-ask": 0,
+                                            "sfi.timeout": "200ms", "trigger.events": 300, "sfi.count": 1}, expect=1)
+        status, told = dump(evb, report["files"][0], "--verify")
+        assert status == 0 and told["verify"]["partial_events"] == report["events_partial"] > 0, (told, report["events_partial"])
+        assert told["events"] == report["events_complete"] + report["events_partial"]
+        assert told["verify"]["dummies"] > 0
+
+
+def crash(evb):
+    """A killed SFI leaves a file that repair makes whole."""
+    with folder() as where, Running(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.count": 1,
+                                                           "trigger.events": 0, "trigger.rate": "2kHz"}) as running:
+        running.wait_nodes(8)
+        running.wait_for("some megabytes", lambda: any(p.stat().st_size > 8 << 20 for p in where.glob("*.writing")))
+        os.kill(running.nodes()["sfi1"], signal.SIGKILL)
+        running.end(expect=(1,))
+        (path,) = where.glob("*.writing")
+        with open(path, "r+b") as f:
+            f.truncate(path.stat().st_size - 1001)
+        done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "whole events kept" in done.stdout, done
+        status, told = dump(evb, path, "--verify")
+        assert status == 0 and told["events"] > 0, told
+
+
+def raw_payloads(evb, path):
+    """The payload of every fragment, event by event, read with the layout alone."""
+    raw = pathlib.Path(path).read_bytes()
+    found, at = [], raw.index(struct.pack("<2I", 0x1234CCCC, 4))
+    while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
+        size = struct.unpack_from("<I", raw, at + 12)[0]
+        event, start = raw[at + 16:at + 16 + size], 0
+        rods = []
+        while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
+            words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
+            end = start - 4 * 8 + 4 * words
+            length = struct.unpack_from("<I", event, end - 16)[0]
+            rods.append(event[start + 36:start + 36 + length])
+            start = end
+        found.append(rods)
+        at += 16 + size
+    return found
+
+
+def frame(k, bytes_=700):
+    return bytes((k * 7 + i) & 0x7F for i in range(bytes_ + k % 50))
+
+
+def serve(listener, n, broken):
+    """A front-end: sends n frames to whoever connects; breaks off once in the middle of a frame."""
+    with listener.accept()[0] as connection:
+        for k in range(n):
+            data = frame(k)
+            message = struct.pack("<I", len(data)) + data
+            if k == broken:
+                connection.sendall(message[:100])
+                break
+            connection.sendall(message)
+    if broken is not None:
+        serve_rest(listener, n, broken)
+
+
+def serve_rest(listener, n, broken):
+    with listener.accept()[0] as connection:
+        for k in range(broken + 1, n):
+            data = frame(k)
+            connection.sendall(struct.pack("<I", len(data)) + data)
+        connection.settimeout(60)
+        connection.recv(1)
+
+
+def front_end_tcp(evb, broken=None):
+    n = 500
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve, args=(listener, n, broken), daemon=True)
+    thread.start()
+    with folder() as where:
+        report = run(evb, scenario(where), {"ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 1, "sfi.count": 1,
+                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where, "sfi.verify": "no"},
+                     expect=0 if broken is None else 1)
+        payloads = raw_payloads(evb, report["files"][0])
+        if broken is None:
+            complete(report)
+            assert payloads == [[frame(k)] for k in range(n)]
+        else:
+            assert report["events_complete"] == n - 1, report
+            good = [frame(k) for k in range(n) if k != broken]
+            assert [p for (p,) in payloads if p] == good
+    listener.close()
+
+
+def front_end_udp(evb):
+    n = 200
+    with folder() as where, Running(evb, scenario(where), {
+            "ros.source": "udp:47000", "ros.count": 1, "sfi.count": 1, "trigger.events": n, "trigger.rate": "1kHz", "sfi.output": "file",
+            "sfi.directory": where, "sfi.timeout": "20s", "dfm.event-timeout": "60s"}) as running:
+        running.wait_nodes(3)
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sender.connect((running.address("ros1"), 47000))
+
+        def listens():
+            try:
+                sender.send(b"\x05\x00\x00\x00lie")  # a lying length: counted, and no frame
+                sender.send(b"")
+                return True
+            except ConnectionRefusedError:
+                return False
+
+        running.wait_for("front-end port", listens)
+        for k in range(n):
+            data = frame(k)
+            sender.send(struct.pack("<I", len(data)) + data)
+        report = running.end(expect=(0,))
+        complete(report)
+        assert report["fragments"]["malformed"] >= 1, report["fragments"]
+        assert raw_payloads(evb, report["files"][0]) == [[frame(k)] for k in range(n)]
+
+
+main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: written(evb, "eformat5"), "by-size": by_size,
+      "partial": partial, "crash": crash, "front-end-tcp": front_end_tcp, "front-end-tcp-broken": lambda evb: front_end_tcp(evb, 100),
+      "front-end-udp": front_end_udp})

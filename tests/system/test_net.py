@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""The same runs over other ways: namespaces joined by a bridge, IPv6, no multicast, no super-packets, large datagrams.
+
+    test_net.py EVB CASE
+"""
+import os
+import signal
+import subprocess
+import time
+
+from harness import Running, complete, folder, main, need_root, run, scenario
+
+
+def left_overs(pid=""):
+    return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}")] if os.path.isdir("/run/netns") else []
+
+
+def lab(evb, **keys):
+    need_root()
+    with folder() as where, Running(evb, scenario(where), {k.replace("__", "-").replace("_", ".", 1): v for k, v in keys.items()},
+                                    net="lab") as running:
+        pid = running.process.pid
+        complete(running.end(expect=(0,)))
+        assert not left_overs(pid), left_overs(pid)
+
+
+def loopback(evb, **keys):
+    with folder() as where:
+        complete(run(evb, scenario(where), {k.replace("__", "-").replace("_", ".", 1): v for k, v in keys.items()}))
+
+
+def killed_launcher(evb):
+    """What a killed launcher leaves behind goes with the next run; its nodes die with it."""
+    need_root()
+    with folder() as where:
+        path = scenario(where)
+        with Running(evb, path, {"trigger.events": 0, "trigger.rate": "1kHz"}, net="lab") as running:
+            running.wait_nodes(9)
+            nodes = running.nodes()
+            pid = running.process.pid
+            running.process.send_signal(signal.SIGKILL)
+            running.process.wait()
+            assert left_overs(pid)
+            deadline = time.monotonic() + 30
+            while any(os.path.exists(f"/proc/{n}") for n in nodes.values()) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not any(os.path.exists(f"/proc/{n}") for n in nodes.values()), nodes
+        complete(run(evb, path, net="lab"))
+        assert not left_overs(pid)
+
+
+def rate_not_yet(evb):
+    need_root()
+    with folder() as where:
+        done = subprocess.run([evb, "run", scenario(where), "--net", "lab", "--set", "network.link-rate=1Gbit"],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "network.link-rate" in done.stderr and "unlimited" in done.stderr, done
+
+
+main({
+    "lab-push": lambda evb: lab(evb, scenario_mode="push"),
+    "lab-pull": lambda evb: lab(evb, scenario_mode="pull"),
+    "lab-tcp": lambda evb: lab(evb, scenario_transport="tcp", ros_fragment__size="100KiB", trigger_events=200),
+    "lab-v6": lambda evb: lab(evb, network_control__group="ff05::6986"),
+    "lab-v6-tcp": lambda evb: lab(evb, network_control__group="ff05::6986", scenario_transport="tcp", scenario_mode="pull"),
+    "lab-jumbo": lambda evb: lab(evb, network_mtu=9000, ros_fragment__size="14KiB"),
+    "lab-loss": lambda evb: lab(evb, network_loss="0.03"),
+    "lab-rate-not-yet": rate_not_yet,
+    "killed-launcher": killed_launcher,
+    "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
+    "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
+    "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),
+    "large-loss": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=20, network_loss="0.02"),
+    "large-pull-tcp": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40, scenario_mode="pull", scenario_transport="tcp"),
+    "empty": lambda evb: loopback(evb, ros_fragment__size="0"),
+    "uniform": lambda evb: loopback(evb, ros_fragment__sizes="uniform:0-5000"),
+    "lognormal": lambda evb: loopback(evb, ros_fragment__sizes="lognormal:2kB,1", scenario_mode="pull"),
+    "lognormal-tcp": lambda evb: loopback(evb, ros_fragment__sizes="lognormal:2kB,1", scenario_transport="tcp"),
+    "6x3": lambda evb: loopback(evb, sfi_count=3, dfm_policy="round-robin"),
+    "8x4-pull": lambda evb: loopback(evb, ros_count=8, sfi_count=4, scenario_mode="pull", dfm_policy="least-loaded"),
+    "poisson": lambda evb: loopback(evb, trigger_kind="poisson", trigger_rate="5kHz"),
+    "burst": lambda evb: loopback(evb, trigger_kind="burst", trigger_rate="5kHz"),
+    "few-credits": lambda evb: loopback(evb, sfi_credits=1),
+    "few-outstanding": lambda evb: loopback(evb, scenario_mode="pull", sfi_outstanding=1),
+})
