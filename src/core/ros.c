@@ -9,8 +9,6 @@
 #define BLOCK_MIN_BYTES 256u
 /* Items beside one for each fragment held: requests for parts, and answers that nothing is held. */
 #define ITEMS_EXTRA 4096u
-/* A fragment that has not arrived when it is asked for again so often is reported as pending. */
-#define PENDING_AFTER 3
 
 static int allocate(struct ros *r)
 {
@@ -102,8 +100,10 @@ static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret
         return UINT32_MAX;
 }
 
-static void send_to(struct ros *r, uint16_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to, uint32_t again)
+static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct request_entry *q)
 {
+        uint64_t event = q->event;
+        uint32_t l1_id = q->l1_id;
         uint8_t status;
         uint32_t i = want(r, event, l1_id, &status);
 
@@ -114,15 +114,17 @@ static void send_to(struct ros *r, uint16_t sfi, uint64_t event, uint32_t l1_id,
         }
         struct ros_entry *e = &r->entries[i];
         if (!e->arrived) {
+                if (e->wanted_by == UINT16_MAX)
+                        e->wanted_ns = now_ns;
                 e->wanted_by = sfi;
-                if (again >= PENDING_AFTER)
+                if (q->again > 0 && now_ns - e->wanted_ns >= r->config.pending_after_ns)
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
                 return;
         }
         /* What still waits here to be sent is not lost, only late: sending it twice would make that worse. */
-        if (again > 0 && e->queued > 0 && e->queued_sfi == sfi && from == 0)
+        if (q->again > 0 && e->queued > 0 && e->queued_sfi == sfi && q->from_bytes == 0)
                 return;
-        ros_enqueue(r, sfi, event, l1_id, from, to, FRAGMENT_OK);
+        ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
 }
 
 static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message *m)
@@ -134,23 +136,21 @@ static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message 
                 const struct assign_entry *a = &m->assign.entries[k];
 
                 if (a->sfi < r->config.n_sfi && !(a->flags & ASSIGN_VOID))
-                        send_to(r, a->sfi, a->event, a->l1_id, 0, UINT32_MAX, 0);
+                        send_to(r, now_ns, a->sfi,
+                                &(struct request_entry){.event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
         }
         ros_check_room(r);
         return true;
 }
 
-static bool receive_request(struct ros *r, const struct message *m)
+static bool receive_request(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         uint16_t sfi = m->header.sender_index;
 
         if (m->header.sender_role != ROLE_SFI || sfi >= r->config.n_sfi)
                 return false;
-        for (size_t k = 0; k < m->n; k++) {
-                const struct request_entry *q = &m->request.entries[k];
-
-                send_to(r, sfi, q->event, q->l1_id, q->from_bytes, q->to_bytes, q->again);
-        }
+        for (size_t k = 0; k < m->n; k++)
+                send_to(r, now_ns, sfi, &m->request.entries[k]);
         ros_check_room(r);
         return true;
 }
@@ -199,7 +199,7 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
         case MESSAGE_BUILD:
                 return receive_assign(r, now_ns, m);
         case MESSAGE_REQUEST:
-                return receive_request(r, m);
+                return receive_request(r, now_ns, m);
         case MESSAGE_CLEAR:
                 return receive_clear(r, now_ns, m);
         case MESSAGE_KEEP_ALIVE:

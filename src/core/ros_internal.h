@@ -15,6 +15,7 @@ struct ros_entry {
         struct ros_fragment fragment;
         uint32_t queued; /* items in the queues */
         uint16_t queued_sfi; /* of the newest of them */
+        uint64_t wanted_ns;
         uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
         uint16_t pins;
         bool used, arrived, filled, cleared;

@@ -80,6 +80,7 @@ static int ros_open(struct node *n)
                 .entries = (uint32_t)s->ros.buffer_events,
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
+                .pending_after_ns = s->sfi.timeout_ns / 4 * 3,
         };
         int k;
 

@@ -32,6 +32,7 @@ struct ros_config {
         /* Made at the asking: what the fragment of this event is; pure. NULL: fragments arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
+        uint64_t pending_after_ns; /* asked for again so long after it was first asked for: it is reported as pending */
         uint32_t waiting_max; /* fragments asked for and not arrived, above which triggers are held back (XOFF) */
 };
 
