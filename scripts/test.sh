@@ -19,6 +19,8 @@ if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
   [[ -x $venv/bin/python3 ]] && export EVB_PYBES3_PYTHON=$PWD/$venv/bin/python3
 fi
 
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
+
 passed=0 failed=0 skipped=0
 suite() { # FOLDER NAME MESON-TEST-ARGUMENTS...
   local folder=$1 name=$2 out

@@ -156,7 +156,7 @@ static void body_info(struct codec *c, struct event_info *i)
 
 static bool body_assign(struct codec *c, struct message *m)
 {
-        uint32_t flags = m->assign.with_info ? ASSIGN_WITH_INFO : 0;
+        uint32_t flags = !c->decode && m->assign.with_info ? ASSIGN_WITH_INFO : 0;
 
         if (!count(c, m))
                 return false;
