@@ -151,16 +151,14 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
 
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
-        bool keep_alive_due = now_ns >= d->keep_alive_due_ns;
-
-        if (keep_alive_due)
+        if (now_ns >= d->keep_alive_due_ns)
                 dfm_check_nodes(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
         dfm_assign_due(d, now_ns);
 
         *ret_to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
-        if (keep_alive_due) {
+        if (now_ns >= d->keep_alive_due_ns) {
                 dfm_make_keep_alive(d, now_ns, ret);
                 return true;
         }

@@ -52,6 +52,7 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 struct dfm_sfi {
         bool live, leaving;
         uint16_t incarnation;
+        uint32_t alive_next; /* older ones have been overtaken */
         uint64_t heard_ns;
         enum run_state state;
         uint64_t granted, used;
@@ -67,6 +68,7 @@ struct dfm_sfi {
 struct dfm_ros {
         bool live, xoff;
         uint16_t incarnation;
+        uint32_t alive_next; /* of Alive, XON and XOFF */
         uint64_t heard_ns;
         enum run_state state;
 };
@@ -94,6 +96,7 @@ struct dfm {
         uint32_t clear_sequence;
 
         uint64_t keep_alive_due_ns;
+        uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* when the first ROS and SFI were there, and later the last node that joined; 0: not yet */
         uint64_t started_ns, ended_ns, drain_until_ns;
         bool failed;

@@ -155,7 +155,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m)
 
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
-        address(d, m, MESSAGE_KEEP_ALIVE, 0);
+        address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
         m->keep_alive.oldest = d->table.oldest;
         m->keep_alive.triggers = d->counts.triggers;
         m->keep_alive.state = d->state;

@@ -25,6 +25,7 @@ static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t i
         *s = (struct dfm_sfi){
                 .live = true,
                 .incarnation = incarnation,
+                .alive_next = s->alive_next,
                 .resend_ns = NEVER_NS,
                 .resend_after_ns = DFM_RESEND_FIRST_NS,
                 .stream = s->stream,
@@ -46,10 +47,21 @@ static void ros_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
         d->keep_alive_due_ns = now_ns;
 }
 
+/* A message that one sent later has overtaken says nothing new. */
+static bool is_overtaken(uint32_t *next, uint16_t known, uint16_t incarnation, uint32_t sequence)
+{
+        if (known == incarnation && (int32_t)(sequence - *next) < 0)
+                return true;
+        *next = sequence + 1;
+        return false;
+}
+
 static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
+        if (is_overtaken(&s->alive_next, s->incarnation, m->alive.incarnation, m->header.transaction))
+                return;
         if (!s->live && m->alive.state == RUN_ENDED) {
                 s->state = RUN_ENDED;
                 return;
@@ -69,6 +81,8 @@ static void hear_ros(struct dfm *d, uint64_t now_ns, uint16_t index, const struc
 {
         struct dfm_ros *r = &d->ross[index];
 
+        if (is_overtaken(&r->alive_next, r->incarnation, m->alive.incarnation, m->header.transaction))
+                return;
         r->state = (enum run_state)m->alive.state;
         if (r->state == RUN_ENDED) {
                 if (r->live)
@@ -98,7 +112,7 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return false;
         if (m->header.type == MESSAGE_ALIVE)
                 hear_ros(d, now_ns, index, m);
-        else if (d->ross[index].live)
+        else if (d->ross[index].live && !is_overtaken(&d->ross[index].alive_next, 0, 0, m->header.transaction))
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
         return true;
 }

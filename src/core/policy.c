@@ -6,9 +6,10 @@
 /* True where `a` is the better choice; equal ones are not better. */
 typedef bool (*better_fn)(const struct policy_sfi *a, const struct policy_sfi *b);
 
+/* The share, not the number: an SFI that has just come, and announces few, would else never be chosen. */
 static bool more_credits(const struct policy_sfi *a, const struct policy_sfi *b)
 {
-        return a->free > b->free;
+        return a->free * (uint64_t)(b->free + b->held) > b->free * (uint64_t)(a->free + a->held);
 }
 
 static bool fewer_events(const struct policy_sfi *a, const struct policy_sfi *b)
@@ -52,7 +53,7 @@ static uint32_t choose_round_robin(const struct policy_sfi *sfis, uint32_t n, ui
 }
 
 const struct policy policies[POLICIES] = {
-        [POLICY_CREDITS] = {"credits", "the SFI with the most free credits", choose_credits},
+        [POLICY_CREDITS] = {"credits", "the SFI with the largest share of its credits free", choose_credits},
         [POLICY_ROUND_ROBIN] = {"round-robin", "each SFI with a credit in turn", choose_round_robin},
         [POLICY_LEAST_LOADED] = {"least-loaded", "the SFI that holds the fewest events", choose_least_loaded},
 };

@@ -183,6 +183,9 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         if (m->header.sender_role != ROLE_DFM)
                 return false;
         r->heard_dfm_ns = now_ns;
+        if ((int32_t)(m->header.transaction - r->keep_alive_next) < 0)
+                return true;
+        r->keep_alive_next = m->header.transaction + 1;
         note_clear_sequence(r, m->keep_alive.clear_next);
         /* All that ended is cleared here at the latest, whichever Clear was lost. */
         ros_clear_below(r, m->keep_alive.oldest);
@@ -222,6 +225,7 @@ static void address(const struct ros *r, struct message *m, uint32_t type)
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
 {
         address(r, m, MESSAGE_ALIVE);
+        m->header.transaction = r->alive_sequence++;
         m->alive.state = r->state;
         m->alive.incarnation = r->config.incarnation;
         m->alive.flags = r->xoff ? ALIVE_XOFF : 0;
@@ -258,6 +262,7 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
         if (r->xoff != r->xoff_told) {
                 r->xoff_told = r->xoff;
                 address(r, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
+                ret->header.transaction = r->alive_sequence++;
                 return true;
         }
         return make_totals(r, ret_to, ret);

@@ -44,6 +44,8 @@ struct ros {
         uint64_t oldest;
         uint32_t clear_next;
         bool clear_seen;
+        uint32_t keep_alive_next; /* older ones have been overtaken */
+        uint32_t alive_sequence;  /* of Alive, XON and XOFF */
 
         struct ros_entry *entries;
         uint32_t *free_entries;

@@ -72,8 +72,6 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
 
         job->entry = i;
         job->at = e->at;
-        job->fill = !e->filled && f->bytes > 0;
-        e->filled = true;
         job->job.chunk.fragment_bytes = f->bytes;
         job->job.chunk.offset = item->from_bytes;
         job->job.chunk.order = f->order;
@@ -83,7 +81,13 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
         /* A part ends on a cut or with the fragment. */
         if (job->job.to_bytes < f->bytes)
                 job->job.to_bytes -= job->job.to_bytes % EVB_CUT_BYTES;
-        return f->bytes == 0 ? item->from_bytes == 0 : item->from_bytes < job->job.to_bytes;
+        if (f->bytes == 0)
+                return item->from_bytes == 0;
+        if (item->from_bytes >= job->job.to_bytes)
+                return false;
+        job->fill = !e->filled;
+        e->filled = true;
+        return true;
 }
 
 uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from)

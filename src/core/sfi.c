@@ -118,10 +118,15 @@ static void drop_open(struct sfi *s, uint64_t now_ns)
 static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         s->heard_dfm_ns = now_ns;
+        if ((int32_t)(m->header.transaction - s->keep_alive_next) < 0)
+                return;
+        s->keep_alive_next = m->header.transaction + 1;
         s->oldest = MAX(s->oldest, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
-        sfi_set_live(s, now_ns, m->keep_alive.ros_live);
+        /* Before the run begins the map only tells who has come so far. */
+        if (s->run_state >= RUN_RUNNING)
+                sfi_set_live(s, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
                 drop_open(s, now_ns);
 }
@@ -189,6 +194,7 @@ void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
 static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
 {
         sfi_address(s, m, MESSAGE_ALIVE);
+        m->header.transaction = s->alive_sequence++;
         m->alive.state = s->state;
         m->alive.incarnation = s->config.incarnation;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;

@@ -44,6 +44,8 @@ struct sfi {
         bool failed;
         uint64_t heard_dfm_ns, keep_alive_due_ns;
         uint64_t oldest;
+        uint32_t keep_alive_next; /* older ones have been overtaken */
+        uint32_t alive_sequence;
 
         struct sfi_slot *slots;
         struct sfi_fragment *fragments; /* slots x n_ros */

@@ -1,0 +1,162 @@
+/* The simulated system from outside: made, run, disturbed, looked at. */
+#include "sim.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "evb/base/util.h"
+#include "sim_internal.h"
+
+struct sim_config sim_standard(void)
+{
+        return (struct sim_config){
+                .n_ros = 6,
+                .n_sfi = 2,
+                .push = true,
+                .events = 300,
+                .rate_millihertz = 5000000,
+                .fragment_bytes = 1000,
+                .latency_ns = 50000,
+                .write_ns = 20000,
+                .sfi_buffer_bytes = 16u << 20,
+                .sfi_slots = 128,
+                .sfi_credits = 0,
+                .re_ask_max = 10,
+                .timeout_ns = 2 * NS_PER_S,
+                .mtu_bytes = 1472,
+                .arrive_percent = 100,
+                .faults.seed = 1,
+        };
+}
+
+struct sim *sim_new(const struct sim_config *config)
+{
+        struct sim *s = calloc(1, sizeof *s);
+
+        s->config = *config;
+        s->n_nodes = 1 + config->n_ros + config->n_sfi;
+        s->nodes = calloc(s->n_nodes, sizeof *s->nodes);
+        s->events = calloc(MAX(config->events, UINT64_C(1)), sizeof *s->events);
+        assert(s->nodes && s->events && chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
+        fault_init(&s->fault, &config->faults);
+        random_init(&s->random, config->faults.seed);
+        for (uint32_t i = 0; i < s->n_nodes; i++)
+                s->nodes[i].wake_ns = NEVER_NS;
+        sim_make_nodes(s);
+        return s;
+}
+
+struct sim *sim_free(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
+                struct sim_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_DFM)
+                        dfm_free(n->dfm);
+                else if (n->role == ROLE_ROS)
+                        ros_free(n->ros);
+                else
+                        sfi_free(n->sfi);
+                free(n->buffer);
+                free(n->writing);
+                free(n->written_ns);
+        }
+        sim_drop_items(s);
+        chunk_packer_free(s->packer);
+        free(s->nodes);
+        free(s->events);
+        free(s);
+        return NULL;
+}
+
+bool sim_run(struct sim *s, uint64_t until_ns)
+{
+        struct sim_item item;
+
+        while (!dfm_is_done(s->nodes[0].dfm) && s->now_ns < until_ns && sim_pop(s, &item)) {
+                struct sim_node *n = &s->nodes[item.node];
+
+                s->now_ns = MAX(s->now_ns, item.due_ns);
+                if (item.kind == ITEM_PACKET && n->live)
+                        sim_take(s, n, item.bytes, item.n);
+                free(item.bytes);
+                if (item.kind == ITEM_TIMER) {
+                        if (n->wake_ns != item.due_ns)
+                                continue;
+                        n->wake_ns = NEVER_NS;
+                }
+                sim_turn(s, n);
+        }
+        return dfm_is_done(s->nodes[0].dfm);
+}
+
+static struct sim_node *find(struct sim *s, enum node_role role, uint32_t index)
+{
+        return &s->nodes[role == ROLE_DFM ? 0 : role == ROLE_ROS ? 1 + index : 1 + s->config.n_ros + index];
+}
+
+void sim_kill(struct sim *s, enum node_role role, uint32_t index)
+{
+        find(s, role, index)->live = false;
+}
+
+void sim_restart_sfi(struct sim *s, uint32_t index)
+{
+        struct sim_node *n = find(s, ROLE_SFI, index);
+
+        sfi_free(n->sfi);
+        sim_make_sfi(s, n);
+        n->live = true;
+        n->wake_ns = NEVER_NS;
+        sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
+}
+
+void sim_fail_writes(struct sim *s, uint32_t index)
+{
+        find(s, ROLE_SFI, index)->failing = true;
+}
+
+void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n)
+{
+        sim_send(s, (uint32_t)(find(s, role, index) - s->nodes), bytes, n);
+}
+
+uint64_t sim_now_ns(const struct sim *s)
+{
+        return s->now_ns;
+}
+
+struct dfm *sim_dfm(struct sim *s)
+{
+        return s->nodes[0].dfm;
+}
+
+struct ros *sim_ros(struct sim *s, uint32_t index)
+{
+        return find(s, ROLE_ROS, index)->ros;
+}
+
+struct sfi *sim_sfi(struct sim *s, uint32_t index)
+{
+        return find(s, ROLE_SFI, index)->sfi;
+}
+
+const struct sim_event *sim_event(const struct sim *s, uint64_t event)
+{
+        return &s->events[event];
+}
+
+uint64_t sim_wrong_bytes(const struct sim *s)
+{
+        return s->wrong_bytes;
+}
+
+uint32_t sim_most_open(const struct sim *s)
+{
+        return s->most_open;
+}
+
+uint64_t sim_steps(const struct sim *s)
+{
+        return s->steps;
+}

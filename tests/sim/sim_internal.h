@@ -1,0 +1,61 @@
+/* What the files of the simulated system share. */
+#pragma once
+
+#include "sim.h"
+
+struct sim_node {
+        enum node_role role;
+        uint32_t index;
+        bool live;
+        uint64_t wake_ns; /* the timer that is set; older ones in the heap are void */
+        union {
+                struct dfm *dfm;
+                struct ros *ros;
+                struct sfi *sfi;
+        };
+        uint8_t *buffer;
+        bool failing;
+        uint64_t arrive_ns; /* of the next frame, where fragments arrive */
+        /* SFI: slots being written, in order of their end. */
+        uint32_t *writing;
+        uint64_t *written_ns;
+        uint32_t n_writing;
+};
+
+enum sim_item_kind { ITEM_PACKET, ITEM_TIMER };
+
+struct sim_item {
+        uint64_t due_ns, order;
+        enum sim_item_kind kind;
+        uint32_t node;
+        uint8_t *bytes;
+        size_t n;
+};
+
+struct sim {
+        struct sim_config config;
+        uint64_t now_ns, order, steps;
+        struct sim_item *heap;
+        size_t n_heap, heap_size;
+        struct sim_node *nodes; /* DFM, ROSs, SFIs */
+        uint32_t n_nodes;
+        struct fault fault;
+        struct random random;
+        struct chunk_packer *packer;
+        struct message message; /* the one being sent or taken */
+        struct sim_event *events;
+        uint64_t wrong_bytes;
+        uint32_t most_open;
+        uint16_t incarnation;
+};
+
+/* sim_network.c */
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n);
+void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
+bool sim_pop(struct sim *s, struct sim_item *ret);
+void sim_drop_items(struct sim *s);
+/* sim_nodes.c */
+void sim_make_nodes(struct sim *s);
+void sim_make_sfi(struct sim *s, struct sim_node *n);
+void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
+void sim_turn(struct sim *s, struct sim_node *n);

@@ -1,0 +1,100 @@
+/* Virtual time: a heap of packets and timers, and what happens to packets on their way. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "sim_internal.h"
+
+static bool before(const struct sim_item *a, const struct sim_item *b)
+{
+        return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
+}
+
+static void swap(struct sim_item *a, struct sim_item *b)
+{
+        struct sim_item t = *a;
+
+        *a = *b;
+        *b = t;
+}
+
+static void push(struct sim *s, struct sim_item item)
+{
+        size_t i = s->n_heap++;
+
+        if (s->n_heap > s->heap_size) {
+                s->heap_size = MAX(2 * s->heap_size, (size_t)1024);
+                s->heap = realloc(s->heap, s->heap_size * sizeof *s->heap);
+                assert(s->heap);
+        }
+        item.order = s->order++;
+        s->heap[i] = item;
+        for (; i > 0 && before(&s->heap[i], &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+                swap(&s->heap[i], &s->heap[(i - 1) / 2]);
+}
+
+bool sim_pop(struct sim *s, struct sim_item *ret)
+{
+        size_t i = 0;
+
+        if (s->n_heap == 0)
+                return false;
+        *ret = s->heap[0];
+        s->heap[0] = s->heap[--s->n_heap];
+        for (;;) {
+                size_t least = i;
+
+                for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < s->n_heap; child++) {
+                        if (before(&s->heap[child], &s->heap[least]))
+                                least = child;
+                }
+                if (least == i)
+                        return true;
+                swap(&s->heap[i], &s->heap[least]);
+                i = least;
+        }
+}
+
+void sim_drop_items(struct sim *s)
+{
+        for (size_t i = 0; i < s->n_heap; i++)
+                free(s->heap[i].bytes);
+        free(s->heap);
+}
+
+static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t due_ns)
+{
+        struct sim_item item = {.due_ns = due_ns, .kind = ITEM_PACKET, .node = node, .bytes = malloc(MAX(n, (size_t)1)), .n = n};
+
+        memcpy(item.bytes, bytes, n);
+        push(s, item);
+}
+
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n)
+{
+        uint64_t due_ns = s->now_ns + s->config.latency_ns;
+        uint32_t overtaken = 0;
+
+        switch (fault_decide(&s->fault, &overtaken)) {
+        case FAULT_LOSE:
+                return;
+        case FAULT_DOUBLE:
+                deliver(s, node, bytes, n, due_ns + s->config.latency_ns / 2);
+                break;
+        case FAULT_HOLD:
+                due_ns += overtaken * s->config.latency_ns;
+                break;
+        case FAULT_PASS:
+                break;
+        }
+        deliver(s, node, bytes, n, due_ns);
+}
+
+void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns)
+{
+        if (due_ns == NEVER_NS || s->nodes[node].wake_ns == due_ns)
+                return;
+        s->nodes[node].wake_ns = due_ns;
+        push(s, (struct sim_item){.due_ns = due_ns, .kind = ITEM_TIMER, .node = node});
+}

@@ -1,0 +1,341 @@
+/* Cores as nodes of the simulated system: what node/ does with sockets and threads, done with packets and timers. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/core/pattern.h"
+#include "evb/base/util.h"
+#include "sim_internal.h"
+
+#define RUN 77
+#define SEED 5
+#define KEEP_ALIVE_NS (20 * NS_PER_MS)
+#define ROS_BUFFER_BYTES (64u << 20)
+
+static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index)
+{
+        return role == ROLE_DFM ? 0 : role == ROLE_ROS ? 1 + index : 1 + s->config.n_ros + index;
+}
+
+static uint32_t size_of(const struct sim_config *c, uint32_t ros, uint64_t event)
+{
+        return c->fixed ? c->fragment_bytes : (uint32_t)(random_mix(pattern_key(SEED, ros, event)) % (2 * c->fragment_bytes + 1));
+}
+
+struct describe_ctx {
+        const struct sim_config *config;
+        uint32_t ros;
+};
+
+static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+{
+        const struct describe_ctx *d = ctx;
+
+        assert(l1_id == (uint32_t)event);
+        *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
+}
+
+static void make_ros(struct sim *s, struct sim_node *n)
+{
+        struct describe_ctx *d = malloc(sizeof *d);
+        struct ros_config c = {
+                .run = RUN,
+                .index = (uint16_t)n->index,
+                .incarnation = 1,
+                .n_sfi = s->config.n_sfi,
+                .entries = 8192,
+                .buffer_bytes = ROS_BUFFER_BYTES,
+                .keep_alive_ns = KEEP_ALIVE_NS,
+                .describe = s->config.arriving ? NULL : describe,
+                .describe_ctx = d,
+                .pending_after_ns = s->config.timeout_ns / 2,
+                .waiting_max = s->config.arriving ? 64 : 0,
+        };
+
+        *d = (struct describe_ctx){&s->config, n->index};
+        n->writing = (void *)d; /* freed with the node */
+        n->buffer = malloc(ROS_BUFFER_BYTES);
+        n->arrive_ns = s->config.arriving ? 0 : NEVER_NS;
+        assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
+}
+
+void sim_make_sfi(struct sim *s, struct sim_node *n)
+{
+        struct sfi_config c = {
+                .run = RUN,
+                .index = (uint16_t)n->index,
+                .incarnation = ++s->incarnation,
+                .n_ros = s->config.n_ros,
+                .pull = !s->config.push,
+                .slots = s->config.sfi_slots,
+                .buffer_bytes = s->config.sfi_buffer_bytes,
+                .credits = s->config.sfi_credits,
+                .timeout_ns = s->config.timeout_ns,
+                .re_ask_max = s->config.re_ask_max,
+                .keep_alive_ns = KEEP_ALIVE_NS,
+                .message_bytes = s->config.mtu_bytes,
+        };
+
+        n->buffer = n->buffer ?: malloc(c.buffer_bytes);
+        n->writing = n->writing ?: calloc(c.slots, sizeof *n->writing);
+        n->written_ns = n->written_ns ?: calloc(c.slots, sizeof *n->written_ns);
+        n->n_writing = 0;
+        assert(sfi_new(&n->sfi, &c, s->now_ns) == 0);
+}
+
+static void make_dfm(struct sim *s, struct sim_node *n)
+{
+        struct dfm_config c = {
+                .run = RUN,
+                .n_ros = s->config.n_ros,
+                .n_sfi = s->config.n_sfi,
+                .push = s->config.push,
+                .policy = s->config.policy,
+                .trigger_rate_millihertz = s->config.rate_millihertz,
+                .trigger_burst = 1,
+                .events = s->config.events,
+                .seed = SEED,
+                .events_max = 4096,
+                .clear_group = 20,
+                .clear_after_ns = 5 * NS_PER_MS,
+                .event_timeout_ns = 3 * s->config.timeout_ns,
+                .reassign_max = 1,
+                .keep_alive_ns = KEEP_ALIVE_NS,
+                .node_timeout_ns = 10 * KEEP_ALIVE_NS,
+                .message_bytes = s->config.mtu_bytes,
+        };
+
+        assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
+}
+
+void sim_make_nodes(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
+                struct sim_node *n = &s->nodes[i];
+
+                n->live = true;
+                n->arrive_ns = NEVER_NS;
+                n->role = i == 0 ? ROLE_DFM : i <= s->config.n_ros ? ROLE_ROS : ROLE_SFI;
+                n->index = i == 0 ? 0 : i <= s->config.n_ros ? i - 1 : i - 1 - s->config.n_ros;
+                if (n->role == ROLE_DFM)
+                        make_dfm(s, n);
+                else if (n->role == ROLE_ROS)
+                        make_ros(s, n);
+                else
+                        sim_make_sfi(s, n);
+                sim_set_timer(s, i, 0);
+        }
+}
+
+static void send_message(struct sim *s, struct message_to to, const struct message *m)
+{
+        uint8_t bytes[65536];
+        size_t n = message_encode(m, bytes, s->config.mtu_bytes);
+
+        assert(n > 0);
+        if (to.index != MESSAGE_TO_ALL) {
+                sim_send(s, node_of(s, to.role, to.index), bytes, n);
+                return;
+        }
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                sim_send(s, node_of(s, ROLE_ROS, i), bytes, n);
+        for (uint32_t i = 0; m->header.type != MESSAGE_REQUEST && i < s->config.n_sfi; i++)
+                sim_send(s, node_of(s, ROLE_SFI, i), bytes, n);
+}
+
+static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
+{
+        struct sfi_piece pieces[256];
+        const uint8_t *payload[256];
+        size_t k = 0;
+
+        sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction);
+        while (k < ARRAY_SIZE(pieces) && chunk_reader_next(reader, &pieces[k].chunk, &payload[k]))
+                pieces[k++].source = reader->header.sender_index;
+        sfi_place(n->sfi, s->now_ns, pieces, k);
+        for (size_t i = 0; i < k; i++) {
+                if (pieces[i].verdict == SFI_STORE)
+                        memcpy(n->buffer + pieces[i].at, payload[i], pieces[i].chunk.length);
+        }
+        sfi_landed(n->sfi, s->now_ns, pieces, k);
+}
+
+void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size)
+{
+        struct chunk_reader reader;
+
+        if (n->role == ROLE_SFI && chunk_reader_init(&reader, bytes, size, RUN) == MESSAGE_OK) {
+                take_fragments(s, n, &reader);
+                return;
+        }
+        if (message_decode(&s->message, bytes, size, RUN) != MESSAGE_OK)
+                return;
+        if (n->role == ROLE_DFM)
+                dfm_receive(n->dfm, s->now_ns, &s->message);
+        else if (n->role == ROLE_ROS)
+                ros_receive(n->ros, s->now_ns, &s->message);
+        else
+                sfi_receive(n->sfi, s->now_ns, &s->message);
+}
+
+static void send_datagram(struct sim *s, uint32_t node, const struct chunk_datagram *d)
+{
+        uint8_t bytes[65536];
+        size_t n = 0;
+
+        for (uint32_t i = 0; i < d->n_iov; n += d->iov[i].iov_len, i++)
+                memcpy(bytes + n, d->iov[i].iov_base, d->iov[i].iov_len);
+        assert(n == d->size_bytes && n <= s->config.mtu_bytes);
+        sim_send(s, node, bytes, n);
+}
+
+/* One batch for one SFI; the "kernel" takes only some of it now and then. */
+static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
+{
+        struct ros_job jobs[64];
+        struct chunk_job chunk_jobs[64];
+        struct message_header h = {RUN, ROLE_ROS, (uint16_t)n->index, MESSAGE_FRAGMENTS, ros_transaction(n->ros, sfi), 0};
+        const struct chunk_datagram *d;
+        size_t k = ros_jobs(n->ros, sfi, jobs, ARRAY_SIZE(jobs)), taken, made;
+
+        for (size_t i = 0; i < k; i++) {
+                const struct chunk *c = &jobs[i].job.chunk;
+
+                chunk_jobs[i] = jobs[i].job;
+                if (jobs[i].at == ARENA_NONE)
+                        continue;
+                chunk_jobs[i].payload = n->buffer + jobs[i].at;
+                if (jobs[i].fill)
+                        pattern_fill(pattern_key(SEED, n->index, c->event), n->buffer + jobs[i].at, 0, c->fragment_bytes);
+        }
+        made = chunk_pack(s->packer, &h, chunk_jobs, k, &d);
+        taken = made > 1 && random_below(&s->random, 4) == 0 ? 1 + random_below(&s->random, made) : made;
+        for (size_t i = 0; i < taken; i++)
+                send_datagram(s, node_of(s, ROLE_SFI, sfi), &d[i]);
+        if (taken > 0) {
+                ros_sent(n->ros, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
+                ros_count_datagrams(n->ros, sfi, (uint32_t)taken);
+        }
+}
+
+static void arrive(struct sim *s, struct sim_node *n, uint64_t frame)
+{
+        struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};
+        uint64_t at;
+
+        if (ros_arrive(n->ros, &f, &at) != ROS_STORE) {
+                ros_skip(n->ros, 1);
+                return;
+        }
+        if (f.bytes > 0)
+                pattern_fill(pattern_key(SEED, n->index, frame), n->buffer + at, 0, f.bytes);
+        ros_landed(n->ros);
+}
+
+static void turn_ros(struct sim *s, struct sim_node *n)
+{
+        struct message_to to;
+
+        while (s->now_ns >= n->arrive_ns) {
+                uint64_t period_ns = UINT64_C(1000000000000) / s->config.rate_millihertz * 100 / s->config.arrive_percent;
+
+                arrive(s, n, n->arrive_ns / period_ns);
+                n->arrive_ns += period_ns;
+        }
+        for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
+                send_jobs(s, n, i);
+        if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED)
+                ros_set_ended(n->ros, s->now_ns);
+        while (ros_step(n->ros, s->now_ns, &to, &s->message))
+                send_message(s, to, &s->message);
+}
+
+/* What a writer gets, looked at as an outsider would. */
+static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
+{
+        struct sfi_built built;
+
+        sfi_built_event(n->sfi, slot, &built);
+        if (built.end == EVENT_LOST)
+                return;
+        assert(built.event < s->config.events);
+        if (built.end == EVENT_COMPLETE)
+                s->events[built.event].complete++;
+        else
+                s->events[built.event].partial++;
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_fragment *f = &built.fragments[i];
+                bool there = f->whole && f->status == FRAGMENT_OK;
+
+                if (built.end == EVENT_COMPLETE)
+                        assert(there);
+                if (there && (f->bytes != size_of(&s->config, i, built.event) ||
+                              (f->bytes > 0 &&
+                               pattern_check(pattern_key(SEED, i, built.event), n->buffer + f->at, 0, f->bytes) != f->bytes)))
+                        s->wrong_bytes++;
+        }
+}
+
+static void write_events(struct sim *s, struct sim_node *n)
+{
+        uint32_t slots[64];
+        size_t k = sfi_take_built(n->sfi, slots, ARRAY_SIZE(slots));
+        uint32_t done = 0;
+
+        for (size_t i = 0; i < k; i++) {
+                uint64_t from_ns = n->n_writing > 0 ? MAX(s->now_ns, n->written_ns[n->n_writing - 1]) : s->now_ns;
+
+                n->writing[n->n_writing] = slots[i];
+                n->written_ns[n->n_writing++] = from_ns + s->config.write_ns;
+        }
+        for (; done < n->n_writing && n->written_ns[done] <= s->now_ns; done++) {
+                if (!n->failing)
+                        look_at_event(s, n, n->writing[done]);
+                else
+                        sfi_set_failed(n->sfi, s->now_ns);
+                sfi_written(n->sfi, s->now_ns, n->writing[done], n->failing);
+        }
+        n->n_writing -= done;
+        memmove(n->writing, n->writing + done, n->n_writing * sizeof *n->writing);
+        memmove(n->written_ns, n->written_ns + done, n->n_writing * sizeof *n->written_ns);
+}
+
+static void turn_sfi(struct sim *s, struct sim_node *n)
+{
+        struct message_to to;
+
+        s->most_open = MAX(s->most_open, sfi_open_events(n->sfi));
+        write_events(s, n);
+        if (sfi_is_drained(n->sfi))
+                sfi_set_ended(n->sfi, s->now_ns);
+        while (sfi_step(n->sfi, s->now_ns, &to, &s->message))
+                send_message(s, to, &s->message);
+        write_events(s, n);
+}
+
+void sim_turn(struct sim *s, struct sim_node *n)
+{
+        uint32_t node = (uint32_t)(n - s->nodes);
+        uint64_t deadline_ns;
+        struct message_to to;
+
+        if (!n->live)
+                return;
+        s->steps++;
+        if (n->role == ROLE_DFM) {
+                while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
+                        send_message(s, to, &s->message);
+                deadline_ns = dfm_deadline_ns(n->dfm);
+        } else if (n->role == ROLE_ROS) {
+                turn_ros(s, n);
+                deadline_ns = MIN(ros_deadline_ns(n->ros), n->arrive_ns);
+        } else {
+                turn_sfi(s, n);
+                deadline_ns = sfi_deadline_ns(n->sfi);
+                if (n->n_writing > 0)
+                        deadline_ns = MIN(deadline_ns, n->written_ns[0]);
+        }
+        /* A deadline that has passed while nothing was due would keep a real node busy for nothing. */
+        assert(deadline_ns > s->now_ns || (n->role == ROLE_DFM && dfm_state(n->dfm) == RUN_RUNNING));
+        sim_set_timer(s, node, MAX(deadline_ns, s->now_ns + 1));
+}
