@@ -109,8 +109,10 @@ static bool make_stream_message(struct dfm *d, uint64_t now_ns, uint16_t sfi, st
 /* What is due to one SFI alone; each has its turn. */
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
+        uint32_t first = d->sfi_turn;
+
         for (uint32_t k = 0; k < d->config.n_sfi; k++) {
-                uint16_t i = (uint16_t)((d->sfi_turn + k) % d->config.n_sfi);
+                uint16_t i = (uint16_t)((first + k) % d->config.n_sfi);
                 struct dfm_sfi *s = &d->sfis[i];
 
                 if (!s->live)
