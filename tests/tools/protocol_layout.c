@@ -1,0 +1,205 @@
+/* Prints, as JSON, each kind of message as bytes, and the value that every field was given: what docs/protocol.md is held
+ * against. It checks nothing itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/core/chunk.h"
+#include "evb/core/message.h"
+
+static const char *part_now;
+static int n_fields;
+
+static void begin(const char *name, uint32_t type)
+{
+        printf("%s\"%s\": {\"type\": %u, \"fields\": [", n_fields ? ",\n" : "", name, type);
+        n_fields = 0;
+        part_now = "body";
+}
+
+static void field(const char *name, uint64_t value, unsigned size)
+{
+        printf("%s[\"%s\", \"%s\", %llu, %u]", n_fields++ ? ", " : "", part_now, name, (unsigned long long)value, size);
+}
+
+static void end(const uint8_t *bytes, size_t n)
+{
+        printf("], \"bytes\": \"");
+        for (size_t i = 0; i < n; i++)
+                printf("%02x", bytes[i]);
+        printf("\"}");
+        n_fields = 1;
+}
+
+static void end_message(const struct message *m)
+{
+        uint8_t bytes[4096];
+        size_t n = message_encode(m, bytes, sizeof bytes);
+
+        end(bytes, n);
+}
+
+#define SET(target, name, number)                                                                            \
+        do {                                                                                                 \
+                (target).name = (__typeof__((target).name))(number);                                         \
+                field(#name, (uint64_t)(target).name, sizeof (target).name);                                 \
+        } while (0)
+
+static struct message m;
+
+static struct message *blank(uint32_t type, size_t n)
+{
+        memset(&m, 0, sizeof m);
+        m.header = (struct message_header){.run = 0x01020304, .sender_role = ROLE_SFI, .sender_index = 5, .type = type, .transaction = 0x06070809};
+        m.n = n;
+        return &m;
+}
+
+static void entries(unsigned size)
+{
+        field("entries", m.n, size);
+}
+
+static void assign(void)
+{
+        begin("Assign", MESSAGE_ASSIGN);
+        blank(MESSAGE_ASSIGN, 1)->assign.with_info = true;
+        entries(4);
+        field("flags", 1, 4);
+        part_now = "Entry";
+        SET(m.assign.entries[0], event, 0x1112131415161718);
+        SET(m.assign.entries[0], time_ns, 0x2122232425262728);
+        SET(m.assign.entries[0], l1_id, 0x31323334);
+        SET(m.assign.entries[0], sequence, 0x35363738);
+        SET(m.assign.entries[0], sfi, 0x0141);
+        SET(m.assign.entries[0], incarnation, 0x4344);
+        SET(m.assign.entries[0], flags, 1);
+        part_now = "Event information";
+        SET(m.assign.infos[0], global_id, 0x5152535455565758);
+        SET(m.assign.infos[0], bc_id, 0x61626364);
+        SET(m.assign.infos[0], time_s, 0x65666768);
+        SET(m.assign.infos[0], time_ns, 0x71727374);
+        SET(m.assign.infos[0], run, 0x75767778);
+        SET(m.assign.infos[0], trigger_type, 0x81828384);
+        SET(m.assign.infos[0], l2_info, 0x85868788);
+        m.assign.infos[0].ef_info[0] = 0x91929394;
+        field("ef_info", 0x91929394, 16);
+        SET(m.assign.infos[0], source_id, 0xa1a2a3a4);
+        SET(m.assign.infos[0], status, 0xa5a6a7a8);
+        end_message(&m);
+}
+
+static void update(void)
+{
+        begin("Update", MESSAGE_UPDATE);
+        blank(MESSAGE_UPDATE, 1);
+        SET(m.update, granted, 0x1112131415161718);
+        SET(m.update, assign_ack, 0x21222324);
+        SET(m.update, first, 0x25262728);
+        SET(m.update, incarnation, 0x3132);
+        entries(4);
+        part_now = "Entry";
+        SET(m.update.entries[0], event, 0x4142434445464748);
+        SET(m.update.entries[0], payload_bytes, 0x5152535455565758);
+        SET(m.update.entries[0], missing, 0x161);
+        SET(m.update.entries[0], end, EVENT_LOST);
+        end_message(&m);
+}
+
+static void request(void)
+{
+        begin("Request", MESSAGE_REQUEST);
+        blank(MESSAGE_REQUEST, 1);
+        entries(4);
+        part_now = "Entry";
+        SET(m.request.entries[0], event, 0x1112131415161718);
+        SET(m.request.entries[0], l1_id, 0x21222324);
+        SET(m.request.entries[0], from_bytes, 0x31323320);
+        SET(m.request.entries[0], to_bytes, 0x41424344);
+        SET(m.request.entries[0], again, 0x51525354);
+        end_message(&m);
+}
+
+static void clear_and_keep_alive(void)
+{
+        begin("Clear", MESSAGE_CLEAR);
+        blank(MESSAGE_CLEAR, 1);
+        SET(m.clear, oldest, 0x1112131415161718);
+        entries(4);
+        m.clear.events[0] = 0x2122232425262728;
+        field("events", m.clear.events[0], 8);
+        end_message(&m);
+
+        begin("KeepAlive", MESSAGE_KEEP_ALIVE);
+        blank(MESSAGE_KEEP_ALIVE, 0);
+        SET(m.keep_alive, oldest, 0x1112131415161718);
+        SET(m.keep_alive, triggers, 0x2122232425262728);
+        SET(m.keep_alive, state, RUN_DRAINING);
+        SET(m.keep_alive, clear_next, 0x31323334);
+        m.keep_alive.ros_live[0] = 0x4142434445464748;
+        field("ros_live", m.keep_alive.ros_live[0], sizeof m.keep_alive.ros_live);
+        end_message(&m);
+}
+
+static void small_ones(void)
+{
+        begin("Alive", MESSAGE_ALIVE);
+        blank(MESSAGE_ALIVE, 0);
+        SET(m.alive, state, RUN_ENDED);
+        SET(m.alive, incarnation, 0x1112);
+        SET(m.alive, flags, 0x2122);
+        end_message(&m);
+
+        begin("UpdateAck", MESSAGE_UPDATE_ACK);
+        blank(MESSAGE_UPDATE_ACK, 0);
+        SET(m.update_ack, finished_ack, 0x11121314);
+        SET(m.update_ack, incarnation, 0x2122);
+        end_message(&m);
+
+        begin("Totals", MESSAGE_TOTALS);
+        blank(MESSAGE_TOTALS, 0);
+        SET(m.totals, fragments, 0x1112131415161718);
+        SET(m.totals, datagrams, 0x21222324);
+        end_message(&m);
+
+        begin("XON", MESSAGE_XON);
+        end_message(blank(MESSAGE_XON, 0));
+}
+
+static void fragments(void)
+{
+        uint8_t bytes[MESSAGE_HEADER_BYTES + CHUNK_HEADER_BYTES];
+        struct message_header h = blank(MESSAGE_FRAGMENTS, 0)->header;
+        struct chunk c = {};
+
+        begin("Fragments", MESSAGE_FRAGMENTS);
+        SET(c, event, 0x1112131415161718);
+        SET(c, l1_id, 0x21222324);
+        SET(c, fragment_bytes, 0x00312233);
+        SET(c, offset, 0x00010020);
+        SET(c, length, 0x00010040);
+        SET(c, order, 0x4142);
+        SET(c, form, 1);
+        SET(c, status, 5);
+        message_header_encode(&h, bytes, 0);
+        chunk_encode(&c, bytes + MESSAGE_HEADER_BYTES);
+        field("check", message_check(bytes + MESSAGE_HEADER_BYTES, 28), 4);
+        end(bytes, sizeof bytes);
+}
+
+int main(void)
+{
+        printf("{\"types\": [");
+#define X(constant, number, name, direction) printf("%s[%u, \"%s\"]", number == MESSAGE_UPDATE ? "" : ", ", number, name);
+        MESSAGE_TYPES(X)
+#undef X
+        printf("],\n\"messages\": {");
+        assign();
+        update();
+        request();
+        clear_and_keep_alive();
+        small_ones();
+        fragments();
+        printf("}}\n");
+        return 0;
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""docs/protocol.md against the code: numbers and names of types, and every field at the offset that its table says.
+
+    test_protocol_doc.py PROTOCOL_LAYOUT
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+DOC = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()
+HEADER_BYTES = 32
+
+
+def tables(section):
+    """The field tables of a section: {"body": {field: (offset, size)}, "Entry": …}, and the bytes that each spans."""
+    found, name = {}, "body"
+    for line in section.split("\n"):
+        if match := re.match(r"(Entry|Event information) \((\d+) bytes\)", line):
+            name = match[1]
+            found[name] = {"": (0, int(match[2]))}
+        elif match := re.match(r"\| (\d+) \| (\d+)(?: each)? \| ([a-z0-9_ ]+) \|", line):
+            found.setdefault(name, {})[match[3]] = (int(match[1]), int(match[2]))
+    return found
+
+
+def span(table):
+    return max(offset + size for offset, size in table.values())
+
+
+def check_message(name, message, section):
+    raw = bytes.fromhex(message["bytes"])
+    documented = tables(section)
+    start = {"body": HEADER_BYTES}
+    start["Entry"] = HEADER_BYTES + span(documented.get("body", {"": (0, 0)}))
+    start["Event information"] = start["Entry"] + span(documented.get("Entry", {"": (0, 0)}))
+    for part, field, value, size in message["fields"]:
+        offset, documented_size = documented[part][field]
+        assert documented_size == size, f"{name}: {part}: {field}: {documented_size} bytes in the document, {size} in the code"
+        at = start[part] + offset
+        assert int.from_bytes(raw[at:at + min(size, 8)], "little") & (2 ** 32 - 1 if size == 16 else 2 ** 64 - 1) == value, \
+            f"{name}: {part}: {field} is not at offset {offset}"
+    told = {(part, field) for part, field, _, _ in message["fields"]}
+    silent = {(part, field) for part, table in documented.items() for field in table if field not in ("", "reserved")}
+    assert told == silent, f"{name}: fields {told ^ silent} are only in one of the two"
+    assert len(raw) == HEADER_BYTES + sum(span(table) for table in documented.values()), f"{name}: {len(raw)} bytes"
+
+
+def check_header(message):
+    raw = bytes.fromhex(message["bytes"])
+    table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
+    wanted = {"magic": 0x31425645, "version": 1, "header bytes": HEADER_BYTES, "run": 0x01020304, "sender role": 3, "sender index": 5,
+              "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
+    for field, value in wanted.items():
+        offset, size = table[field]
+        assert int.from_bytes(raw[offset:offset + size], "little") == value, field
+
+    def check_word(data):
+        h = 0x9E3779B97F4A7C15 ^ len(data)
+        for i in range(0, len(data), 8):
+            h = (h ^ int.from_bytes(data[i:i + 8], "little")) * 0xD6E8FEB86659FD93 % 2 ** 64
+            h ^= h >> 32
+        return h % 2 ** 32
+
+    offset, size = table["check"]
+    assert int.from_bytes(raw[offset:offset + size], "little") == check_word(raw[:28]) ^ check_word(raw[HEADER_BYTES:])
+
+
+def main():
+    layout = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True, text=True).stdout)
+    types = re.findall(r"^\| 0x([0-9A-F]{8}) \| (\w+) \|", DOC, re.M)
+    assert [[int(number, 16), name] for number, name in types] == layout["types"], "the table of types differs"
+    sections = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##)", DOC, re.M | re.S))
+    by_name = {name: text for title, text in sections.items() for name in title.split(", ")}
+    assert set(by_name) == {name for _, name in layout["types"]}, set(by_name) ^ {name for _, name in layout["types"]}
+    for name, message in layout["messages"].items():
+        check_message(name, message, by_name[name])
+    check_header(layout["messages"]["Update"])
+    print(f"ok: {len(layout['messages'])} kinds of messages")
+
+
+main()
