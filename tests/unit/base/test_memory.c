@@ -1,0 +1,122 @@
+/* What keeps track of memory and ids: the arena and the id map, against simple models with random steps. */
+#include "../test.h"
+
+#include "evb/base/arena.h"
+#include "evb/base/idmap.h"
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+
+#define MIN_BLOCK 256u
+
+static void arena_gives_and_takes(void **state)
+{
+        enum { BLOCKS = 3001, STEPS = 60000, HELD = 400 };
+        static uint8_t owned[BLOCKS];
+        struct {
+                uint64_t at, bytes;
+        } held[HELD] = {};
+        struct arena *a;
+        struct random r;
+        uint64_t used = 0;
+
+        (void)state;
+        random_init(&r, 1);
+        assert_int_equal(arena_new(&a, BLOCKS * MIN_BLOCK, MIN_BLOCK, 64 * MIN_BLOCK), 0);
+        assert_int_equal(arena_size_bytes(a), BLOCKS * MIN_BLOCK);
+        for (int step = 0; step < STEPS; step++) {
+                size_t k = random_below(&r, HELD);
+
+                if (held[k].bytes > 0) {
+                        for (uint64_t i = 0; i < held[k].bytes / MIN_BLOCK; i++)
+                                owned[held[k].at / MIN_BLOCK + i] = 0;
+                        arena_release(a, held[k].at);
+                        used -= held[k].bytes;
+                        held[k].bytes = 0;
+                } else {
+                        uint64_t wanted = random_below(&r, 20 * MIN_BLOCK), block = arena_block_bytes(a, wanted);
+                        uint64_t at = arena_alloc(a, wanted);
+
+                        assert_true(block >= MAX(wanted, UINT64_C(1)) && (block & (block - 1)) == 0);
+                        if (at == ARENA_NONE)
+                                continue;
+                        assert_true(at % block == 0 && at + block <= arena_size_bytes(a));
+                        for (uint64_t i = 0; i < block / MIN_BLOCK; i++)
+                                assert_int_equal(owned[at / MIN_BLOCK + i]++, 0);
+                        held[k].at = at, held[k].bytes = block;
+                        used += block;
+                }
+                assert_int_equal(arena_used_bytes(a), used);
+        }
+        for (size_t k = 0; k < HELD; k++) {
+                if (held[k].bytes > 0)
+                        arena_release(a, held[k].at);
+        }
+        /* All is one again: the largest blocks can be had. */
+        for (int i = 0; i < BLOCKS / 64; i++)
+                assert_int_not_equal(arena_alloc(a, 64 * MIN_BLOCK), ARENA_NONE);
+        assert_int_equal(arena_alloc(a, 64 * MIN_BLOCK), ARENA_NONE);
+        assert_int_equal(arena_block_bytes(a, 65 * MIN_BLOCK), 0);
+        assert_int_equal(arena_alloc(a, 65 * MIN_BLOCK), ARENA_NONE);
+        arena_free(a);
+}
+
+static void arena_refuses(void **state)
+{
+        struct arena *a = NULL;
+
+        (void)state;
+        assert_true(arena_new(&a, 100, 256, 256) < 0);
+        assert_true(arena_new(&a, 1000, 100, 200) < 0);
+        assert_true(arena_new(&a, 4096, 256, 128) < 0);
+        assert_null(a);
+        assert_null(arena_free(NULL));
+}
+
+static void idmap_maps(void **state)
+{
+        enum { IDS = 5000, CAPACITY = 2000 };
+        static uint32_t model[IDS];
+        struct idmap map;
+        struct random r;
+        uint32_t count = 0;
+
+        (void)state;
+        random_init(&r, 2);
+        memset(model, 0xff, sizeof model);
+        assert_int_equal(idmap_init(&map, CAPACITY), 0);
+        for (int step = 0; step < 300000; step++) {
+                /* Numbers that follow each other, and ones that collide. */
+                uint64_t k = random_below(&r, IDS), id = k % 2 ? k : k << 40;
+
+                assert_int_equal(idmap_get(&map, id), model[k]);
+                if (random_below(&r, 2)) {
+                        bool fits = model[k] != IDMAP_NONE || count < CAPACITY;
+
+                        assert_int_equal(idmap_put(&map, id, (uint32_t)step), fits);
+                        if (fits) {
+                                count += model[k] == IDMAP_NONE;
+                                model[k] = (uint32_t)step;
+                        }
+                } else {
+                        assert_int_equal(idmap_remove(&map, id), model[k]);
+                        count -= model[k] != IDMAP_NONE;
+                        model[k] = IDMAP_NONE;
+                }
+        }
+        assert_int_equal(map.count, count);
+        assert_false(idmap_put(&map, UINT64_MAX, 1));
+        assert_int_equal(idmap_get(&map, UINT64_MAX), IDMAP_NONE);
+        idmap_fini(&map);
+        idmap_fini(NULL);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(arena_gives_and_takes),
+                cmocka_unit_test(arena_refuses),
+                cmocka_unit_test(idmap_maps),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
