@@ -1,0 +1,164 @@
+/* The small rules of the core: when triggers come, which SFI is chosen, what bytes a pattern has, what faults happen. */
+#include "../test.h"
+
+#include <math.h>
+
+#include "evb/base/util.h"
+#include "evb/core/fault.h"
+#include "evb/core/pattern.h"
+#include "evb/core/policy.h"
+#include "evb/core/trigger.h"
+
+static void periodic_triggers_never_drift(void **state)
+{
+        /* 3 kHz: a period of 333333.33 ns; after a thousand million triggers nothing of it is lost. */
+        struct trigger t;
+
+        (void)state;
+        trigger_init(&t, TRIGGER_PERIODIC, 3000000, 1, 1, 500);
+        assert_int_equal(trigger_take(&t, 500, 10), 1);
+        assert_int_equal(trigger_take(&t, 500 + 333332, 10), 0);
+        assert_int_equal(trigger_take(&t, 500 + 333333, 10), 1);
+        t.taken = 1000000000 - 1;
+        trigger_take(&t, UINT64_MAX, 1);
+        assert_int_equal(trigger_next_ns(&t), 500 + UINT64_C(333333333333333));
+        /* Late callers catch up. */
+        trigger_init(&t, TRIGGER_PERIODIC, 1000000, 1, 1, 0);
+        assert_int_equal(trigger_take(&t, 10000000, 100), 11);
+        assert_int_equal(trigger_take(&t, 20000000, 4), 4);
+        assert_int_equal(trigger_take(&t, 20000000, 100), 6);
+}
+
+static void held_back_triggers_wait(void **state)
+{
+        struct trigger t;
+
+        (void)state;
+        trigger_init(&t, TRIGGER_PERIODIC, 1000000, 1, 1, 0);
+        trigger_take(&t, 0, 1);
+        trigger_hold(&t, 7500000);
+        assert_int_equal(trigger_take(&t, 7500000, 100), 1);
+        assert_int_equal(trigger_next_ns(&t), 8500000);
+        trigger_hold(&t, 8000000); /* none was due */
+        assert_int_equal(trigger_next_ns(&t), 8500000);
+}
+
+static void other_kinds_of_triggers(void **state)
+{
+        double sum = 0, square = 0, last = 0;
+        enum { N = 100000 };
+        struct trigger t;
+
+        (void)state;
+        trigger_init(&t, TRIGGER_BURST, 1000000, 5, 1, 0);
+        assert_int_equal(trigger_take(&t, 0, 100), 5);
+        assert_int_equal(trigger_next_ns(&t), 5000000);
+        assert_int_equal(trigger_take(&t, 5000000, 100), 5);
+
+        trigger_init(&t, TRIGGER_POISSON, 1000000, 1, 9, 0);
+        for (int i = 0; i < N; i++) {
+                double now = (double)trigger_next_ns(&t), interval = now - last;
+
+                sum += interval, square += interval * interval, last = now;
+                trigger_take(&t, trigger_next_ns(&t), 1);
+        }
+        assert_true(fabs(sum / N / 1e6 - 1) < 0.02);
+        assert_true(fabs(square / N / 2e12 - 1) < 0.05); /* variance of an exponential: its mean squared */
+
+        trigger_init(&t, TRIGGER_PERIODIC, TRIGGER_RATE_MAX, 1, 1, 5);
+        assert_int_equal(trigger_take(&t, 5, 1000), 1000);
+        assert_true(trigger_next_ns(&t) <= 5);
+}
+
+static void policies_choose(void **state)
+{
+        struct policy_sfi s[4] = {{.free = 2, .held = 8}, {.free = 5, .held = 5}, {.free = 4, .held = 0}, {.free = 0, .held = 0}};
+        uint32_t last = POLICY_NONE, seen = 0;
+
+        (void)state;
+        assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE), 2); /* all of its few are free */
+        assert_int_equal(policies[POLICY_LEAST_LOADED].choose(s, 4, POLICY_NONE), 2);
+        s[2].free = 0;
+        assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE), 1);
+        for (int i = 0; i < 6; i++) {
+                last = policies[POLICY_ROUND_ROBIN].choose(s, 4, last);
+                assert_int_equal(last, (uint32_t)(i % 2));
+        }
+        for (int p = 0; p < POLICIES; p++) {
+                struct policy_sfi equal[3] = {{5, 1}, {5, 1}, {5, 1}}, none[3] = {};
+
+                for (seen = 0, last = POLICY_NONE; seen != 7;) {
+                        last = policies[p].choose(equal, 3, last);
+                        assert_int_equal(seen >> last & 1, 0); /* equals take turns */
+                        seen |= 1u << last;
+                }
+                assert_int_equal(policies[p].choose(none, 3, 1), POLICY_NONE);
+        }
+}
+
+static void patterns_are_fixed_and_checked(void **state)
+{
+        uint64_t key = pattern_key(1, 2, 3);
+        uint8_t whole[400], part[400];
+
+        (void)state;
+        assert_int_not_equal(key, pattern_key(2, 2, 3));
+        assert_int_not_equal(key, pattern_key(1, 3, 3));
+        assert_int_not_equal(key, pattern_key(1, 2, 4));
+        /* Golden, so that files stay verifiable: the words are key + k * step. */
+        pattern_fill(UINT64_C(0x0102030405060708), whole, 0, 16);
+        assert_memory_equal(whole, ((uint8_t[]){8, 7, 6, 5, 4, 3, 2, 1, 0x1d, 0x83, 0x50, 0x84, 0xbd, 0x7c, 0x39, 0x9f}), 16);
+        pattern_fill(key, whole, 0, sizeof whole);
+        for (size_t offset = 0; offset < 40; offset++) {
+                for (size_t n = 0; n < 60; n++) {
+                        memset(part, 0, sizeof part);
+                        pattern_fill(key, part, offset, n);
+                        assert_memory_equal(part, whole + offset, n);
+                        assert_int_equal(part[n], 0);
+                        assert_int_equal(pattern_check(key, part, offset, n), n);
+                        for (size_t i = 0; i < n; i++) {
+                                part[i] ^= 0x10;
+                                assert_int_equal(pattern_check(key, part, offset, n), i);
+                                part[i] ^= 0x10;
+                        }
+                }
+        }
+}
+
+static void faults_come_at_their_rates(void **state)
+{
+        struct fault_config c = {.loss = 0.05, .reorder = 0.1, .duplicate = 0.02, .seed = 4};
+        uint32_t counts[4] = {}, overtaken = 0;
+        enum { N = 100000 };
+        struct fault f;
+
+        (void)state;
+        fault_init(&f, &c);
+        for (int i = 0; i < N; i++) {
+                enum fault_fate fate = fault_decide(&f, &overtaken);
+
+                counts[fate]++;
+                if (fate == FAULT_HOLD)
+                        assert_in_range(overtaken, 1, FAULT_OVERTAKEN_MAX);
+        }
+        assert_in_range(counts[FAULT_LOSE], N / 20 - 400, N / 20 + 400);
+        assert_in_range(counts[FAULT_HOLD], N / 10 - 500, N / 10 + 500);
+        assert_in_range(counts[FAULT_DOUBLE], N / 50 - 300, N / 50 + 300);
+        fault_init(&f, &(struct fault_config){.seed = 4});
+        for (int i = 0; i < 1000; i++)
+                assert_int_equal(fault_decide(&f, &overtaken), FAULT_PASS);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(periodic_triggers_never_drift),
+                cmocka_unit_test(held_back_triggers_wait),
+                cmocka_unit_test(other_kinds_of_triggers),
+                cmocka_unit_test(policies_choose),
+                cmocka_unit_test(patterns_are_fixed_and_checked),
+                cmocka_unit_test(faults_come_at_their_rates),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
