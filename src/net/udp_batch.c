@@ -117,7 +117,7 @@ static void set_segment(struct msghdr *h, uint8_t *control, uint16_t segment_byt
 static bool may_join(const struct udp *u, const struct outgoing *first, const struct outgoing *last,
                      const struct outgoing *next, uint32_t joined, uint32_t bytes, uint32_t n_iov)
 {
-        return u->segments && joined < UDP_SEGMENTS_MAX && next->to == first->to &&
+        return u->segments && joined < UDP_SEGMENTS_MAX && next->to == first->to && next->size_bytes > 0 &&
                last->size_bytes == first->size_bytes && next->size_bytes <= first->size_bytes &&
                bytes + next->size_bytes <= u->super_max_bytes && n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
 }

@@ -1,0 +1,292 @@
+/* Datagram endpoints on loopback and in the process: bytes and order, super-packets and their fall-back, groups, bounds,
+ * and faults put in on purpose. */
+#include "../test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/net/endpoint.h"
+#include "evb/net/faults.h"
+
+#define DATAGRAMS 300
+
+static struct net_address address(const char *text)
+{
+        struct net_address a;
+
+        assert_int_equal(net_address_parse(&a, text, 0), 0);
+        return a;
+}
+
+static struct endpoint *open_udp(const char *local, const struct net_address *connect, enum segmentation segmentation)
+{
+        struct udp_config c = {.local = address(local), .connect = connect, .segmentation = segmentation,
+                               .receive_buffer_bytes = 4u << 20, .send_buffer_bytes = 4u << 20};
+        struct endpoint *e = NULL;
+
+        assert_int_equal(endpoint_new_udp(&e, &c), 0);
+        return e;
+}
+
+/* The datagrams that come until `n` are there. */
+static int receive_all(struct endpoint *e, struct faults *f, int n, void (*take)(const struct datagram *, int))
+{
+        struct datagram d[64];
+        int got = 0;
+
+        while (got < n) {
+                struct pollfd p = {.fd = e->fd, .events = POLLIN};
+                int k = faults_receive(f, e, d, 8 + (size_t)got % (ARRAY_SIZE(d) - 8));
+
+                assert_true(k >= 0);
+                if (k == 0 && !faults_are_holding(f) && poll(&p, 1, 2000) == 0)
+                        break;
+                for (int i = 0; i < k; i++)
+                        take(&d[i], got++);
+        }
+        return got;
+}
+
+static uint8_t bytes[DATAGRAMS][1600];
+static uint32_t sizes[DATAGRAMS];
+
+static void expect_in_order(const struct datagram *d, int i)
+{
+        assert_int_equal(d->size_bytes, sizes[i]);
+        assert_memory_equal(d->bytes, bytes[i], sizes[i]);
+}
+
+/* Runs of equal sizes, single ones, empty ones. */
+static void make_datagrams(struct outgoing *out, struct iovec (*iov)[2], const struct net_address *to)
+{
+        struct random r;
+
+        random_init(&r, 8);
+        for (int i = 0; i < DATAGRAMS; i++) {
+                sizes[i] = i % 50 == 49 ? 0 : i < 150 ? 1472 : 1 + (uint32_t)random_below(&r, 1400);
+                for (uint32_t k = 0; k < sizes[i]; k++)
+                        bytes[i][k] = (uint8_t)random_next(&r);
+                iov[i][0] = (struct iovec){bytes[i], sizes[i] / 3};
+                iov[i][1] = (struct iovec){bytes[i] + sizes[i] / 3, sizes[i] - sizes[i] / 3};
+                out[i] = (struct outgoing){iov[i], 2, sizes[i], to};
+        }
+}
+
+static void send_and_compare(const char *host, enum segmentation segmentation, bool connected)
+{
+        static struct iovec iov[DATAGRAMS][2];
+        static struct outgoing out[DATAGRAMS];
+        struct endpoint *to = open_udp(host, NULL, segmentation);
+        struct endpoint *from = open_udp(host, connected ? &to->local : NULL, segmentation);
+
+        make_datagrams(out, iov, connected ? NULL : &to->local);
+        assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
+        assert_int_equal(receive_all(to, NULL, DATAGRAMS, expect_in_order), DATAGRAMS);
+        assert_int_equal(from->counts.sent, DATAGRAMS);
+        assert_int_equal(endpoint_counts(to)->dropped, 0);
+        if (segmentation == SEGMENTATION_OFF)
+                assert_int_equal(from->counts.super_packets, 0);
+        else
+                assert_true(from->counts.super_packets > 0 && !from->counts.segmentation_refused);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static void bytes_and_order_are_kept(void **state)
+{
+        (void)state;
+        for (int connected = 0; connected < 2; connected++) {
+                send_and_compare("127.0.0.1", SEGMENTATION_AUTO, connected);
+                send_and_compare("127.0.0.1", SEGMENTATION_OFF, connected);
+                send_and_compare("::1", SEGMENTATION_AUTO, connected);
+        }
+}
+
+static void nobody_there_is_no_end(void **state)
+{
+        struct endpoint *gone = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        struct net_address to = gone->local;
+        struct endpoint *from = open_udp("127.0.0.1", &to, SEGMENTATION_AUTO);
+        struct iovec iov = {bytes[0], 100};
+        struct outgoing out = {&iov, 1, 100, NULL};
+        struct datagram d;
+
+        (void)state;
+        endpoint_free(gone);
+        for (int i = 0; i < 5; i++) {
+                assert_int_equal(endpoint_send(from, &out, 1), 1);
+                assert_int_equal(endpoint_receive(from, &d, 1), 0);
+        }
+        endpoint_free(from);
+}
+
+static void too_large_is_counted(void **state)
+{
+        static uint8_t large[70000];
+        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO), *from = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        struct iovec iov[2] = {{large, sizeof large}, {bytes[0], 10}};
+        struct outgoing out[2] = {{&iov[0], 1, sizeof large, &to->local}, {&iov[1], 1, 10, &to->local}};
+
+        (void)state;
+        sizes[0] = 10;
+        assert_int_equal(endpoint_send(from, out, 2), 2);
+        assert_int_equal(from->counts.send_failed, 1);
+        assert_int_equal(receive_all(to, NULL, 1, expect_in_order), 1);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static void a_full_buffer_is_counted(void **state)
+{
+        struct udp_config c = {.local = address("127.0.0.1"), .receive_buffer_bytes = 16384, .segmentation = SEGMENTATION_OFF};
+        struct endpoint *to, *from = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF);
+        struct datagram d[16];
+        uint64_t got = 0;
+        int n;
+
+        (void)state;
+        assert_int_equal(endpoint_new_udp(&to, &c), 0);
+        assert_true(to->granted_receive_bytes >= 16384);
+        for (int i = 0; i < 500; i++) {
+                struct iovec iov = {bytes[0], 1000};
+                struct outgoing out = {&iov, 1, 1000, &to->local};
+
+                assert_int_equal(endpoint_send(from, &out, 1), 1);
+        }
+        while ((n = endpoint_receive(to, d, ARRAY_SIZE(d))) > 0)
+                got += (uint64_t)n;
+        assert_true(got > 0 && got < 500);
+        assert_int_equal(endpoint_counts(to)->dropped, 500 - got);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static void a_group_reaches_all_members(void **state)
+{
+        struct endpoint *from = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO), *members[2];
+        struct net_address group = address("239.255.7.77");
+        struct udp_config c = {.local = address("127.0.0.1"), .group = &group};
+        struct iovec iov = {bytes[0], 64};
+        struct outgoing out = {&iov, 1, 64, &group};
+
+        (void)state;
+        group.v4.sin_port = from->local.v4.sin_port; /* one that is free */
+        for (int i = 0; i < 2; i++)
+                assert_int_equal(endpoint_new_udp(&members[i], &c), 0);
+        sizes[0] = 64;
+        assert_int_equal(endpoint_send(from, &out, 1), 1);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(receive_all(members[i], NULL, 1, expect_in_order), 1);
+                endpoint_free(members[i]);
+        }
+        endpoint_free(from);
+}
+
+static void within_the_process(void **state)
+{
+        static struct iovec iov[DATAGRAMS][2];
+        static struct outgoing out[DATAGRAMS];
+        struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
+        struct endpoint *to, *from, *same;
+        struct datagram d;
+
+        (void)state;
+        assert_int_equal(endpoint_new_inproc(&to, &there, 250), 0);
+        assert_int_equal(endpoint_new_inproc(&same, &there, 1), -EADDRINUSE);
+        assert_int_equal(endpoint_new_inproc(&from, &here, 1), 0);
+        make_datagrams(out, iov, &to->local);
+        assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
+        assert_int_equal(to->counts.dropped, DATAGRAMS - 250);
+        assert_int_equal(receive_all(to, NULL, 250, expect_in_order), 250);
+        assert_int_equal(endpoint_receive(to, &d, 1), 0);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static uint32_t seen[5000];
+
+static void count_number(const struct datagram *d, int i)
+{
+        uint32_t number;
+
+        (void)i;
+        memcpy(&number, d->bytes, sizeof number);
+        assert_true(number < ARRAY_SIZE(seen));
+        seen[number]++;
+}
+
+/* Through faults: how many of 5000 came once, twice, never. */
+static void through_faults(const struct fault_config *config, uint32_t counts[3], bool *in_order)
+{
+        struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
+        struct endpoint *to, *from;
+        struct faults *f;
+
+        memset(seen, 0, sizeof seen);
+        assert_int_equal(endpoint_new_inproc(&to, &there, 5000), 0);
+        assert_int_equal(endpoint_new_inproc(&from, &here, 1), 0);
+        assert_int_equal(faults_new(&f, config), 0);
+        for (uint32_t i = 0; i < 5000; i++) {
+                struct iovec iov = {&i, sizeof i};
+                struct outgoing out = {&iov, 1, sizeof i, &to->local};
+
+                endpoint_send(from, &out, 1);
+        }
+        struct datagram d[64];
+        uint32_t last = 0;
+        int n;
+
+        *in_order = true;
+        while ((n = faults_receive(f, to, d, ARRAY_SIZE(d))) > 0 || faults_are_holding(f)) {
+                for (int i = 0; i < n; i++) {
+                        uint32_t number;
+
+                        memcpy(&number, d[i].bytes, sizeof number);
+                        *in_order &= number >= last;
+                        last = number;
+                        count_number(&d[i], i);
+                }
+        }
+        memset(counts, 0, 3 * sizeof *counts);
+        for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
+                counts[MIN(seen[i], 2u)]++;
+        faults_free(f);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static void faults_do_what_they_say(void **state)
+{
+        uint32_t counts[3];
+        bool in_order;
+
+        (void)state;
+        through_faults(&(struct fault_config){.seed = 1}, counts, &in_order);
+        assert_true(counts[1] == 5000 && in_order);
+        through_faults(&(struct fault_config){.loss = 0.1, .seed = 1}, counts, &in_order);
+        assert_in_range(counts[0], 400, 600);
+        assert_true(counts[2] == 0 && in_order);
+        through_faults(&(struct fault_config){.reorder = 0.1, .seed = 1}, counts, &in_order);
+        assert_true(counts[1] == 5000 && !in_order);
+        through_faults(&(struct fault_config){.duplicate = 0.1, .seed = 1}, counts, &in_order);
+        assert_in_range(counts[2], 400, 600);
+        assert_true(counts[0] == 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(bytes_and_order_are_kept),
+                cmocka_unit_test(nobody_there_is_no_end),
+                cmocka_unit_test(too_large_is_counted),
+                cmocka_unit_test(a_full_buffer_is_counted),
+                cmocka_unit_test(a_group_reaches_all_members),
+                cmocka_unit_test(within_the_process),
+                cmocka_unit_test(faults_do_what_they_say),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
