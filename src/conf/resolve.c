@@ -122,7 +122,7 @@ static void check_fit(struct loading *l)
         const struct scenario *s = l->scenario;
 
         if (s->trigger.kind != TRIGGER_PERIODIC && s->trigger.rate_millihertz == SCENARIO_MAX)
-                conf_key_error(l, "trigger", "kind", "needs a trigger.rate, allowed with rate max: periodic");
+                conf_key_error(l, "trigger", "kind", "needs a rate, allowed: periodic, or a trigger.rate other than max");
         if (s->network.control_port == s->network.data_port)
                 conf_key_error(l, "network", "data-port", "is the control port too, allowed: another one");
         if (s->dfm.node_timeout_ns < 3 * s->dfm.keep_alive_ns)

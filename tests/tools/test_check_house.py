@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""The house rules' own test: small trees with one mistake each are refused for it, and a good one is not."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+CHECK = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check-house.py"
+GOOD = {
+    "include/evb/base/a.h": "int a(int x);\n",
+    "src/base/a.c": '#include "evb/base/a.h"\n\nint a(int x)\n{\n        return x;\n}\n',
+    "include/evb/net/n.h": '#include "evb/base/a.h"\nint n(void);\n',
+    "src/net/n.c": '#include "evb/net/n.h"\n\nint n(void)\n{\n        return a(1);\n}\n',
+}
+BAD = {
+    "upward": ({"src/base/a.c": '#include "evb/net/n.h"\n'}, "base includes evb/net/n.h"),
+    "neighbour": ({"include/evb/store/s.h": '#include "evb/net/n.h"\n'}, "store includes evb/net/n.h"),
+    "cycle": ({"include/evb/base/a.h": '#include "evb/base/b.h"\n', "include/evb/base/b.h": '#include "evb/base/a.h"\n'}, "a cycle"),
+    "stranger": ({"include/evb/magic/m.h": '#include "evb/base/a.h"\n'}, "is not one of the house's"),
+    "long file": ({"src/base/a.c": "int x;\n" * 501}, "501 lines"),
+    "long function": ({"src/base/a.c": "int a(int x)\n{\n" + "        x++;\n" * 70 + "}\n"}, "function of 72 lines"),
+    "homeless header": ({"include/evb/base/lost.h": "int lost(int x);\n"}, "no file of src/base belongs to it"),
+}
+
+
+def check(files):
+    with tempfile.TemporaryDirectory() as root:
+        for name, text in files.items():
+            path = pathlib.Path(root) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+
+status, out = check(GOOD)
+assert status == 0 and out == "", out
+for name, (files, what) in BAD.items():
+    status, out = check({**GOOD, **files})
+    assert status == 1 and what in out, (name, out)
+assert check({})[0] == 1, "a tree without files is no good tree"
+print(f"ok: {len(BAD)} mistakes seen")
