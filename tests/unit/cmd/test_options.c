@@ -1,0 +1,216 @@
+/* Command lines: what each word means, and what is said of the wrong ones. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/cmd/options.h"
+
+static struct options o;
+static const char *node, *fast;
+static char line[4096], said[2][4096]; /* what is parsed; what was written to standard output and standard error */
+
+static int nothing(int argc, char **argv)
+{
+        return 0;
+}
+
+static int turn(int fd, FILE *to)
+{
+        int old = dup(fd);
+
+        assert_non_null(to);
+        assert_true(old >= 0);
+        fflush(NULL);
+        assert_true(dup2(fileno(to), fd) == fd);
+        return old;
+}
+
+static void turn_back(int fd, int old, FILE *from, char text[static 4096])
+{
+        fflush(NULL);
+        assert_true(dup2(old, fd) == fd);
+        close(old);
+        rewind(from);
+        text[fread(text, 1, 4095, from)] = '\0';
+        fclose(from);
+}
+
+/* "test WORDS", for a command that takes n_words positional ones. */
+static int parse(size_t n_words, const char *words)
+{
+        static const struct command command = {"test", nothing, "FILE", "Nothing at all."};
+        const struct option_entry own[] = {{"node", "NAME", "which", &node}, {"fast", NULL, "hurry", &fast}};
+        FILE *out = tmpfile(), *err = tmpfile();
+        char *argv[100] = {line}, *save = NULL;
+        int argc = 1, old_out, old_err, r;
+
+        snprintf(line, sizeof line, "test %s", words);
+        strtok_r(line, " ", &save);
+        while ((argv[argc] = strtok_r(NULL, " ", &save)) != NULL)
+                assert_true(++argc < (int)ARRAY_SIZE(argv));
+        node = fast = NULL;
+        old_out = turn(STDOUT_FILENO, out);
+        old_err = turn(STDERR_FILENO, err);
+        r = options_parse(&o, &command, own, ARRAY_SIZE(own), n_words, argc, argv);
+        turn_back(STDERR_FILENO, old_err, err, said[1]);
+        turn_back(STDOUT_FILENO, old_out, out, said[0]);
+        return r;
+}
+
+static void assert_wrong(size_t n_words, const char *words, const char *what)
+{
+        assert_int_equal(parse(n_words, words), 2);
+        assert_string_equal(said[0], "");
+        assert_memory_equal(said[1], "evb test: ", strlen("evb test: "));
+        if (!strstr(said[1], what))
+                fail_msg("\"%s\" does not say \"%s\"", said[1], what);
+}
+
+static void test_words(void **state)
+{
+        assert_int_equal(parse(2, "a b"), OPTIONS_GO_ON);
+        assert_int_equal(o.n_words, 2);
+        assert_string_equal(o.words[0], "a");
+        assert_string_equal(o.words[1], "b");
+        assert_false(o.json || o.progress || o.n_settings > 0 || node || fast);
+        /* A single dash is a word. */
+        assert_int_equal(parse(1, "-"), OPTIONS_GO_ON);
+        assert_string_equal(o.words[0], "-");
+        assert_wrong(1, "a b", "one word too many: b");
+        assert_wrong(1, "", "missing: FILE");
+        assert_wrong(2, "a", "missing: FILE");
+}
+
+static void test_own(void **state)
+{
+        assert_int_equal(parse(0, "--node n1 --fast"), OPTIONS_GO_ON);
+        assert_string_equal(node, "n1");
+        assert_non_null(fast);
+        assert_int_equal(parse(0, "--node=n=2"), OPTIONS_GO_ON);
+        assert_string_equal(node, "n=2");
+        assert_null(fast);
+        assert_int_equal(parse(0, "--node a --node b"), OPTIONS_GO_ON);
+        assert_string_equal(node, "b");
+        assert_wrong(0, "--node", "needs an argument: --node");
+}
+
+static void test_unknown(void **state)
+{
+        assert_wrong(0, "--slow", "unknown option: --slow");
+        assert_wrong(0, "--nod x", "unknown option: --nod");
+        assert_wrong(0, "--nodes x", "unknown option: --nodes");
+        assert_wrong(0, "-x", "unknown option: -x");
+        assert_non_null(strstr(said[1], "evb test --help"));
+}
+
+static void test_settings(void **state)
+{
+        char words[2000] = "";
+
+        assert_int_equal(parse(1, "--set a.b=1 file --set=c.d=2"), OPTIONS_GO_ON);
+        assert_int_equal(o.n_settings, 2);
+        assert_string_equal(o.settings[0], "a.b=1");
+        assert_string_equal(o.settings[1], "c.d=2");
+        assert_string_equal(o.words[0], "file");
+        assert_wrong(0, "--set", "needs an argument: --set");
+        for (int i = 0; i < OPTIONS_SETTINGS_MAX; i++)
+                strcat(words, "--set=a.b=1 ");
+        assert_int_equal(parse(0, words), OPTIONS_GO_ON);
+        assert_int_equal(o.n_settings, OPTIONS_SETTINGS_MAX);
+        strcat(words, "--set=a.b=1");
+        assert_wrong(0, words, "too many settings");
+}
+
+/* The word behind --json is its file only where no other use is left for it. */
+static void test_json(void **state)
+{
+        static const struct {
+                size_t n_words;
+                const char *words, *path, *word;
+        } cases[] = {
+                {1, "FILE --json", NULL, "FILE"},
+                {1, "--json FILE", NULL, "FILE"},
+                {1, "FILE --json out", "out", "FILE"},
+                {1, "--json=out FILE", "out", "FILE"},
+                {1, "FILE --json --progress", NULL, "FILE"},
+                {1, "FILE --json=out --progress", "out", "FILE"},
+                {0, "--json", NULL, NULL},
+                {0, "--json out", "out", NULL},
+                {0, "--json --fast", NULL, NULL},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                assert_int_equal(parse(cases[i].n_words, cases[i].words), OPTIONS_GO_ON);
+                assert_true(o.json);
+                if (cases[i].path)
+                        assert_string_equal(o.json_path, cases[i].path);
+                else
+                        assert_null(o.json_path);
+                assert_int_equal(o.n_words, cases[i].n_words);
+                if (cases[i].word)
+                        assert_string_equal(o.words[0], cases[i].word);
+        }
+        assert_wrong(1, "--json FILE out", "one word too many: out");
+        assert_wrong(1, "FILE --json out more", "one word too many: more");
+        assert_int_equal(parse(0, "--progress"), OPTIONS_GO_ON);
+        assert_true(o.progress);
+        assert_false(o.json);
+}
+
+static void test_json_files(void **state)
+{
+        FILE *f, *err = tmpfile();
+        char text[4096];
+        int old;
+
+        o = (struct options){};
+        assert_null(options_open_json(&o));
+        o.json = true;
+        assert_ptr_equal(options_open_json(&o), stdout);
+        o.json_path = "/dev/null";
+        f = options_open_json(&o);
+        assert_non_null(f);
+        assert_ptr_not_equal(f, stdout);
+        assert_true(fputs("{}", f) >= 0 && fflush(f) == 0);
+        fclose(f);
+        o.json_path = "/nowhere/at/all";
+        old = turn(STDERR_FILENO, err);
+        f = options_open_json(&o);
+        turn_back(STDERR_FILENO, old, err, text);
+        assert_null(f);
+        assert_non_null(strstr(text, "--json /nowhere/at/all: No such file or directory"));
+}
+
+static void test_help(void **state)
+{
+        static const char *const told[] = {
+                "evb test FILE [OPTION]...\nNothing at all.\n", "--node NAME ", "which", "--fast ", "--set SECTION.KEY=VALUE",
+                "--json [FILE]", "--progress", "--help", "--version",
+        };
+
+        /* Asked for, help is no mistake, whatever else is missing. */
+        assert_int_equal(parse(1, "--help"), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(told); i++)
+                assert_non_null(strstr(said[0], told[i]));
+        assert_string_equal(said[1], "");
+        assert_int_equal(parse(1, "--version"), 0);
+        assert_string_equal(said[0], "evb " EVB_VERSION "\n");
+        assert_string_equal(said[1], "");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_words),    cmocka_unit_test(test_own),  cmocka_unit_test(test_unknown),
+                cmocka_unit_test(test_settings), cmocka_unit_test(test_json), cmocka_unit_test(test_json_files),
+                cmocka_unit_test(test_help),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* A scenario from text, for the tests of the conf layer. */
+#pragma once
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/conf/keys.h"
+#include "evb/conf/scenario.h"
+
+#define COUNTS "[ros]\ncount = 2\n[sfi]\ncount = 1\n"
+
+/* What one load gave; big, so one at a time. */
+static struct scenario sample;
+static struct scenario_errors sample_errors;
+static char sample_path[64];
+
+static inline void sample_write(const char *text)
+{
+        FILE *f;
+        int fd;
+
+        strcpy(sample_path, "/tmp/evb-conf-XXXXXX");
+        fd = mkstemp(sample_path);
+        assert_true(fd >= 0);
+        f = fdopen(fd, "w");
+        assert_non_null(f);
+        fputs(text, f);
+        assert_int_equal(fclose(f), 0);
+}
+
+static inline int sample_load_with(const char *text, const char *const *settings, size_t n)
+{
+        int r;
+
+        sample_write(text);
+        r = scenario_load(&sample, sample_path, settings, n, &sample_errors);
+        assert_int_equal(unlink(sample_path), 0);
+        return r;
+}
+
+static inline int sample_load(const char *text)
+{
+        return sample_load_with(text, NULL, 0);
+}
+
+/* One setting over the smallest scenario. */
+static inline int sample_set(const char *setting)
+{
+        return sample_load_with(COUNTS, &setting, 1);
+}
+
+/* Exactly one mistake, told as FILE`at`… and holding `what`. */
+static inline void assert_one_error(const char *at, const char *what)
+{
+        const char *text = sample_errors.text[0];
+
+        if (sample_errors.n != 1)
+                for (size_t i = 0; i < MIN(sample_errors.n, (size_t)SCENARIO_ERRORS_MAX); i++)
+                        print_error("%s\n", sample_errors.text[i]);
+        assert_int_equal(sample_errors.n, 1);
+        if (strncmp(text, sample_path, strlen(sample_path)) == 0)
+                text += strlen(sample_path);
+        if (strncmp(text, at, strlen(at)) != 0 || !strstr(text, what))
+                fail_msg("\"%s\", not \"%s\" and \"%s\"", text, at, what);
+}

@@ -1,0 +1,157 @@
+/* The table of keys: it contradicts itself nowhere, and every value comes back from its text. */
+#include "conf_sample.h"
+
+static char text[SCENARIO_TEXT_MAX];
+
+static void assert_comes_back(const struct scenario_key *k, const char *value, const char *written)
+{
+        assert_int_equal(scenario_key_set(&sample, k, value), 0);
+        assert_string_equal(scenario_key_value(&sample, k, text, sizeof text), written);
+        assert_int_equal(scenario_key_set(&sample, k, text), 0);
+        assert_string_equal(scenario_key_value(&sample, k, text, sizeof text), written);
+}
+
+static void test_table(void **state)
+{
+        const char *section = "";
+        bool seen_end = false;
+
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+
+                assert_ptr_equal(scenario_key_find(k->section, k->name), k);
+                assert_true(k->offset < sizeof(struct scenario));
+                assert_true(strlen(k->help) > 10 && k->help[strlen(k->help) - 1] == '.');
+                assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
+                /* Sections are not scattered. */
+                for (size_t j = 0; strcmp(section, k->section) != 0 && j < i; j++)
+                        assert_string_not_equal(scenario_keys[j].section, k->section);
+                section = k->section;
+                /* No two keys have one place. */
+                for (size_t j = 0; j < i; j++)
+                        assert_int_not_equal(scenario_keys[j].offset, k->offset);
+                seen_end |= strcmp(k->name, "seed") == 0;
+        }
+        assert_true(seen_end);
+        assert_null(scenario_key_find("ros", "no-such"));
+        assert_null(scenario_key_find("no-such", "count"));
+}
+
+static void test_defaults_are_written_as_they_stand(void **state)
+{
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                char first[SCENARIO_TEXT_MAX];
+
+                assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
+                strcpy(first, scenario_key_value(&sample, k, text, sizeof text));
+                assert_comes_back(k, first, first);
+        }
+}
+
+static void test_bounds(void **state)
+{
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                static const char *const units[] = {
+                        [KEY_COUNT] = "", [KEY_BYTES] = "", [KEY_RATE] = "", [KEY_TIME] = "ns", [KEY_FREQUENCY] = "mHz",
+                };
+                char value[64];
+
+                if (k->kind < KEY_COUNT || k->kind == KEY_FRACTION)
+                        continue;
+                assert_true(k->least <= k->most);
+                snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->least, units[k->kind]);
+                assert_int_equal(scenario_key_set(&sample, k, value), 0);
+                snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->most, units[k->kind]);
+                assert_int_equal(scenario_key_set(&sample, k, value), 0);
+                scenario_key_value(&sample, k, text, sizeof text);
+                assert_int_equal(scenario_key_set(&sample, k, text), 0);
+                assert_int_equal(*(uint64_t *)((char *)&sample + k->offset), k->most);
+                if (k->least > 0) {
+                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->least - 1, units[k->kind]);
+                        assert_true(scenario_key_set(&sample, k, value) < 0);
+                }
+                if (k->most < UINT64_MAX) {
+                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->most + 1, units[k->kind]);
+                        assert_true(scenario_key_set(&sample, k, value) < 0);
+                }
+                assert_int_equal(*(uint64_t *)((char *)&sample + k->offset), k->most);
+        }
+}
+
+static void test_kinds(void **state)
+{
+        assert_comes_back(scenario_key_find("ros", "fragment-size"), "14KiB", "14KiB");
+        assert_comes_back(scenario_key_find("ros", "fragment-size"), "2kB", "2000");
+        assert_comes_back(scenario_key_find("ros", "fragment-size"), "0", "0");
+        assert_comes_back(scenario_key_find("trigger", "rate"), "5kHz", "5kHz");
+        assert_comes_back(scenario_key_find("trigger", "rate"), "1.5Hz", "1500mHz");
+        assert_comes_back(scenario_key_find("trigger", "rate"), "max", "max");
+        assert_comes_back(scenario_key_find("network", "link-rate"), "1Gbit", "1Gbit");
+        assert_comes_back(scenario_key_find("network", "link-rate"), "unlimited", "unlimited");
+        assert_comes_back(scenario_key_find("sfi", "timeout"), "1.5s", "1500ms");
+        assert_comes_back(scenario_key_find("sfi", "re-ask-after"), "auto", "auto");
+        assert_comes_back(scenario_key_find("qos", "backend"), "cbq+tbf", "cbq+tbf");
+        assert_comes_back(scenario_key_find("scenario", "mode"), "pull", "pull");
+}
+
+static void test_fractions(void **state)
+{
+        const struct scenario_key *loss = scenario_key_find("network", "loss");
+
+        assert_comes_back(loss, "0", "0");
+        assert_comes_back(loss, "1", "1");
+        assert_comes_back(loss, "100%", "1");
+        assert_comes_back(loss, "2%", "0.02");
+        assert_comes_back(loss, "0.123456789", "0.123456789");
+        assert_true(scenario_key_set(&sample, loss, "1e-3") < 0);
+        assert_true(scenario_key_set(&sample, loss, "-0.1") < 0);
+        assert_true(scenario_key_set(&sample, loss, "nan") < 0);
+        assert_true(scenario_key_set(&sample, loss, "1.01") < 0);
+}
+
+static void test_choices(void **state)
+{
+        const struct scenario_key *backend = scenario_key_find("qos", "backend");
+
+        assert_int_equal(scenario_key_set(&sample, backend, "htb+tbf"), 0);
+        assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
+        assert_true(scenario_key_set(&sample, backend, "htb+") < 0);
+        assert_true(scenario_key_set(&sample, backend, "") < 0);
+        assert_true(scenario_key_set(&sample, backend, "none|auto") < 0);
+        assert_true(scenario_key_set(&sample, backend, "HTB") < 0);
+        assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
+}
+
+static void test_allowed(void **state)
+{
+        static const struct {
+                const char *section, *name, *allowed;
+        } cases[] = {
+                {"scenario", "mode", "push|pull"},
+                {"trigger", "rate", "max, or a frequency (mHz, Hz, kHz, MHz) from 1mHz"},
+                {"trigger", "events", "a count"},
+                {"network", "loss", "a fraction from 0 to 1, or per cent"},
+                {"network", "mtu", "a size (B, kB, KiB, MB, MiB, GB, GiB) from 1280 to 65535"},
+                {"sfi", "credits", "auto, or a count from 1 to 12000"},
+                {"scenario", "name", "text of at most 255 bytes"},
+        };
+        char allowed[256];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                assert_string_equal(scenario_key_allowed(scenario_key_find(cases[i].section, cases[i].name), allowed, sizeof allowed),
+                                    cases[i].allowed);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_table),     cmocka_unit_test(test_defaults_are_written_as_they_stand),
+                cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
+                cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
+                cmocka_unit_test(test_allowed),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+/* Nodes: made from counts, or named one by one; and all the ways to name them wrong. */
+#include "conf_sample.h"
+
+#define DFM "[node d]\nrole = dfm\n"
+#define ROS "[node r]\nrole = ros\n"
+#define SFI "[node s]\nrole = sfi\n"
+
+static void test_counts(void **state)
+{
+        const struct scenario_node *n;
+
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_int_equal(sample.n_nodes, 4);
+        assert_string_equal(sample.nodes[0].name, "dfm");
+        assert_int_equal(scenario_count(&sample, ROLE_ROS), 2);
+        n = scenario_find(&sample, "ros2");
+        assert_non_null(n);
+        assert_int_equal(n->role, ROLE_ROS);
+        assert_int_equal(n->index, 1);
+        assert_string_equal(n->address, "");
+        assert_ptr_equal(scenario_node_of(&sample, ROLE_SFI, 0), scenario_find(&sample, "sfi1"));
+        assert_null(scenario_node_of(&sample, ROLE_SFI, 1));
+        assert_null(scenario_find(&sample, "ros3"));
+}
+
+static void test_most(void **state)
+{
+        assert_int_equal(sample_load("[ros]\ncount = 1024\n[sfi]\ncount = 512\n"), 0);
+        assert_int_equal(sample.n_nodes, 1537);
+        assert_string_equal(sample.nodes[1536].name, "sfi512");
+}
+
+static void test_named(void **state)
+{
+        const struct scenario_node *n;
+
+        assert_int_equal(sample_load(DFM SFI "[node far.ros_1-a]\nrole = ros\naddress = 10.0.0.9\ndevice = eth1\ncpus = 2-4,8\n" ROS), 0);
+        n = scenario_find(&sample, "far.ros_1-a");
+        assert_non_null(n);
+        assert_int_equal(n->index, 0);
+        assert_int_equal(n->line, 6);
+        assert_string_equal(n->address, "10.0.0.9");
+        assert_string_equal(n->device, "eth1");
+        assert_int_equal(n->n_cpus, 4);
+        assert_int_equal(n->cpus[3], 8);
+        assert_int_equal(scenario_find(&sample, "r")->index, 1);
+        assert_int_equal(sample.ros.count, 2);
+        assert_int_equal(sample.sfi.count, 1);
+}
+
+static void test_wrong(void **state)
+{
+        static const struct {
+                const char *text, *at, *what;
+        } cases[] = {
+                {DFM ROS SFI "[ros]\ncount = 1\n", ":8: ros.count: ", "either counts, or sections"},
+                {DFM ROS SFI "[node d2]\nrole = dfm\n", ": node.role: ", "2 nodes are the DFM, allowed: 1"},
+                {ROS SFI, ": node.role: ", "0 nodes are the DFM"},
+                {DFM SFI, ": ros.count: ", "0 ROSs, allowed: 1 to 1024"},
+                {DFM ROS, ": sfi.count: ", "0 SFIs, allowed: 1 to 512"},
+                {"[ros]\ncount = 1\n", ": sfi.count: ", "0 SFIs"},
+                {DFM SFI ROS "[node x]\nrole = boss\n", ":8: node", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
+                {DFM SFI ROS "colour = red\n", ":7: node", "allowed: role, address, device, cpus"},
+                {DFM SFI ROS "cpus = 9-1\n", ":7: node", "at most 16 processors"},
+                {DFM SFI ROS "cpus = 0-16\n", ":7: node", "at most 16 processors"},
+                {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n", ":7: node", "that of node s too"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                assert_int_equal(sample_load(cases[i].text), -EINVAL);
+                assert_one_error(cases[i].at, cases[i].what);
+        }
+}
+
+static void test_v6(void **state)
+{
+        assert_int_equal(sample_load(DFM "address = fe80::1%eth0\n" SFI "address = fe80::2%eth0\n" ROS
+                                     "[network]\ncontrol-group = ff05::6986\n"), 0);
+        assert_string_equal(scenario_find(&sample, "d")->address, "fe80::1%eth0");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_counts), cmocka_unit_test(test_most),
+                cmocka_unit_test(test_named),
+                cmocka_unit_test(test_wrong),  cmocka_unit_test(test_v6),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* Reading lines: what is understood, and where each mistake is told. */
+#include "conf_sample.h"
+
+static void test_values(void **state)
+{
+        assert_int_equal(sample_load("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS), 0);
+        assert_int_equal(sample.scenario.mode, MODE_PULL);
+        assert_int_equal(sample.scenario.duration_ns, 250 * NS_PER_MS);
+        assert_int_equal(sample.trigger.rate_millihertz, 5000000);
+        assert_int_equal(sample.sfi.credits, SCENARIO_AUTO);
+        assert_int_equal(sample.run.seed, 1);
+}
+
+static void test_layout(void **state)
+{
+        /* A byte order mark, comments, ends of lines as Windows has them, no end at the end. */
+        assert_int_equal(sample_load("\xEF\xBB\xBF[ros]\r\ncount = 3\r\nfragment-size = 2kB ; each\r\n"
+                                     "# nothing\r\n; nothing\r\n\r\n[sfi]\r\ncount = 2"), 0);
+        assert_int_equal(sample.ros.count, 3);
+        assert_int_equal(sample.ros.fragment_size_bytes, 2000);
+        assert_int_equal(sample.sfi.count, 2);
+        assert_int_equal(sample_load("[scenario]\nname = a#b;c\n" COUNTS), 0);
+        assert_string_equal(sample.scenario.name, "a#b;c");
+        /* A section may be taken up again. */
+        assert_int_equal(sample_load(COUNTS "[ros]\nfragment-size = 1\n"), 0);
+        assert_int_equal(sample.ros.fragment_size_bytes, 1);
+}
+
+static void test_wrong_values(void **state)
+{
+        assert_int_equal(sample_load(COUNTS "\n[scenario]\nmode = shove\n"), -EINVAL);
+        assert_one_error(":7: scenario.mode: ", "\"shove\" is not allowed, allowed: push|pull");
+        assert_int_equal(sample_load("[ros]\ncount = 1025\n[sfi]\ncount=1\n"), -EINVAL);
+        assert_one_error(":2: ros.count: ", "a count from 0 to 1024");
+        assert_int_equal(sample_load(COUNTS "[trigger]\nrate =\n"), -EINVAL);
+        assert_one_error(":6: trigger.rate: ", "allowed: max, or a frequency");
+}
+
+static void test_unknown_keys(void **state)
+{
+        sample_load(COUNTS "[sfi]\nre-asks = 1\n");
+        assert_one_error(":6: sfi.re-asks: ", "did you mean sfi.re-ask?");
+        sample_load("[rso]\ncount = 2\n[sfi]\ncount = 1\n[ros]\ncount = 1\n");
+        assert_one_error(":2: rso.count: ", "did you mean ros.count?");
+        sample_load(COUNTS "[colour]\nof-paint = red\n");
+        assert_one_error(":6: colour.of-paint: ", "evb check --keys");
+}
+
+static void test_lines_that_say_nothing(void **state)
+{
+        sample_load("[ros]\ncount\n" COUNTS);
+        assert_one_error(":2: line: ", "allowed: [section], KEY = VALUE");
+}
+
+static void test_all_mistakes_at_once(void **state)
+{
+        char text[2000] = COUNTS "[run]\n";
+
+        sample_load("[scenario]\nmode = shove\n[ros]\ncount = 2\n[sfi]\ncount = one\nlast = 1\n");
+        assert_int_equal(sample_errors.n, 3);
+        assert_non_null(strstr(sample_errors.text[0], ":2: scenario.mode"));
+        assert_non_null(strstr(sample_errors.text[1], ":6: sfi.count"));
+        assert_non_null(strstr(sample_errors.text[2], ":7: sfi.last"));
+        for (int i = 0; i < SCENARIO_ERRORS_MAX + 5; i++)
+                strcat(text, "colour = red\n");
+        sample_load(text);
+        assert_int_equal(sample_errors.n, SCENARIO_ERRORS_MAX + 5);
+        assert_non_null(strstr(sample_errors.text[SCENARIO_ERRORS_MAX - 1], ":25: run.colour"));
+}
+
+/* What does not fit is judged by values that were understood alone. */
+static void test_no_mistakes_that_follow(void **state)
+{
+        sample_load(COUNTS "[trigger]\nrate = fast\nkind = poisson\n");
+        assert_one_error(":6: trigger.rate: ", "a frequency");
+}
+
+static void test_settings(void **state)
+{
+        const char *const settings[] = {"ros.count=3", "ros.count=4", "ros.fragment-size=1.5kB", "scenario.name=a=b.c"};
+
+        assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
+        assert_int_equal(sample.ros.count, 4);
+        assert_int_equal(sample.ros.fragment_size_bytes, 1500);
+        assert_string_equal(sample.scenario.name, "a=b.c");
+}
+
+static void test_wrong_settings(void **state)
+{
+        static const char *const wrong[] = {"", "=", "ros.count", "count=1", ".=", "ros=1.5"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_int_equal(sample_set(wrong[i]), -EINVAL);
+        sample_set("ros=1.5");
+        assert_one_error("--set ros=1.5: ", "allowed: SECTION.KEY=VALUE");
+        sample_set("ros.count=x");
+        assert_one_error("--set ros.count=x: ros.count: ", "allowed: a count");
+        sample_set("ros.cuont=1");
+        assert_one_error("--set ros.cuont=1: ros.cuont: ", "did you mean ros.count?");
+}
+
+static void test_no_file(void **state)
+{
+        assert_int_equal(scenario_load(&sample, "/nowhere/x.conf", NULL, 0, &sample_errors), -ENOENT);
+        assert_int_equal(scenario_load(&sample, "/", NULL, 0, &sample_errors), -EISDIR);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_values),         cmocka_unit_test(test_layout),
+                cmocka_unit_test(test_wrong_values),   cmocka_unit_test(test_unknown_keys),
+                cmocka_unit_test(test_lines_that_say_nothing),
+                cmocka_unit_test(test_settings),       cmocka_unit_test(test_all_mistakes_at_once),
+                cmocka_unit_test(test_no_mistakes_that_follow),
+                cmocka_unit_test(test_wrong_settings), cmocka_unit_test(test_no_file),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
