@@ -1,157 +1,185 @@
-/* Whole scenarios: what is written is read again as the same, and the ones that come with the program say what they mean. */
-#include <limits.h>
+/* Scenarios: what is read, what is refused and how that is told, and that writing and reading again changes nothing. */
+#include "../test.h"
 
-#include "conf_sample.h"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
-static char *written(const struct scenario *s)
+#include "evb/base/util.h"
+#include "evb/conf/keys.h"
+#include "evb/conf/scenario.h"
+
+static struct scenario s, again;
+static struct scenario_errors errors;
+static char path[64], text[1 << 16];
+
+static int load(const char *content, const char *setting)
 {
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
+        FILE *f = fopen(path, "w");
 
         assert_non_null(f);
-        scenario_write(s, f);
-        assert_int_equal(fclose(f), 0);
-        return text;
+        fputs(content, f);
+        fclose(f);
+        return scenario_load(&s, path, &setting, setting ? 1 : 0, &errors);
 }
 
-/* Everything but where the file lies, and in which lines nodes stand. */
-static void assert_same(const struct scenario *a, const struct scenario *b)
+static void expect_error(const char *content, const char *setting, const char *where, const char *what)
 {
-        char one[SCENARIO_TEXT_MAX], other[SCENARIO_TEXT_MAX];
-
-        for (size_t i = 0; i < n_scenario_keys; i++)
-                assert_string_equal(scenario_key_value(a, &scenario_keys[i], one, sizeof one),
-                                    scenario_key_value(b, &scenario_keys[i], other, sizeof other));
-        assert_int_equal(a->ros.source_kind, b->ros.source_kind);
-        assert_string_equal(a->ros.source_at, b->ros.source_at);
-        assert_int_equal(a->ros.sizes_kind, b->ros.sizes_kind);
-        assert_int_equal(a->n_nodes, b->n_nodes);
-        for (size_t i = 0; i < a->n_nodes; i++) {
-                assert_string_equal(a->nodes[i].name, b->nodes[i].name);
-                assert_int_equal(a->nodes[i].role, b->nodes[i].role);
-                assert_int_equal(a->nodes[i].index, b->nodes[i].index);
-                assert_string_equal(a->nodes[i].address, b->nodes[i].address);
-                assert_string_equal(a->nodes[i].device, b->nodes[i].device);
-                assert_int_equal(a->nodes[i].n_cpus, b->nodes[i].n_cpus);
-                assert_memory_equal(a->nodes[i].cpus, b->nodes[i].cpus, sizeof a->nodes[i].cpus);
+        if (load(content, setting) != -EINVAL || errors.n == 0)
+                fail_msg("taken: %s %s", content, setting ? setting : "");
+        for (size_t i = 0; i < MIN(errors.n, (size_t)SCENARIO_ERRORS_MAX); i++) {
+                if (strstr(errors.text[i], where) && strstr(errors.text[i], what)) {
+                        if (!strstr(errors.text[i], "allowed:") && !strstr(errors.text[i], "did you mean"))
+                                fail_msg("does not say what is allowed: %s", errors.text[i]);
+                        return;
+                }
         }
+        fail_msg("no error \"%s… %s\", but: %s", where, what, errors.text[0]);
 }
 
-static void assert_written_is_same(void)
+#define NODES "[ros]\ncount = 2\n[sfi]\ncount = 1\n"
+
+static void reads_keys(void **state)
 {
-        _cleanup_free_ struct scenario *first = malloc(sizeof *first);
-        _cleanup_free_ char *text = written(&sample), *again = NULL;
-
-        assert_non_null(first);
-        *first = sample;
-        assert_int_equal(sample_load(text), 0);
-        assert_same(first, &sample);
-        again = written(&sample);
-        assert_string_equal(text, again);
+        (void)state;
+        assert_int_equal(load("# comment\n[scenario]\nmode = pull ; inline\nduration = 250ms\n" NODES
+                              "[network]\nloss = 2%\nlink-rate = 1Gbit\n[qos]\nbackend = cbq+tbf\n", "sfi.outstanding=7"), 0);
+        assert_int_equal(s.scenario.mode, MODE_PULL);
+        assert_int_equal(s.scenario.duration_ns, 250000000);
+        assert_int_equal(s.network.link_rate_bps, 1000000000);
+        assert_true(s.network.loss == 0.02);
+        assert_int_equal(s.qos.backend, QOS_CBQ_TBF);
+        assert_int_equal(s.sfi.outstanding, 7);
+        assert_int_equal(s.trigger.rate_millihertz, SCENARIO_MAX);
+        assert_int_equal(s.n_nodes, 4);
+        assert_string_equal(scenario_node_of(&s, ROLE_ROS, 1)->name, "ros2");
+        assert_int_equal(scenario_count(&s, ROLE_SFI), 1);
+        assert_null(scenario_find(&s, "ros3"));
+        /* The command line wins. */
+        assert_int_equal(load("[scenario]\nmode = pull\n" NODES, "scenario.mode=push"), 0);
+        assert_int_equal(s.scenario.mode, MODE_PUSH);
 }
 
-static void test_written(void **state)
-{
-        const char *const settings[] = {
-                "scenario.name=a;b#c", "scenario.mode=pull",           "scenario.duration=1500us", "trigger.rate=1.001kHz",
-                "network.loss=0.02", "network.link-rate=unlimited", "sfi.credits=17",           "qos.backend=htb+tbf",
-                "qos.burst=1500",       "run.seed=18446744073709551615", "ros.source=file:/x.raw", "sfi.directory=.",
-                "ros.fragment-sizes=uniform:1-2kB",
-        };
-
-        assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
-        assert_written_is_same();
-        assert_int_equal(sample.run.seed, UINT64_MAX);
-        assert_int_equal(sample.trigger.rate_millihertz, 1001000);
-}
-
-static void test_written_nodes(void **state)
-{
-        assert_int_equal(sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
-                                     "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n"), 0);
-        assert_written_is_same();
-        assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
-}
-
-static void test_name(void **state)
-{
-        assert_int_equal(sample_load(COUNTS), 0);
-        assert_string_equal(sample.scenario.name, strrchr(sample_path, '/') + 1);
-        assert_int_equal(sample_set("scenario.name=other"), 0);
-        assert_string_equal(sample.scenario.name, "other");
-}
-
-static void load_config(const char *name)
-{
-        char path[PATH_MAX];
-
-        snprintf(path, sizeof path, "%s/configs/scenarios/%s.conf", getenv("EVB_SOURCE_ROOT"), name);
-        if (scenario_load(&sample, path, NULL, 0, &sample_errors) != 0)
-                fail_msg("%s: %s", path, sample_errors.n > 0 ? sample_errors.text[0] : "cannot be read");
-        assert_string_equal(sample.scenario.name, name);
-}
-
-static void test_configs(void **state)
-{
-        static const struct {
-                const char *name;
-                unsigned mode, output, qos, ros, sfi;
-        } cases[] = {
-                {"demo", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 6, 1},
-                {"push-6x1", MODE_PUSH, OUTPUT_NULL, QOS_NONE, 6, 1},
-                {"pull-6x1", MODE_PULL, OUTPUT_NULL, QOS_NONE, 6, 1},
-                {"push-6x1-qos", MODE_PUSH, OUTPUT_NULL, QOS_AUTO, 6, 1},
-                {"bes3-replay", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 26, 1},
-                {"testbed", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 2, 1},
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                load_config(cases[i].name);
-                assert_int_equal(sample.scenario.mode, cases[i].mode);
-                assert_int_equal(sample.scenario.transport, TRANSPORT_UDP);
-                assert_int_equal(sample.sfi.output, cases[i].output);
-                assert_int_equal(sample.qos.backend, cases[i].qos);
-                assert_int_equal(sample.ros.count, cases[i].ros);
-                assert_int_equal(sample.sfi.count, cases[i].sfi);
-                /* All of them come to an end. */
-                assert_true(sample.scenario.duration_ns > 0 || sample.trigger.events > 0);
-                assert_written_is_same();
-        }
-}
-
-static void test_config_of_real_data(void **state)
-{
-        load_config("bes3-replay");
-        assert_int_equal(sample.ros.source_kind, SOURCE_FILE);
-        assert_int_equal(sample.trigger.events, 10);
-        assert_int_equal(sample.sfi.format, FORMAT_EFORMAT3);
-        assert_non_null(strstr(sample.ros.source_at, "/configs/scenarios/../../../shared/data/bes3-run91668.raw"));
-}
-
-static void test_config_of_real_machines(void **state)
+static void reads_nodes(void **state)
 {
         const struct scenario_node *n;
 
-        load_config("testbed");
-        n = scenario_find(&sample, "pc-sfi1");
-        assert_non_null(n);
-        assert_string_equal(n->address, "192.168.69.31");
+        (void)state;
+        assert_int_equal(load("[node a]\nrole = dfm\naddress = 10.0.0.1\n[node b]\nrole = ros\naddress = 10.0.0.2\ndevice = eth1\n"
+                              "cpus = 2-3,7\n[node c]\nrole = sfi\naddress = ::1\n", NULL), 0);
+        n = scenario_find(&s, "b");
         assert_string_equal(n->device, "eth1");
-        assert_int_equal(n->n_cpus, 2);
-        assert_string_equal(scenario_node_of(&sample, ROLE_DFM, 0)->name, "pc-dfm");
+        assert_int_equal(n->n_cpus, 3);
+        assert_int_equal(n->cpus[2], 7);
+        assert_int_equal(s.ros.count, 1);
+}
+
+static void tells_mistakes(void **state)
+{
+        (void)state;
+        expect_error("[scenario]\nmode = shove\n" NODES, NULL, ":2: scenario.mode", "push|pull");
+        expect_error("[ros]\nfragment-siz = 1\n", NULL, ":2: ros.fragment-siz", "did you mean ros.fragment-size?");
+        expect_error("[ros]\ncount = 5000\n[sfi]\ncount = 1\n", NULL, ":2: ros.count", "0 to 1024");
+        expect_error("[trigger]\nrate = fast\n" NODES, NULL, ":2: trigger.rate", "max, or a frequency");
+        expect_error("[trigger]\nkind = poisson\n" NODES, NULL, ":2: trigger.kind", "trigger.rate");
+        expect_error(NODES "[nonsense]\nx = 1\n", NULL, ":6: nonsense.x", "no such key");
+        expect_error(NODES "what is this\n", NULL, ":5: line", "not understood");
+        expect_error("[ros]\ncount = 1\n", NULL, "sfi.count", "1 to 512");
+        expect_error(NODES, "ros.source=pigeon", "--set ros.source=pigeon: ros.source", "pattern | file:PATH");
+        expect_error(NODES, "ros.source=udp:99999", "ros.source", "udp:PORT");
+        expect_error(NODES, "ros.fragment-sizes=uniform:9-3", "ros.fragment-sizes", "uniform:A-B");
+        expect_error(NODES, "ros.fragment-sizes=lognormal:1kB,nan", "ros.fragment-sizes", "lognormal");
+        expect_error(NODES, "ros.fragment-size=5MiB", "ros.fragment-size", "4MiB");
+        expect_error(NODES, "nonsense", "--set nonsense", "SECTION.KEY=VALUE");
+        expect_error(NODES, "network.loss=1", "network.loss", "below 1");
+        expect_error(NODES, "dfm.event-timeout=1s", "dfm.event-timeout", "longer than sfi.timeout");
+        expect_error(NODES, "dfm.node-timeout=300ms", "dfm.node-timeout", "three times");
+        expect_error(NODES, "network.data-port=46800", "network.data-port", "another one");
+        expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count", "either counts, or sections");
+        expect_error("[node a]\nrole = cook\n", NULL, ":2: node.role", "dfm|ros|sfi");
+        expect_error("[node a]\nrole = dfm\n[node b]\nrole = dfm\n[node c]\nrole = ros\n[node d]\nrole = sfi\n", NULL, "node.role", "2 nodes are the DFM");
+        expect_error("[node a]\nrole = ros\naddress = 1.1.1.1\n[node b]\nrole = sfi\naddress = 1.1.1.1\n[node d]\nrole=dfm\n", NULL,
+                     "node.address", "that of node a");
+        expect_error("[node a]\nrole = ros\ncpus = 1-\n", NULL, ":3: node.cpus", "2-5,8");
+}
+
+static void tells_many_at_once(void **state)
+{
+        size_t n = 0;
+
+        (void)state;
+        for (int i = 0; i < 30; i++)
+                n += (size_t)snprintf(text + n, sizeof text - n, "[ros]\nbad%d = 1\n", i);
+        assert_int_equal(load(text, NULL), -EINVAL);
+        assert_int_equal(errors.n, 30);
+        assert_true(strstr(errors.text[SCENARIO_ERRORS_MAX - 1], "bad19"));
+        assert_int_equal(scenario_load(&s, "/nowhere.conf", NULL, 0, &errors), -ENOENT);
+}
+
+static void relative_paths_are_the_files_own(void **state)
+{
+        char wanted[128];
+
+        (void)state;
+        assert_int_equal(load("[ros]\ncount=1\nsource = file:data/x.raw\n[sfi]\ncount=1\n", NULL), 0);
+        snprintf(wanted, sizeof wanted, "%.*s/data/x.raw", (int)(strrchr(path, '/') - path), path);
+        assert_string_equal(s.ros.source_at, wanted);
+        assert_int_equal(load(NODES, "ros.source=file:data/x.raw"), 0);
+        assert_string_equal(s.ros.source_at, "data/x.raw");
+}
+
+/* Every key at every kind of value comes back as it was. */
+static void written_and_read_again(void **state)
+{
+        FILE *f;
+
+        (void)state;
+        assert_int_equal(load(NODES "[trigger]\nrate = 12345mHz\n[sfi]\nfile-size = 1500000\nre-ask-after = 1234567ns\n"
+                              "[network]\nreorder = 0.0125\n", NULL), 0);
+        f = fopen(path, "w");
+        scenario_write(&s, f);
+        fclose(f);
+        assert_int_equal(scenario_load(&again, path, NULL, 0, &errors), 0);
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                char one[SCENARIO_TEXT_MAX], other[SCENARIO_TEXT_MAX], allowed[256];
+                const struct scenario_key *k = &scenario_keys[i];
+
+                scenario_key_value(&s, k, one, sizeof one);
+                assert_string_equal(one, scenario_key_value(&again, k, other, sizeof other));
+                assert_true(scenario_key_allowed(k, allowed, sizeof allowed)[0] && k->help[0]);
+                assert_ptr_equal(scenario_key_find(k->section, k->name), k);
+                /* The default is one of the allowed values. */
+                assert_int_equal(scenario_key_set(&again, k, k->standard), 0);
+        }
+        assert_int_equal(again.n_nodes, s.n_nodes);
+}
+
+static int make_path(void **state)
+{
+        int fd;
+
+        (void)state;
+        snprintf(path, sizeof path, "/tmp/evb-test-XXXXXX");
+        fd = mkstemp(path);
+        return fd < 0 || close(fd) < 0;
+}
+
+static int remove_path(void **state)
+{
+        (void)state;
+        return unlink(path);
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_written),
-                cmocka_unit_test(test_written_nodes),
-                cmocka_unit_test(test_name),
-                cmocka_unit_test(test_configs),
-                cmocka_unit_test(test_config_of_real_data),
-                cmocka_unit_test(test_config_of_real_machines),
+                cmocka_unit_test(reads_keys),
+                cmocka_unit_test(reads_nodes),
+                cmocka_unit_test(tells_mistakes),
+                cmocka_unit_test(tells_many_at_once),
+                cmocka_unit_test(relative_paths_are_the_files_own),
+                cmocka_unit_test(written_and_read_again),
         };
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return cmocka_run_group_tests(tests, make_path, remove_path);
 }
