@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "conf_internal.h"
 #include "evb/base/quantity.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
@@ -84,6 +85,7 @@ const struct scenario_key scenario_keys[] = {
 /* clang-format on */
 
 const size_t n_scenario_keys = ARRAY_SIZE(scenario_keys);
+_Static_assert(ARRAY_SIZE(scenario_keys) <= CONF_KEYS_MAX, "struct loading remembers where each key was set");
 
 const struct scenario_key *scenario_key_find(const char *section, const char *name)
 {
@@ -146,6 +148,18 @@ static int set_number(const struct scenario_key *key, uint64_t *at, const char *
         return 0;
 }
 
+/* What comes back when it is written to a file and read again: one line, no comment, no blanks around. */
+static bool is_line(const char *value)
+{
+        for (const char *c = value; *c; c++) {
+                bool edge = c == value || c[1] == '\0', behind_blank = c == value || c[-1] == ' ';
+
+                if ((unsigned char)*c < ' ' || *c == 0x7f || (*c == ' ' && edge) || (strchr("#;", *c) && behind_blank))
+                        return false;
+        }
+        return true;
+}
+
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value)
 {
         void *at = (char *)s + key->offset;
@@ -153,7 +167,7 @@ int scenario_key_set(struct scenario *s, const struct scenario_key *key, const c
 
         switch (key->kind) {
         case KEY_TEXT:
-                if (strlen(value) >= SCENARIO_TEXT_MAX)
+                if (strlen(value) >= SCENARIO_TEXT_MAX || !is_line(value))
                         return -EINVAL;
                 strcpy(at, value);
                 return 0;
@@ -205,6 +219,16 @@ static void add_number(struct strbuf *b, enum key_kind kind, uint64_t v)
         strbuf_add(b, "%" PRIu64, v);
 }
 
+/* Fractions are whole billionths; never "1e-05", which is none. */
+static void add_fraction(struct strbuf *b, double v)
+{
+        strbuf_add(b, "%.9f", v);
+        while (b->text[b->length - 1] == '0')
+                b->text[--b->length] = '\0';
+        if (b->text[b->length - 1] == '.')
+                b->text[--b->length] = '\0';
+}
+
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
@@ -244,7 +268,7 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                 return text;
         }
         if (key->kind == KEY_FRACTION) {
-                strbuf_add(&b, "%.9g", *(const double *)at);
+                add_fraction(&b, *(const double *)at);
                 return text;
         }
         uint64_t v = *(const uint64_t *)at;

@@ -1,63 +1,128 @@
 /* The nodes of a scenario: made from ros.count and sfi.count, or named one by one in [node NAME] sections. */
-#include <stdlib.h>
+#include <net/if.h>
 #include <string.h>
 
 #include "conf_internal.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 
-static struct scenario_node *find_or_add(struct loading *l, unsigned line, const char *name)
+static struct scenario_node *find(struct scenario *s, const char *name)
 {
-        struct scenario *s = l->scenario;
-
         for (size_t i = 0; i < s->n_nodes; i++) {
                 if (strcmp(s->nodes[i].name, name) == 0)
                         return &s->nodes[i];
         }
-        if (s->n_nodes == ARRAY_SIZE(s->nodes) || strlen(name) >= sizeof s->nodes[0].name || name[0] == '\0') {
-                conf_error(l, line, "node", "\"%.40s\" is one too many or no name, allowed: %zu nodes, names of 1 to %zu bytes",
-                           name, ARRAY_SIZE(s->nodes), sizeof s->nodes[0].name - 1);
-                return NULL;
+        return NULL;
+}
+
+/* A node's name becomes part of command lines and of file names. */
+static bool is_name(const char *name)
+{
+        size_t n = strlen(name);
+
+        return n > 0 && n < sizeof((struct scenario_node *)NULL)->name && name[0] != '-' && name[0] != '.' &&
+               strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+void conf_begin_node(struct loading *l, const char *name)
+{
+        struct scenario *s = l->scenario;
+        const struct scenario_node *other = find(s, name);
+        struct scenario_node *n;
+
+        if (other) {
+                conf_error(l, l->line, "node", "%s is there twice, first in line %u, allowed: once", name, other->line);
+        } else if (!is_name(name)) {
+                conf_error(l, l->line, "node",
+                           "\"%.40s\" is no name, allowed: 1 to %zu letters, digits, '.', '_' and '-', the first neither '.' nor '-'",
+                           name, sizeof n->name - 1);
+        } else if (s->n_nodes == ARRAY_SIZE(s->nodes)) {
+                conf_error(l, l->line, "node", "%s is one too many, allowed: %zu nodes", name, ARRAY_SIZE(s->nodes));
+        } else {
+                n = &s->nodes[s->n_nodes++];
+                strcpy(n->name, name);
+                n->line = l->line;
         }
-        struct scenario_node *n = &s->nodes[s->n_nodes++];
-
-        strcpy(n->name, name);
-        n->line = line;
-        return n;
 }
 
-static void set_role(struct loading *l, unsigned line, struct scenario_node *n, const char *value)
+static void set_role(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
-        n->has_role = true;
-        if (strcmp(value, "dfm") == 0)
-                n->role = ROLE_DFM;
-        else if (strcmp(value, "ros") == 0)
-                n->role = ROLE_ROS;
-        else if (strcmp(value, "sfi") == 0)
-                n->role = ROLE_SFI;
+        static const char *const roles[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
+
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
+                if (strcmp(value, roles[role]) == 0) {
+                        n->role = role;
+                        n->has_role = true;
+                        return;
+                }
+        }
+        conf_error(l, l->line, what, "\"%.40s\" is not allowed, allowed: dfm|ros|sfi", value);
+}
+
+static void set_address(struct loading *l, const char *what, struct scenario_node *n, const char *value)
+{
+        struct conf_address a;
+
+        if (strlen(value) >= sizeof n->address || !conf_address_parse(&a, value) || conf_address_is_multicast(&a) ||
+            conf_address_is_unset(&a))
+                conf_error(l, l->line, what, "\"%.60s\" is not allowed, allowed: the IPv4 or IPv6 address of one machine", value);
         else
-                conf_error(l, line, "node.role", "\"%.40s\" is not allowed, allowed: dfm|ros|sfi", value);
+                strcpy(n->address, value);
 }
 
-void conf_set_node(struct loading *l, unsigned line, const char *node, const char *name, const char *value)
+/* A device's name as the kernel takes it (dev_valid_name in net/core/dev.c). */
+static void set_device(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
-        struct scenario_node *n = find_or_add(l, line, node);
+        size_t length = strlen(value);
 
+        if (length == 0 || length >= IFNAMSIZ || strcspn(value, "/: \t") != length || strcmp(value, ".") == 0 ||
+            strcmp(value, "..") == 0)
+                conf_error(l, l->line, what, "\"%.40s\" is not allowed, allowed: a network device, 1 to %d bytes", value, IFNAMSIZ - 1);
+        else
+                strcpy(n->device, value);
+}
+
+static void set_cpus(struct loading *l, const char *what, struct scenario_node *n, const char *value)
+{
+        if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
+                conf_error(l, l->line, what, "\"%.60s\" is not allowed, allowed: at most %d processors, like 2-5,8", value,
+                           SCENARIO_CPUS_MAX);
+}
+
+static const struct {
+        const char *name;
+        void (*set)(struct loading *l, const char *what, struct scenario_node *n, const char *value);
+} node_keys[CONF_NODE_KEYS] = {{"role", set_role}, {"address", set_address}, {"device", set_device}, {"cpus", set_cpus}};
+
+/* One key of a node that may not be there: in a file that has been told at the head of its section. */
+static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i, const char *value)
+{
+        unsigned *seen = n ? &l->node_lines[n - l->scenario->nodes][i] : NULL;
+
+        if (!n && l->setting)
+                conf_error(l, 0, what, "there is no such node, allowed: nodes of the file");
         if (!n)
                 return;
-        if (strcmp(name, "role") == 0)
-                set_role(l, line, n, value);
-        else if (strcmp(name, "address") == 0 && strlen(value) < sizeof n->address)
-                strcpy(n->address, value);
-        else if (strcmp(name, "device") == 0 && strlen(value) < sizeof n->device)
-                strcpy(n->device, value);
-        else if (strcmp(name, "cpus") == 0) {
-                if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
-                        conf_error(l, line, "node.cpus", "\"%.60s\" is not allowed, allowed: at most %d processors, like 2-5,8",
-                                   value, SCENARIO_CPUS_MAX);
-        } else
-                conf_error(l, line, "node", "\"%.40s\" is no key of a node or its value is too long, allowed: role, address, device, cpus",
-                           name);
+        if (!l->setting && *seen > 0)
+                conf_error(l, l->line, what, "is there twice, first in line %u, allowed: once", *seen);
+        else
+                node_keys[i].set(l, what, n, value);
+        *seen = l->line;
+}
+
+void conf_set_node(struct loading *l, const char *node, const char *name, const char *value)
+{
+        struct scenario_node *n = find(l->scenario, node);
+        char what[128];
+
+        snprintf(what, sizeof what, "node %.40s.%.40s", node, name);
+        for (size_t i = 0; i < ARRAY_SIZE(node_keys); i++) {
+                if (strcmp(name, node_keys[i].name) == 0) {
+                        set_node_key(l, what, n, i, value);
+                        return;
+                }
+        }
+        conf_error(l, l->line, what, "no such key, allowed: role, address, device, cpus");
 }
 
 static void make_node(struct scenario *s, enum node_role role, const char *prefix, unsigned number)
@@ -81,14 +146,19 @@ static void make_nodes(struct scenario *s)
                 make_node(s, ROLE_SFI, "sfi", i);
 }
 
+/* The same address may be written in several ways. */
 static void check_twice(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
+        struct conf_address own, others;
+        char what[64];
 
+        if (!conf_address_parse(&own, n->address))
+                return;
+        snprintf(what, sizeof what, "node %.31s.address", n->name);
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
-                if (n->address[0] && strcmp(n->address, other->address) == 0)
-                        conf_error(l, n->line, "node.address", "\"%s\" is that of node %s too, allowed: one a node", n->address,
-                                   other->name);
+                if (conf_address_parse(&others, other->address) && memcmp(&own, &others, sizeof own) == 0)
+                        conf_error(l, n->line, what, "\"%s\" is that of node %s too, allowed: one a node", n->address, other->name);
         }
 }
 
@@ -96,9 +166,11 @@ void conf_resolve_nodes(struct loading *l)
 {
         struct scenario *s = l->scenario;
         unsigned counts[ROLE_SFI + 1] = {};
+        char what[64];
 
         if (s->n_nodes > 0 && (s->ros.count > 0 || s->sfi.count > 0)) {
-                conf_key_error(l, "ros", "count", "there are [node NAME] sections too, allowed: either counts, or sections");
+                conf_key_error(l, s->ros.count > 0 ? "ros" : "sfi", "count",
+                               "there are [node NAME] sections too, allowed: either counts, or sections");
                 return;
         }
         if (s->n_nodes == 0)
@@ -106,8 +178,9 @@ void conf_resolve_nodes(struct loading *l)
         for (size_t i = 0; i < s->n_nodes; i++) {
                 struct scenario_node *n = &s->nodes[i];
 
-                if (!n->has_role || n->role == 0) {
-                        conf_error(l, n->line, "node.role", "node %s has none, allowed: dfm|ros|sfi", n->name);
+                if (!n->has_role) {
+                        snprintf(what, sizeof what, "node %.31s.role", n->name);
+                        conf_error(l, n->line, what, "is missing, allowed: dfm|ros|sfi");
                         continue;
                 }
                 n->index = counts[n->role]++;

@@ -1,12 +1,15 @@
-/* What follows from the keys of a scenario, and whether they fit each other. */
+/* What the texts of a scenario say, and whether its keys fit each other. */
+#include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "conf_internal.h"
 #include "evb/base/quantity.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
-#include "evb/conf/keys.h"
 #include "evb/core/trigger.h"
 
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
@@ -24,49 +27,75 @@ void conf_key_error(struct loading *l, const char *section, const char *name, co
         l->setting = NULL;
 }
 
-/* A relative path in a file is meant from that file's folder. */
-static void resolve_path(struct loading *l, const char *path, const char *section, const char *name)
+/* The folder that a relative path starts from: that of the file which says it, else where the program runs. */
+static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
-        const struct scenario_key *key = scenario_key_find(section, name);
-        const char *slash = strrchr(l->path, '/');
-        char *at = l->scenario->ros.source_at;
-        int n;
+        const char *slash = from_file ? strrchr(l->path, '/') : NULL;
+        char here[PATH_MAX];
 
-        if (path[0] == '/' || l->from_setting[key - scenario_keys] || !slash)
-                n = snprintf(at, SCENARIO_TEXT_MAX, "%s", path);
+        if (!slash || l->path[0] != '/') {
+                if (!getcwd(here, sizeof here))
+                        return -errno;
+                strbuf_add(b, "%s/", here);
+        }
+        if (slash)
+                strbuf_add(b, "%.*s/", (int)(slash - l->path), l->path);
+        return 0;
+}
+
+/* Makes a path absolute, so that a scenario that is written to another folder, or read from another, means the same. */
+static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to, size_t to_bytes)
+{
+        size_t i = (size_t)(scenario_key_find(section, name) - scenario_keys);
+        bool from_file = l->lines[i] > 0 && !l->from_setting[i];
+        char whole[3 * PATH_MAX];
+        struct strbuf b = strbuf_init(whole, sizeof whole);
+        int r = path[0] == '/' ? 0 : add_base(l, from_file, &b);
+
+        if (r < 0) {
+                conf_key_error(l, section, name, "where \"%.100s\" starts from is not known: %s", path, strerror(-r));
+                return;
+        }
+        while (strncmp(path, "./", 2) == 0)
+                path += 2;
+        strbuf_add(&b, "%s", strcmp(path, ".") == 0 ? "" : path);
+        while (b.length > 1 && whole[b.length - 1] == '/')
+                whole[--b.length] = '\0';
+        if (b.cut || b.length >= to_bytes)
+                conf_key_error(l, section, name, "the path \"%.120s...\" is too long, allowed: %zu bytes", whole, to_bytes - 1);
         else
-                n = snprintf(at, SCENARIO_TEXT_MAX, "%.*s/%s", (int)(slash - l->path), l->path, path);
-        if (n >= SCENARIO_TEXT_MAX)
-                conf_key_error(l, section, name, "the path is too long, allowed: %d bytes", SCENARIO_TEXT_MAX - 6);
+                memcpy(to, whole, b.length + 1);
+}
+
+static bool is_port(const char *text)
+{
+        uint64_t port;
+
+        return text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789") == strlen(text) &&
+               quantity_parse_count(text, &port) == 0 && port >= 1 && port <= 65535;
 }
 
 static void resolve_source(struct loading *l)
 {
         struct scenario *s = l->scenario;
-        const char *text = s->ros.source;
-        uint64_t port;
+        const char *text = s->ros.source, *colon = strchr(text, ':'), *at = colon ? colon + 1 : "";
+        const char *port = strrchr(at, ':');
 
         if (strcmp(text, "pattern") == 0) {
                 s->ros.source_kind = SOURCE_PATTERN;
-                return;
-        }
-        if (strncmp(text, "file:", 5) == 0 && text[5]) {
+        } else if (strncmp(text, "file:", 5) == 0 && at[0]) {
                 s->ros.source_kind = SOURCE_FILE;
-                resolve_path(l, text + 5, "ros", "source");
-                /* Written again, the path does not depend on where the file lies. */
+                resolve_path(l, "ros", "source", at, s->ros.source_at, sizeof s->ros.source_at - strlen("file:"));
                 snprintf(s->ros.source, sizeof s->ros.source, "file:%.*s", SCENARIO_TEXT_MAX - 6, s->ros.source_at);
-                return;
-        }
-        s->ros.source_kind = strncmp(text, "udp:", 4) == 0 ? SOURCE_UDP : SOURCE_TCP;
-        if (s->ros.source_kind == SOURCE_UDP && quantity_parse_count(text + 4, &port) == 0 && port >= 1 && port <= 65535) {
-                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", text + 4);
-                return;
-        }
-        if (s->ros.source_kind == SOURCE_TCP && strncmp(text, "tcp:", 4) == 0 && strchr(text + 4, ':')) {
-                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", text + 4);
-                return;
-        }
-        conf_key_error(l, "ros", "source", "\"%.100s\" is not allowed, allowed: pattern | file:PATH | udp:PORT | tcp:HOST:PORT", text);
+        } else if (strncmp(text, "udp:", 4) == 0 && is_port(at)) {
+                s->ros.source_kind = SOURCE_UDP;
+                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
+        } else if (strncmp(text, "tcp:", 4) == 0 && port && port > at && is_port(port + 1)) {
+                s->ros.source_kind = SOURCE_TCP;
+                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
+        } else
+                conf_key_error(l, "ros", "source",
+                               "\"%.100s\" is not allowed, allowed: pattern | file:PATH | udp:PORT | tcp:HOST:PORT", text);
 }
 
 static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
@@ -92,7 +121,7 @@ static bool parse_lognormal(const char *text, double *mean, double *sigma)
         snprintf(first, sizeof first, "%.*s", (int)(comma - text), text);
         *sigma = strtod(comma + 1, &end);
         if (quantity_parse_bytes(first, &bytes) < 0 || end == comma + 1 || *end || !(*sigma > 0 && *sigma <= 5) ||
-            bytes > EVB_FRAGMENT_MAX_BYTES)
+            bytes == 0 || bytes > EVB_FRAGMENT_MAX_BYTES)
                 return false;
         *mean = (double)bytes;
         return true;
@@ -113,11 +142,61 @@ static void resolve_sizes(struct loading *l)
                 s->ros.sizes_kind = 2;
         else
                 conf_key_error(l, "ros", "fragment-sizes",
-                               "\"%.100s\" is not allowed, allowed: fixed | uniform:A-B | lognormal:MEAN,SIGMA, sizes up to 4MiB, SIGMA above 0 to 5",
+                               "\"%.100s\" is not allowed, allowed: fixed | uniform:A-B | lognormal:MEAN,SIGMA, A at most B, sizes up to 4MiB, MEAN not 0, SIGMA above 0 to 5",
                                text);
 }
 
-static void check_fit(struct loading *l)
+static void check_group(struct loading *l)
+{
+        const char *text = l->scenario->network.control_group;
+        struct conf_address group;
+
+        if (strcmp(text, "none") == 0)
+                return;
+        if (!conf_address_parse(&group, text) || !conf_address_is_multicast(&group))
+                conf_key_error(l, "network", "control-group",
+                               "\"%.60s\" is not allowed, allowed: none, or a multicast address (224.0.0.0/4, ff00::/8)", text);
+}
+
+void conf_resolve_texts(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        char directory[SCENARIO_TEXT_MAX];
+
+        snprintf(directory, sizeof directory, "%s", s->sfi.directory);
+        resolve_source(l);
+        resolve_sizes(l);
+        resolve_path(l, "sfi", "directory", directory, s->sfi.directory, sizeof s->sfi.directory);
+        check_group(l);
+}
+
+/* Nodes that reach neither each other nor the group. */
+static void check_families(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const struct scenario_node *first = NULL;
+        struct conf_address one = {}, other;
+        char what[64];
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (!conf_address_parse(&other, n->address))
+                        continue;
+                if (!first) {
+                        first = n;
+                        one = other;
+                }
+                snprintf(what, sizeof what, "node %.31s.address", n->name);
+                if (one.family != other.family)
+                        conf_error(l, n->line, what, "%s does not reach %s of node %s, allowed: all IPv4 or all IPv6", n->address,
+                                   first->address, first->name);
+        }
+        if (first && conf_address_parse(&other, s->network.control_group) && other.family != one.family)
+                conf_key_error(l, "network", "control-group",
+                               "\"%.60s\" is of another family than %s of node %s, allowed: none, or a multicast address of that",
+                               s->network.control_group, first->address, first->name);
+}
+
+void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
@@ -131,14 +210,5 @@ static void check_fit(struct loading *l)
                 conf_key_error(l, "dfm", "event-timeout", "is too short, allowed: longer than sfi.timeout");
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "nothing would arrive, allowed: below 1");
-        if (strchr(s->ros.source, '\n'))
-                conf_key_error(l, "ros", "source", "holds a line break");
-}
-
-void conf_resolve(struct loading *l)
-{
-        resolve_source(l);
-        resolve_sizes(l);
-        conf_resolve_nodes(l);
-        check_fit(l);
+        check_families(l);
 }

@@ -1,10 +1,8 @@
-/* Reads a scenario: the file by inih, then the settings of the command line, then what follows from both. Every mistake
- * is told with its place and what is allowed. What a key is and takes is in keys.c. */
+/* A scenario as a whole: loaded (defaults, the file, the settings of the command line, then what follows from them),
+ * written, and looked up. How a file is read is in read.c, what a key is and takes in keys.c. */
 #include "evb/conf/scenario.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +10,6 @@
 #include "conf_internal.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
-#include "evb/conf/keys.h"
 
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
 {
@@ -36,108 +33,6 @@ void conf_error(struct loading *l, unsigned line, const char *what, const char *
         strbuf_add(&b, "%s: %s", what, text);
 }
 
-/* How many letters must be changed, put in or left out; small words only. */
-static unsigned distance(const char *a, const char *b)
-{
-        unsigned row[64];
-        size_t n = strlen(b);
-
-        if (n >= ARRAY_SIZE(row))
-                return UINT32_MAX;
-        for (unsigned j = 0; j <= n; j++)
-                row[j] = j;
-        for (unsigned i = 1; a[i - 1]; i++) {
-                unsigned corner = row[0];
-
-                row[0] = i;
-                for (unsigned j = 1; j <= n; j++) {
-                        unsigned above = row[j], change = corner + (a[i - 1] != b[j - 1]);
-
-                        row[j] = MIN(MIN(above, row[j - 1]) + 1, change);
-                        corner = above;
-                }
-        }
-        return row[n];
-}
-
-static void unknown_key(struct loading *l, unsigned line, const char *section, const char *name)
-{
-        const struct scenario_key *best = NULL;
-        unsigned least = 4;
-        char what[128], full[128];
-
-        snprintf(what, sizeof what, "%.60s.%.60s", section, name);
-        for (size_t i = 0; i < n_scenario_keys; i++) {
-                snprintf(full, sizeof full, "%s.%s", scenario_keys[i].section, scenario_keys[i].name);
-                unsigned d = distance(what, full);
-
-                if (d < least) {
-                        least = d;
-                        best = &scenario_keys[i];
-                }
-        }
-        if (best)
-                conf_error(l, line, what, "no such key; did you mean %s.%s?", best->section, best->name);
-        else
-                conf_error(l, line, what, "no such key, allowed: those that `evb check --keys` lists");
-}
-
-static void set_key(struct loading *l, unsigned line, const char *section, const char *name, const char *value)
-{
-        const struct scenario_key *key = scenario_key_find(section, name);
-        char what[64], allowed[256];
-
-        if (!key) {
-                unknown_key(l, line, section, name);
-                return;
-        }
-        if (scenario_key_set(l->scenario, key, value) < 0) {
-                snprintf(what, sizeof what, "%s.%s", section, name);
-                conf_error(l, line, what, "\"%.100s\" is not allowed, allowed: %s", value,
-                           scenario_key_allowed(key, allowed, sizeof allowed));
-                return;
-        }
-        l->lines[key - scenario_keys] = line;
-        l->from_setting[key - scenario_keys] = l->setting;
-}
-
-/* inih as Debian builds it does not tell line numbers, so that lines are counted as they are read. */
-static char *read_line(char *to, int size, void *user)
-{
-        struct loading *l = user;
-
-        l->line++;
-        return fgets(to, size, l->file);
-}
-
-static int take_line(void *user, const char *section, const char *name, const char *value)
-{
-        struct loading *l = user;
-
-        if (strncmp(section, "node ", 5) == 0)
-                conf_set_node(l, l->line, section + 5, name, value);
-        else
-                set_key(l, l->line, section, name, value);
-        return 1;
-}
-
-static void take_setting(struct loading *l, const char *text)
-{
-        char section[64], name[64];
-        const char *equals = strchr(text, '='), *dot = strchr(text, '.');
-
-        l->setting = text;
-        if (!equals || !dot || dot > equals || (size_t)(dot - text) >= sizeof section ||
-            (size_t)(equals - dot) > sizeof name) {
-                conf_error(l, 0, "setting", "allowed: SECTION.KEY=VALUE");
-        } else {
-                snprintf(section, sizeof section, "%.*s", (int)(dot - text), text);
-                snprintf(name, sizeof name, "%.*s", (int)(equals - dot - 1), dot + 1);
-                set_key(l, 0, section, name, equals + 1);
-        }
-        l->setting = NULL;
-}
-
 static void set_defaults(struct scenario *s)
 {
         for (size_t i = 0; i < n_scenario_keys; i++)
@@ -157,44 +52,31 @@ static void set_name(struct scenario *s, const char *path)
         snprintf(s->scenario.name, sizeof s->scenario.name, "%.*s", (int)MIN(n, (size_t)200), base);
 }
 
-static int read_file(struct loading *l)
-{
-        int r;
-
-        l->file = fopen(l->path, "re");
-        if (!l->file)
-                return -errno;
-        r = ini_parse_stream(read_line, l, take_line, l);
-        if (ferror(l->file)) {
-                r = -errno;
-                fclose(l->file);
-                return r;
-        }
-        fclose(l->file);
-        if (r > 0)
-                conf_error(l, (unsigned)r, "line", "not understood, allowed: [section], KEY = VALUE, and comments after # or ;");
-        return 0;
-}
-
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors)
 {
-        struct loading l = {.scenario = ret, .path = path, .errors = errors};
+        _cleanup_free_ unsigned(*node_lines)[CONF_NODE_KEYS] = calloc(ARRAY_SIZE(ret->nodes), sizeof *node_lines);
+        struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_lines = node_lines};
         int r;
 
+        if (!node_lines)
+                return -ENOMEM;
         memset(ret, 0, sizeof *ret);
         errors->n = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
         set_defaults(ret);
-        r = read_file(&l);
+        r = conf_read_file(&l);
         if (r < 0)
                 return r;
         for (size_t i = 0; i < n_settings; i++)
-                take_setting(&l, settings[i]);
-        if (errors->n == 0) {
-                set_name(ret, path);
-                conf_resolve(&l);
-        }
+                conf_take_setting(&l, settings[i]);
+        set_name(ret, path);
+        conf_resolve_texts(&l);
+        /* A value that was not understood would make others look wrong. */
+        if (errors->n == 0)
+                conf_resolve_nodes(&l);
+        if (errors->n == 0)
+                conf_check_fit(&l);
         return errors->n > 0 ? -EINVAL : 0;
 }
 

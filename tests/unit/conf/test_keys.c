@@ -104,6 +104,7 @@ static void test_fractions(void **state)
         assert_comes_back(loss, "1", "1");
         assert_comes_back(loss, "100%", "1");
         assert_comes_back(loss, "2%", "0.02");
+        assert_comes_back(loss, "0.00001", "0.00001");
         assert_comes_back(loss, "0.123456789", "0.123456789");
         assert_true(scenario_key_set(&sample, loss, "1e-3") < 0);
         assert_true(scenario_key_set(&sample, loss, "-0.1") < 0);
@@ -122,6 +123,24 @@ static void test_choices(void **state)
         assert_true(scenario_key_set(&sample, backend, "none|auto") < 0);
         assert_true(scenario_key_set(&sample, backend, "HTB") < 0);
         assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
+}
+
+/* A text that a file could not say is none, or it would say something else there. */
+static void test_texts(void **state)
+{
+        static const char *const wrong[] = {"a\nb", "a\tb", " a", "a ", "#a", "a #b", ";a", "a ;b", "a\x7f"};
+        const struct scenario_key *name = scenario_key_find("scenario", "name");
+        char longest[SCENARIO_TEXT_MAX + 1];
+
+        assert_comes_back(name, "a;b#c = [d] e:f", "a;b#c = [d] e:f");
+        assert_comes_back(name, "", "");
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_true(scenario_key_set(&sample, name, wrong[i]) < 0);
+        memset(longest, 'x', sizeof longest);
+        longest[SCENARIO_TEXT_MAX] = '\0';
+        assert_true(scenario_key_set(&sample, name, longest) < 0);
+        longest[SCENARIO_TEXT_MAX - 1] = '\0';
+        assert_comes_back(name, longest, longest);
 }
 
 static void test_allowed(void **state)
@@ -150,7 +169,7 @@ int main(void)
                 cmocka_unit_test(test_table),     cmocka_unit_test(test_defaults_are_written_as_they_stand),
                 cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
-                cmocka_unit_test(test_allowed),
+                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

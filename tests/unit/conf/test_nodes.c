@@ -38,7 +38,7 @@ static void test_named(void **state)
         n = scenario_find(&sample, "far.ros_1-a");
         assert_non_null(n);
         assert_int_equal(n->index, 0);
-        assert_int_equal(n->line, 6);
+        assert_int_equal(n->line, 5);
         assert_string_equal(n->address, "10.0.0.9");
         assert_string_equal(n->device, "eth1");
         assert_int_equal(n->n_cpus, 4);
@@ -48,22 +48,53 @@ static void test_named(void **state)
         assert_int_equal(sample.sfi.count, 1);
 }
 
+static void test_settings_of_nodes(void **state)
+{
+        const char *const right[] = {"node r.cpus=1", "node a.b.address=::1", "network.control-group=none"};
+        const char *const wrong[] = {"node x.cpus=1"};
+
+        assert_int_equal(sample_load_with(DFM SFI ROS "cpus = 5\n[node a.b]\nrole = ros\n", right, 3), 0);
+        assert_int_equal(scenario_find(&sample, "r")->cpus[0], 1);
+        assert_string_equal(scenario_find(&sample, "a.b")->address, "::1");
+        sample_load_with(DFM SFI ROS, wrong, 1);
+        assert_one_error("--set node x.cpus=1: node x.cpus: ", "there is no such node");
+}
+
 static void test_wrong(void **state)
 {
         static const struct {
                 const char *text, *at, *what;
         } cases[] = {
                 {DFM ROS SFI "[ros]\ncount = 1\n", ":8: ros.count: ", "either counts, or sections"},
+                {DFM ROS SFI "[sfi]\ncount = 1\n", ":8: sfi.count: ", "either counts, or sections"},
                 {DFM ROS SFI "[node d2]\nrole = dfm\n", ": node.role: ", "2 nodes are the DFM, allowed: 1"},
                 {ROS SFI, ": node.role: ", "0 nodes are the DFM"},
                 {DFM SFI, ": ros.count: ", "0 ROSs, allowed: 1 to 1024"},
                 {DFM ROS, ": sfi.count: ", "0 SFIs, allowed: 1 to 512"},
                 {"[ros]\ncount = 1\n", ": sfi.count: ", "0 SFIs"},
-                {DFM SFI ROS "[node x]\nrole = boss\n", ":8: node", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
-                {DFM SFI ROS "colour = red\n", ":7: node", "allowed: role, address, device, cpus"},
-                {DFM SFI ROS "cpus = 9-1\n", ":7: node", "at most 16 processors"},
-                {DFM SFI ROS "cpus = 0-16\n", ":7: node", "at most 16 processors"},
-                {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n", ":7: node", "that of node s too"},
+                {DFM ROS SFI "[node r]\n", ":7: node: ", "r is there twice, first in line 3"},
+                {DFM SFI ROS "[node e]\n", ":7: node e.role: ", "is missing, allowed: dfm|ros|sfi"},
+                {DFM SFI ROS "role = ros\n", ":7: node r.role: ", "twice, first in line 6"},
+                {DFM SFI ROS "[node x]\nrole = boss\n", ":8: node x.role: ", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
+                {DFM SFI ROS "colour = red\n", ":7: node r.colour: ", "allowed: role, address, device, cpus"},
+                {DFM SFI ROS "[node a b]\n", ":7: node: ", "\"a b\" is no name"},
+                {DFM SFI ROS "[node ../x]\n", ":7: node: ", "is no name"},
+                {DFM SFI ROS "[node --help]\n", ":7: node: ", "is no name"},
+                {DFM SFI ROS "[node a2345678901234567890123456789012]\n", ":7: node: ", "is no name"},
+                {DFM SFI ROS "cpus = 9-1\n", ":7: node r.cpus: ", "at most 16 processors"},
+                {DFM SFI ROS "cpus = 0-16\n", ":7: node r.cpus: ", "at most 16 processors"},
+                {DFM SFI ROS "device = a-name-too-long-for-linux\n", ":7: node r.device: ", "1 to 15 bytes"},
+                {DFM SFI ROS "device = a/b\n", ":7: node r.device: ", "a network device"},
+                {DFM SFI ROS "address = banana\n", ":7: node r.address: ", "\"banana\" is not allowed"},
+                {DFM SFI ROS "address = 10.0.0.256\n", ":7: node r.address: ", "is not allowed"},
+                {DFM SFI ROS "address = 239.1.1.1\n", ":7: node r.address: ", "of one machine"},
+                {DFM SFI ROS "address = 0.0.0.0\n", ":7: node r.address: ", "of one machine"},
+                {DFM SFI ROS "address = ff05::1\n", ":7: node r.address: ", "of one machine"},
+                {DFM SFI ROS "address = 10.0.0.1%eth0\n", ":7: node r.address: ", "is not allowed"},
+                {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n", ":6: node r.address: ", "that of node s too"},
+                {DFM SFI "address = ::1\n" ROS "address = 0:0::0:1\n[network]\ncontrol-group = none\n", ":6: node r.address: ", "that of node s too"},
+                {DFM SFI "address = ::1\n" ROS "address = 10.0.0.1\n[network]\ncontrol-group = none\n", ":6: node r.address: ", "all IPv4 or all IPv6"},
+                {DFM SFI ROS "address = ::1\n", ": network.control-group: ", "another family than ::1 of node r"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -83,7 +114,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_counts), cmocka_unit_test(test_most),
-                cmocka_unit_test(test_named),
+                cmocka_unit_test(test_named),  cmocka_unit_test(test_settings_of_nodes),
                 cmocka_unit_test(test_wrong),  cmocka_unit_test(test_v6),
         };
 

@@ -13,9 +13,9 @@ static void test_values(void **state)
 
 static void test_layout(void **state)
 {
-        /* A byte order mark, comments, ends of lines as Windows has them, no end at the end. */
-        assert_int_equal(sample_load("\xEF\xBB\xBF[ros]\r\ncount = 3\r\nfragment-size = 2kB ; each\r\n"
-                                     "# nothing\r\n; nothing\r\n\r\n[sfi]\r\ncount = 2"), 0);
+        /* A byte order mark, comments of both kinds, indented lines, ends of lines as Windows has them, no end at the end. */
+        assert_int_equal(sample_load("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
+                                     "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2"), 0);
         assert_int_equal(sample.ros.count, 3);
         assert_int_equal(sample.ros.fragment_size_bytes, 2000);
         assert_int_equal(sample.sfi.count, 2);
@@ -42,6 +42,10 @@ static void test_unknown_keys(void **state)
         assert_one_error(":6: sfi.re-asks: ", "did you mean sfi.re-ask?");
         sample_load("[rso]\ncount = 2\n[sfi]\ncount = 1\n[ros]\ncount = 1\n");
         assert_one_error(":2: rso.count: ", "did you mean ros.count?");
+        sample_load(COUNTS "[run]\nfragment-size = 1\n");
+        assert_one_error(":6: run.fragment-size: ", "did you mean ros.fragment-size?");
+        sample_load("fragment-size = 1\n" COUNTS);
+        assert_one_error(":1: fragment-size: ", "did you mean ros.fragment-size?");
         sample_load(COUNTS "[colour]\nof-paint = red\n");
         assert_one_error(":6: colour.of-paint: ", "evb check --keys");
 }
@@ -49,18 +53,46 @@ static void test_unknown_keys(void **state)
 static void test_lines_that_say_nothing(void **state)
 {
         sample_load("[ros]\ncount\n" COUNTS);
-        assert_one_error(":2: line: ", "allowed: [section], KEY = VALUE");
+        assert_one_error(":2: line: ", "\"count\" is not understood, allowed: [SECTION], KEY = VALUE");
+        /* The section is meant, and what is in it is not wrong for that. */
+        sample_load("[ros\ncount = 2\n[sfi]\ncount = 1\n");
+        assert_one_error(":1: line: ", "\"[ros\" has no end");
+        sample_load("[ros]\ncount = 2\n[sfi]\ncount = 1\ncount = 3\n");
+        assert_one_error(":5: sfi.count: ", "twice, first in line 4");
+}
+
+static void test_long_lines(void **state)
+{
+        char text[5000] = COUNTS "[sfi]\ndirectory = /";
+        size_t head = strlen(text);
+
+        /* More than inih takes by itself. */
+        memset(text + head, 'd', 240);
+        strcpy(text + head + 240, "\n[run]\nseed = 7\n");
+        assert_int_equal(sample_load(text), 0);
+        assert_int_equal(strlen(sample.sfi.directory), 241);
+        assert_int_equal(sample.run.seed, 7);
+        for (size_t more = 900; more < 4000; more += more < 990 ? 30 : 97) {
+                memset(text + head, 'd', more);
+                strcpy(text + head + more, "\n[run]\nseed = x\n");
+                sample_load(text);
+                assert_int_equal(sample_errors.n, 2);
+                assert_non_null(strstr(sample_errors.text[0], ":6: "));
+                assert_non_null(strstr(sample_errors.text[0], more < 1000 ? "sfi.directory: " : "line: is too long, allowed: "));
+                assert_non_null(strstr(sample_errors.text[1], ":8: run.seed: "));
+        }
 }
 
 static void test_all_mistakes_at_once(void **state)
 {
         char text[2000] = COUNTS "[run]\n";
 
-        sample_load("[scenario]\nmode = shove\n[ros]\ncount = 2\n[sfi]\ncount = one\nlast = 1\n");
-        assert_int_equal(sample_errors.n, 3);
+        sample_load("[scenario]\nmode = shove\n[ros]\ncount = 2\nsource = pigeon\n[sfi]\ncount = one\nlast = 1\n");
+        assert_int_equal(sample_errors.n, 4);
         assert_non_null(strstr(sample_errors.text[0], ":2: scenario.mode"));
-        assert_non_null(strstr(sample_errors.text[1], ":6: sfi.count"));
-        assert_non_null(strstr(sample_errors.text[2], ":7: sfi.last"));
+        assert_non_null(strstr(sample_errors.text[1], ":7: sfi.count"));
+        assert_non_null(strstr(sample_errors.text[2], ":8: sfi.last"));
+        assert_non_null(strstr(sample_errors.text[3], ":5: ros.source"));
         for (int i = 0; i < SCENARIO_ERRORS_MAX + 5; i++)
                 strcat(text, "colour = red\n");
         sample_load(text);
@@ -73,6 +105,8 @@ static void test_no_mistakes_that_follow(void **state)
 {
         sample_load(COUNTS "[trigger]\nrate = fast\nkind = poisson\n");
         assert_one_error(":6: trigger.rate: ", "a frequency");
+        sample_load("[ros]\ncount = 2\n[trigger]\nkind = poisson\n");
+        assert_one_error(": sfi.count: ", "0 SFIs");
 }
 
 static void test_settings(void **state)
@@ -97,6 +131,8 @@ static void test_wrong_settings(void **state)
         assert_one_error("--set ros.count=x: ros.count: ", "allowed: a count");
         sample_set("ros.cuont=1");
         assert_one_error("--set ros.cuont=1: ros.cuont: ", "did you mean ros.count?");
+        sample_set("scenario.name=a\n[run]\nseed=2");
+        assert_one_error("--set scenario.name=a", "on one line");
 }
 
 static void test_no_file(void **state)
@@ -110,7 +146,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_values),         cmocka_unit_test(test_layout),
                 cmocka_unit_test(test_wrong_values),   cmocka_unit_test(test_unknown_keys),
-                cmocka_unit_test(test_lines_that_say_nothing),
+                cmocka_unit_test(test_long_lines),     cmocka_unit_test(test_lines_that_say_nothing),
                 cmocka_unit_test(test_settings),       cmocka_unit_test(test_all_mistakes_at_once),
                 cmocka_unit_test(test_no_mistakes_that_follow),
                 cmocka_unit_test(test_wrong_settings), cmocka_unit_test(test_no_file),

@@ -1,4 +1,6 @@
 /* What texts say, where relative paths start, and keys that do not fit each other. */
+#include <limits.h>
+
 #include "conf_sample.h"
 
 static void test_sources(void **state)
@@ -20,7 +22,7 @@ static void test_wrong_sources(void **state)
 {
         static const char *const wrong[] = {
                 "ros.source=",         "ros.source=file:",     "ros.source=udp:0",  "ros.source=udp:65536", "ros.source=udp:",
-                "ros.source=tcp:host", "ros.source=patterns",
+                "ros.source=tcp:host", "ros.source=tcp::5000", "ros.source=tcp:a:", "ros.source=tcp:a:b",   "ros.source=patterns",
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
@@ -46,7 +48,7 @@ static void test_wrong_sizes(void **state)
 {
         static const char *const wrong[] = {
                 "uniform",       "uniform:5",       "uniform:2-1",         "uniform:1-5MiB",     "uniform:a-b",
-                "lognormal:1kB", "lognormal:1kB,0",     "lognormal:1kB,nan",  "lognormal:1kB,6",
+                "lognormal:1kB", "lognormal:0,1",   "lognormal:1kB,0",     "lognormal:1kB,nan",  "lognormal:1kB,6",
                 "lognormal:,1",  "lognormal:1kB,1x", "lognormal:5MiB,0.1", "lognormal:1kB,-0.5", "normal:1,2",
         };
         char setting[100];
@@ -56,6 +58,62 @@ static void test_wrong_sizes(void **state)
                 assert_int_equal(sample_set(setting), -EINVAL);
                 assert_one_error("--set ros.fragment-sizes=", "fixed | uniform:A-B | lognormal:MEAN,SIGMA");
         }
+}
+
+/* A path of the file starts at the file, one of the command line where the program runs. */
+static void test_paths(void **state)
+{
+        char here[PATH_MAX], wanted[PATH_MAX + 32];
+
+        assert_non_null(getcwd(here, sizeof here));
+        assert_int_equal(sample_load(COUNTS "[sfi]\ndirectory = ./out/\n[ros]\nsource = file:../x.raw\n"), 0);
+        assert_string_equal(sample.sfi.directory, "/tmp/out");
+        assert_string_equal(sample.ros.source_at, "/tmp/../x.raw");
+        assert_string_equal(sample.ros.source, "file:/tmp/../x.raw");
+        assert_int_equal(sample_load(COUNTS "[sfi]\ndirectory = .\n"), 0);
+        assert_string_equal(sample.sfi.directory, "/tmp");
+        assert_int_equal(sample_set("sfi.directory=out"), 0);
+        snprintf(wanted, sizeof wanted, "%s/out", here);
+        assert_string_equal(sample.sfi.directory, wanted);
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_string_equal(sample.sfi.directory, here);
+        assert_int_equal(sample_set("sfi.directory=/"), 0);
+        assert_string_equal(sample.sfi.directory, "/");
+}
+
+static void test_path_of_a_file_named_relatively(void **state)
+{
+        char here[PATH_MAX], relative[PATH_MAX] = "", wanted[PATH_MAX + 32];
+
+        assert_non_null(getcwd(here, sizeof here));
+        for (const char *c = here; (c = strchr(c, '/')) && c[1]; c++)
+                strcat(relative, "../");
+        sample_write(COUNTS "[sfi]\ndirectory = out\n");
+        strcat(relative, sample_path + 1);
+        assert_int_equal(scenario_load(&sample, relative, NULL, 0, &sample_errors), 0);
+        unlink(sample_path);
+        snprintf(wanted, sizeof wanted, "%s/%.*sout", here, (int)(strrchr(relative, '/') + 1 - relative), relative);
+        assert_string_equal(sample.sfi.directory, wanted);
+}
+
+static void test_long_path(void **state)
+{
+        char text[400] = COUNTS "[sfi]\ndirectory = ";
+
+        memset(text + strlen(text), 'd', 252);
+        assert_int_equal(sample_load(text), -EINVAL);
+        assert_one_error(":6: sfi.directory: ", "is too long, allowed: 255 bytes");
+}
+
+static void test_groups(void **state)
+{
+        assert_int_equal(sample_set("network.control-group=none"), 0);
+        assert_int_equal(sample_set("network.control-group=224.0.0.99"), 0);
+        assert_int_equal(sample_set("network.control-group=ff02::1%lo"), 0);
+        assert_int_equal(sample_set("network.control-group=10.0.0.1"), -EINVAL);
+        assert_one_error("--set network.control-group=10.0.0.1: network.control-group: ", "allowed: none, or a multicast address");
+        assert_int_equal(sample_set("network.control-group=fe80::1"), -EINVAL);
+        assert_int_equal(sample_set("network.control-group=239.1"), -EINVAL);
 }
 
 static void test_keys_that_do_not_fit(void **state)
@@ -68,7 +126,7 @@ static void test_keys_that_do_not_fit(void **state)
                 {"network.data-port=46800", "is the control port too"},
                 {"dfm.node-timeout=500ms", "three times dfm.keep-alive"},
                 {"dfm.event-timeout=2s", "longer than sfi.timeout"},
-                {"network.loss=1", "nothing would arrive"},
+                {"network.loss=1", "below 1"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -85,6 +143,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sources), cmocka_unit_test(test_wrong_sources),
                 cmocka_unit_test(test_sizes),   cmocka_unit_test(test_wrong_sizes),
+                cmocka_unit_test(test_paths),   cmocka_unit_test(test_path_of_a_file_named_relatively),
+                cmocka_unit_test(test_long_path), cmocka_unit_test(test_groups),
                 cmocka_unit_test(test_keys_that_do_not_fit),
         };
 

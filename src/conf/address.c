@@ -1,0 +1,30 @@
+/* Numeric addresses in a scenario, to be compared and judged. Sockets are made from them in net. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "conf_internal.h"
+
+bool conf_address_parse(struct conf_address *ret, const char *text)
+{
+        size_t n = strcspn(text, "%");
+        char host[INET6_ADDRSTRLEN];
+
+        *ret = (struct conf_address){.family = strchr(text, ':') ? AF_INET6 : AF_INET};
+        if (n >= sizeof host || (text[n] && (ret->family == AF_INET || !text[n + 1])))
+                return false;
+        memcpy(host, text, n);
+        host[n] = '\0';
+        return inet_pton(ret->family, host, ret->bytes) == 1;
+}
+
+bool conf_address_is_multicast(const struct conf_address *a)
+{
+        return a->family == AF_INET6 ? a->bytes[0] == 0xff : (a->bytes[0] & 0xf0) == 0xe0;
+}
+
+bool conf_address_is_unset(const struct conf_address *a)
+{
+        static const uint8_t nothing[sizeof a->bytes];
+
+        return memcmp(a->bytes, nothing, sizeof nothing) == 0;
+}

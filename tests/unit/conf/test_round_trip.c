@@ -1,0 +1,169 @@
+/* Whole scenarios: what is written is read again as the same, and the ones that come with the program say what they mean. */
+#include <limits.h>
+
+#include "conf_sample.h"
+
+static char *written(const struct scenario *s)
+{
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        assert_non_null(f);
+        scenario_write(s, f);
+        assert_int_equal(fclose(f), 0);
+        return text;
+}
+
+/* Everything but where the file lies, and in which lines nodes stand. */
+static void assert_same(const struct scenario *a, const struct scenario *b)
+{
+        char one[SCENARIO_TEXT_MAX], other[SCENARIO_TEXT_MAX];
+
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                assert_string_equal(scenario_key_value(a, &scenario_keys[i], one, sizeof one),
+                                    scenario_key_value(b, &scenario_keys[i], other, sizeof other));
+        assert_int_equal(a->ros.source_kind, b->ros.source_kind);
+        assert_string_equal(a->ros.source_at, b->ros.source_at);
+        assert_int_equal(a->ros.sizes_kind, b->ros.sizes_kind);
+        assert_int_equal(a->n_nodes, b->n_nodes);
+        for (size_t i = 0; i < a->n_nodes; i++) {
+                assert_string_equal(a->nodes[i].name, b->nodes[i].name);
+                assert_int_equal(a->nodes[i].role, b->nodes[i].role);
+                assert_int_equal(a->nodes[i].index, b->nodes[i].index);
+                assert_string_equal(a->nodes[i].address, b->nodes[i].address);
+                assert_string_equal(a->nodes[i].device, b->nodes[i].device);
+                assert_int_equal(a->nodes[i].n_cpus, b->nodes[i].n_cpus);
+                assert_memory_equal(a->nodes[i].cpus, b->nodes[i].cpus, sizeof a->nodes[i].cpus);
+        }
+}
+
+static void assert_written_is_same(void)
+{
+        _cleanup_free_ struct scenario *first = malloc(sizeof *first);
+        _cleanup_free_ char *text = written(&sample), *again = NULL;
+
+        assert_non_null(first);
+        *first = sample;
+        assert_int_equal(sample_load(text), 0);
+        assert_same(first, &sample);
+        again = written(&sample);
+        assert_string_equal(text, again);
+}
+
+static void test_written(void **state)
+{
+        const char *const settings[] = {
+                "scenario.name=a;b#c", "scenario.mode=pull",           "scenario.duration=1500us", "trigger.rate=1.001kHz",
+                "network.loss=0.00001", "network.link-rate=unlimited", "sfi.credits=17",           "qos.backend=htb+tbf",
+                "qos.burst=1500",       "run.seed=18446744073709551615", "ros.source=file:x.raw",  "sfi.directory=.",
+                "ros.fragment-sizes=uniform:1-2kB",
+        };
+
+        assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
+        assert_written_is_same();
+        assert_int_equal(sample.run.seed, UINT64_MAX);
+        assert_int_equal(sample.trigger.rate_millihertz, 1001000);
+}
+
+static void test_written_nodes(void **state)
+{
+        assert_int_equal(sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
+                                     "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n"), 0);
+        assert_written_is_same();
+        assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
+}
+
+/* As long as they get: what is written is not too long to be read. */
+static void test_longest(void **state)
+{
+        char setting[300] = "ros.source=file:/";
+
+        memset(setting + strlen(setting), 'x', 249);
+        assert_int_equal(sample_set(setting), 0);
+        assert_written_is_same();
+}
+
+static void test_name(void **state)
+{
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_string_equal(sample.scenario.name, strrchr(sample_path, '/') + 1);
+        assert_int_equal(sample_set("scenario.name=other"), 0);
+        assert_string_equal(sample.scenario.name, "other");
+}
+
+static void load_config(const char *name)
+{
+        char path[PATH_MAX];
+
+        snprintf(path, sizeof path, "%s/configs/scenarios/%s.conf", getenv("EVB_SOURCE_ROOT"), name);
+        if (scenario_load(&sample, path, NULL, 0, &sample_errors) != 0)
+                fail_msg("%s: %s", path, sample_errors.n > 0 ? sample_errors.text[0] : "cannot be read");
+        assert_string_equal(sample.scenario.name, name);
+}
+
+static void test_configs(void **state)
+{
+        static const struct {
+                const char *name;
+                unsigned mode, output, qos, ros, sfi;
+        } cases[] = {
+                {"demo", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 6, 1},
+                {"push-6x1", MODE_PUSH, OUTPUT_NULL, QOS_NONE, 6, 1},
+                {"pull-6x1", MODE_PULL, OUTPUT_NULL, QOS_NONE, 6, 1},
+                {"push-6x1-qos", MODE_PUSH, OUTPUT_NULL, QOS_AUTO, 6, 1},
+                {"bes3-replay", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 26, 1},
+                {"testbed", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 2, 1},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                load_config(cases[i].name);
+                assert_int_equal(sample.scenario.mode, cases[i].mode);
+                assert_int_equal(sample.scenario.transport, TRANSPORT_UDP);
+                assert_int_equal(sample.sfi.output, cases[i].output);
+                assert_int_equal(sample.qos.backend, cases[i].qos);
+                assert_int_equal(sample.ros.count, cases[i].ros);
+                assert_int_equal(sample.sfi.count, cases[i].sfi);
+                /* All of them come to an end. */
+                assert_true(sample.scenario.duration_ns > 0 || sample.trigger.events > 0);
+                assert_written_is_same();
+        }
+}
+
+static void test_config_of_real_data(void **state)
+{
+        load_config("bes3-replay");
+        assert_int_equal(sample.ros.source_kind, SOURCE_FILE);
+        assert_int_equal(sample.trigger.events, 10);
+        assert_int_equal(sample.sfi.format, FORMAT_EFORMAT3);
+        assert_int_equal(sample.ros.source_at[0], '/');
+        assert_non_null(strstr(sample.ros.source_at, "/configs/scenarios/../../../shared/data/bes3-run91668.raw"));
+}
+
+static void test_config_of_real_machines(void **state)
+{
+        const struct scenario_node *n;
+
+        load_config("testbed");
+        n = scenario_find(&sample, "pc-sfi1");
+        assert_non_null(n);
+        assert_string_equal(n->address, "192.168.69.31");
+        assert_string_equal(n->device, "eth1");
+        assert_int_equal(n->n_cpus, 2);
+        assert_string_equal(scenario_node_of(&sample, ROLE_DFM, 0)->name, "pc-dfm");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_written),
+                cmocka_unit_test(test_written_nodes),
+                cmocka_unit_test(test_longest),
+                cmocka_unit_test(test_name),
+                cmocka_unit_test(test_configs),
+                cmocka_unit_test(test_config_of_real_data),
+                cmocka_unit_test(test_config_of_real_machines),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
