@@ -16,6 +16,7 @@ SHARED = pathlib.Path(os.environ.get("EVB_SHARED", ROOT.parent / "shared"))
 # Longer than any run here may take, whatever dies in it.
 LIMIT_S = 120 * int(os.environ.get("MESON_TEST_TIMEOUT_FACTOR", "1"))
 
+# Times so long that a slow machine makes no event partial; cases that need short ones set them.
 SMALL = """
 [scenario]
 mode = push
@@ -26,6 +27,10 @@ count = 6
 fragment-size = 1024
 [sfi]
 count = 2
+timeout = 30s
+[dfm]
+event-timeout = 60s
+node-timeout = 30s
 """
 
 

@@ -14,7 +14,8 @@ from harness import (SHARED, SMALL, Running, complete, folder, main, run, scenar
 
 # Short times, so that what dies is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
-LONG = {"trigger.events": 0, "trigger.rate": "2kHz", **QUICK}
+ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
+LONG = {**ENDLESS, **QUICK}
 
 
 def loss(evb, mode, transport="udp"):
@@ -62,7 +63,7 @@ def only_sfi(evb):
 
 def interrupt(evb, number):
     """Ctrl-C: what has begun is finished, nothing is lost, status 0."""
-    with folder() as where, Running(evb, scenario(where), LONG) as running:
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
         running.signal(number)
@@ -82,7 +83,7 @@ def interrupt_twice(evb):
 
 def foreign(evb):
     """Datagrams that are not ours are counted as what they are, and change nothing."""
-    with folder() as where, Running(evb, scenario(where), LONG) as running:
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
