@@ -75,8 +75,12 @@ int cmd_check(int argc, char **argv)
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
         FILE *json;
-        bool list = argc > 1 && strcmp(argv[1], "--keys") == 0;
-        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : 1, argc, argv);
+        bool list = false;
+        int r;
+
+        for (int i = 1; i < argc; i++)
+                list |= strcmp(argv[i], "--keys") == 0;
+        r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : 1, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;

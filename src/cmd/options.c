@@ -77,6 +77,10 @@ static int take_option(struct options *o, const struct command *c, const struct 
         int r = OPTIONS_GO_ON;
 
         value = value ? value + 1 : NULL;
+        if (value && ((e && !e->argument) || is(name, length, "help") || is(name, length, "version") || is(name, length, "progress")))
+                return usage(c, "takes no argument", option);
+        if (value && !*value)
+                return usage(c, "needs an argument behind =", option);
         if (e && e->argument) {
                 r = take_argument(c, option, &value, argc, argv, i);
                 *e->value = value;
@@ -106,17 +110,23 @@ static int take_option(struct options *o, const struct command *c, const struct 
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own, size_t n_own,
                   size_t n_words, int argc, char **argv)
 {
+        bool only_words = false;
+
         *o = (struct options){};
         for (int i = 1; i < argc; i++) {
                 int r;
 
-                if (strncmp(argv[i], "--", 2) == 0 && argv[i][2]) {
+                if (!only_words && strcmp(argv[i], "--") == 0) {
+                        only_words = true;
+                        continue;
+                }
+                if (!only_words && strncmp(argv[i], "--", 2) == 0) {
                         r = take_option(o, command, own, n_own, n_words, argc, argv, &i);
                         if (r != OPTIONS_GO_ON)
                                 return r;
                         continue;
                 }
-                if (argv[i][0] == '-' && argv[i][1])
+                if (!only_words && argv[i][0] == '-' && argv[i][1])
                         return usage(command, "unknown option", argv[i]);
                 if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
                         return usage(command, "one word too many", argv[i]);

@@ -29,6 +29,8 @@ def usage(evb):
     wrong(evb, ["run", "a", "b"], "one word too many: b")
     wrong(evb, ["run", "--fast", "x"], "unknown option: --fast")
     wrong(evb, ["run", "x", "--net"], "needs an argument")
+    wrong(evb, ["run", "x", "--json="], "needs an argument")
+    wrong(evb, ["run", "x", "--progress=3"], "takes no argument")
     wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: "moon" is not allowed, allowed: loopback|lab')
     wrong(evb, ["ros"], "--config FILE and --node NAME")
     wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], '"ros9" is not there')
