@@ -105,6 +105,25 @@ static void bytes_and_order_are_kept(void **state)
         }
 }
 
+/* Without checksums the kernel cuts no super-packets (net/ipv4/udp.c: udp_send_skb): a true refusal. */
+static void a_refusal_costs_nothing_but_speed(void **state)
+{
+        static struct iovec iov[DATAGRAMS][2];
+        static struct outgoing out[DATAGRAMS];
+        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        struct endpoint *from = open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
+        int on = 1;
+
+        (void)state;
+        assert_int_equal(setsockopt(from->fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
+        make_datagrams(out, iov, NULL);
+        assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
+        assert_true(from->counts.segmentation_refused && from->counts.super_packets == 0);
+        assert_int_equal(receive_all(to, NULL, DATAGRAMS, expect_in_order), DATAGRAMS);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
 static void nobody_there_is_no_end(void **state)
 {
         struct endpoint *gone = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
@@ -280,6 +299,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(bytes_and_order_are_kept),
+                cmocka_unit_test(a_refusal_costs_nothing_but_speed),
                 cmocka_unit_test(nobody_there_is_no_end),
                 cmocka_unit_test(too_large_is_counted),
                 cmocka_unit_test(a_full_buffer_is_counted),
