@@ -1,0 +1,69 @@
+/* Text in a fixed array: always ended, cut where it is full, and said to be cut. */
+#include "../test.h"
+
+#include "evb/base/strbuf.h"
+
+static void text_is_added(void **state)
+{
+        char text[16];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        (void)state;
+        assert_string_equal(text, "");
+        strbuf_add(&b, "%d", 12);
+        strbuf_add(&b, "%s", "");
+        strbuf_add(&b, "-%c%s", 'x', "yz");
+        assert_string_equal(text, "12-xyz");
+        assert_ptr_equal(b.text, text);
+        assert_int_equal(b.length, 6);
+        assert_false(b.cut);
+}
+
+/* Every length around the end of the array; the byte behind it is not ours. */
+static void full_is_cut(void **state)
+{
+        (void)state;
+        for (int n = 0; n < 12; n++) {
+                char text[9];
+
+                text[8] = '!';
+                struct strbuf b = strbuf_init(text, 8);
+
+                strbuf_add(&b, "ab");
+                strbuf_add(&b, "%.*s", n, "0123456789012");
+                assert_int_equal(b.cut, n > 5);
+                assert_int_equal(b.length, n > 5 ? 7 : 2 + n);
+                assert_int_equal(strlen(text), b.length);
+                assert_memory_equal(text, "ab01234", b.length);
+                assert_int_equal(text[8], '!');
+        }
+}
+
+static void what_is_cut_stays_cut(void **state)
+{
+        char text[4], smallest[1];
+        struct strbuf b = strbuf_init(text, sizeof text), none = strbuf_init(smallest, sizeof smallest);
+
+        (void)state;
+        strbuf_add(&b, "abcd");
+        strbuf_add(&b, "%s", "");
+        strbuf_add(&b, "e");
+        assert_string_equal(text, "abc");
+        assert_true(b.cut && b.length == 3);
+        strbuf_add(&none, "%s", "");
+        assert_false(none.cut);
+        strbuf_add(&none, "x");
+        assert_string_equal(smallest, "");
+        assert_true(none.cut && none.length == 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(text_is_added),
+                cmocka_unit_test(full_is_cut),
+                cmocka_unit_test(what_is_cut_stays_cut),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
