@@ -7,7 +7,7 @@
 
 #include "evb/base/util.h"
 
-#define ORDERS_MAX 40
+#define ORDERS_MAX 32
 #define NO_BLOCK UINT32_MAX
 /* State of a smallest block: inside a larger one, or the head of a block of this order, free or handed out. */
 #define INSIDE 0xff
@@ -72,7 +72,8 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
                 return -ENOMEM;
         a->min_block_bytes = min_block_bytes;
         a->n_blocks = (uint32_t)(size_bytes / min_block_bytes);
-        a->orders = (unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes) + 1;
+        /* No block is larger than the whole. */
+        a->orders = MIN((unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes), 31 - (unsigned)__builtin_clz(a->n_blocks)) + 1;
         a->next = calloc(a->n_blocks, sizeof *a->next);
         a->previous = calloc(a->n_blocks, sizeof *a->previous);
         a->state = malloc(a->n_blocks);
@@ -103,7 +104,7 @@ struct arena *arena_free(struct arena *a)
 /* The order of a block of `size_bytes`; `orders` or more where there is none. */
 static unsigned order_of(const struct arena *a, uint64_t size_bytes)
 {
-        uint64_t blocks = size_bytes == 0 ? 1 : DIV_ROUND_UP(size_bytes, a->min_block_bytes);
+        uint64_t blocks = size_bytes == 0 ? 1 : (size_bytes - 1) / a->min_block_bytes + 1;
 
         return blocks <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(blocks - 1);
 }

@@ -72,6 +72,25 @@ static void arena_refuses(void **state)
         assert_null(arena_free(NULL));
 }
 
+/* Sizes and orders at the edge of 64 bits, and what is larger than the whole. */
+static void arena_knows_what_never_fits(void **state)
+{
+        struct arena *a;
+
+        (void)state;
+        assert_int_equal(arena_new(&a, 5 * MIN_BLOCK, MIN_BLOCK, UINT64_C(1) << 60), 0);
+        assert_int_equal(arena_block_bytes(a, 4 * MIN_BLOCK), 4 * MIN_BLOCK);
+        assert_int_equal(arena_block_bytes(a, 4 * MIN_BLOCK + 1), 0);
+        assert_int_equal(arena_block_bytes(a, UINT64_MAX), 0);
+        assert_int_equal(arena_alloc(a, UINT64_MAX), ARENA_NONE);
+        assert_int_equal(arena_alloc(a, 4 * MIN_BLOCK + 1), ARENA_NONE);
+        assert_int_equal(arena_alloc(a, 4 * MIN_BLOCK), 0);
+        assert_int_equal(arena_alloc(a, 0), 4 * MIN_BLOCK);
+        assert_int_equal(arena_alloc(a, 0), ARENA_NONE);
+        assert_int_equal(arena_used_bytes(a), 5 * MIN_BLOCK);
+        arena_free(a);
+}
+
 static void idmap_maps(void **state)
 {
         enum { IDS = 5000, CAPACITY = 2000 };
@@ -115,6 +134,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(arena_gives_and_takes),
                 cmocka_unit_test(arena_refuses),
+                cmocka_unit_test(arena_knows_what_never_fits),
                 cmocka_unit_test(idmap_maps),
         };
 
