@@ -135,7 +135,9 @@ int quantity_parse_frequency(const char *text, uint64_t *ret_millihertz)
         const char *unit = read_decimal(skip_blanks(text), &d);
 
         /* Here alone the case tells two units apart. */
-        if (unit && strcmp(skip_blanks(unit), milli.name) == 0)
+        if (unit)
+                unit = skip_blanks(unit);
+        if (unit && strncmp(unit, milli.name, 3) == 0 && *skip_blanks(unit + 3) == '\0')
                 return scale(&d, milli.factor, false, ret_millihertz);
         return parse(text, units, ret_millihertz);
 }

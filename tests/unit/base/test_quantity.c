@@ -34,6 +34,7 @@ static void reads(void **state)
                 {quantity_parse_frequency, "5kHz", 5000000},
                 {quantity_parse_frequency, "3", 3000},
                 {quantity_parse_frequency, "250mHz", 250},
+                {quantity_parse_frequency, " 250mHz ", 250},
                 {quantity_parse_frequency, "1.5MHz", 1500000000},
                 {quantity_parse_count, "1000000", 1000000},
                 {quantity_parse_count, "2M", 2000000},
