@@ -14,22 +14,26 @@
 static int parse_v6(struct net_address *ret, const char *text, uint16_t port)
 {
         char host[INET6_ADDRSTRLEN + 1];
-        const char *device = strchr(text, '%');
-        size_t n = device ? (size_t)(device - text) : strlen(text);
+        char device[IF_NAMESIZE] = "";
+        size_t n = strlen(text), all = n;
 
         if (n >= 2 && text[0] == '[' && text[n - 1] == ']')
-                text++, n -= 2;
-        if (n >= sizeof host)
+                text++, all = n -= 2;
+        n = strcspn(text, "%");
+        n = MIN(n, all);
+        if (n >= sizeof host || all - n > sizeof device)
                 return -EINVAL;
         memcpy(host, text, n);
         host[n] = '\0';
+        if (n < all)
+                memcpy(device, text + n + 1, all - n - 1);
         *ret = (struct net_address){
                 .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)},
                 .size_bytes = sizeof(struct sockaddr_in6),
         };
         if (inet_pton(AF_INET6, host, &ret->v6.sin6_addr) != 1)
                 return -EINVAL;
-        if (device && !(ret->v6.sin6_scope_id = if_nametoindex(device + 1)))
+        if (n < all && !(ret->v6.sin6_scope_id = if_nametoindex(device)))
                 return -EINVAL;
         return 0;
 }
@@ -64,6 +68,9 @@ int net_address_parse_with_port(struct net_address *ret, const char *text)
                 return -EINVAL;
         memcpy(host, text, (size_t)(colon - text));
         host[colon - text] = '\0';
+        /* Without brackets the port might be the address's last group. */
+        if (strchr(host, ':') && host[0] != '[')
+                return -EINVAL;
         return net_address_parse(ret, host, (uint16_t)port);
 }
 

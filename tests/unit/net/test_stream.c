@@ -23,6 +23,10 @@ static void addresses(void **state)
         assert_int_equal(net_address_parse_with_port(&b, "[fd00::1]:7"), 0);
         assert_string_equal(net_address_format(&b, text), "[fd00::1]:7");
         assert_false(net_address_equal(&a, &b));
+        /* The device belongs inside of the brackets (RFC 6874). */
+        assert_int_equal(net_address_parse_with_port(&a, "[fe80::1%lo]:7"), 0);
+        assert_true(a.v6.sin6_scope_id > 0 && net_address_port(&a) == 7);
+        assert_int_equal(net_address_parse_with_port(&b, "::1:7"), -EINVAL);
         assert_int_equal(net_address_parse(&a, "ff05::1", 1), 0);
         assert_true(net_address_is_multicast(&a));
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
