@@ -1,6 +1,7 @@
 /* Faults on the receive path. Held datagrams are copies in a small pool; where that is full, none is held. */
 #include "evb/net/faults.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -129,17 +130,21 @@ int faults_receive(struct faults *f, struct endpoint *e, struct datagram *out, s
 
         if (!f)
                 return endpoint_receive(e, out, n);
+        assert(n >= 4);
         for (size_t i = 0; i < HELD_MAX; i++)
                 f->held[i].state = f->held[i].state == HELD_WAITING ? HELD_WAITING : HELD_FREE;
         given = release(f, out, n / 4, false);
-        got = endpoint_receive(e, f->in, MIN((n - given) / 2, ARRAY_SIZE(f->in)));
-        if (got < 0)
-                return got;
-        if (got == 0)
-                given += release(f, out + given, n - given, true);
-        for (int i = 0; i < got; i++) {
-                overtake(f);
-                given += judge(f, &f->in[i], out + given);
-        }
+        /* Again where all of a batch is lost or held: 0 is to mean that the endpoint is empty. */
+        do {
+                got = endpoint_receive(e, f->in, MIN((n - given) / 2, ARRAY_SIZE(f->in)));
+                if (got < 0)
+                        return got;
+                if (got == 0)
+                        given += release(f, out + given, n - given, true);
+                for (int i = 0; i < got; i++) {
+                        overtake(f);
+                        given += judge(f, &f->in[i], out + given);
+                }
+        } while (given == 0 && got > 0);
         return (int)given;
 }

@@ -76,13 +76,13 @@ static int inproc_send(struct endpoint *e, const struct outgoing *out, size_t n)
 {
         for (size_t k = 0; k < n; k++) {
                 struct inproc *to = out[k].to ? find(out[k].to) : NULL;
+                bool reaches = to && out[k].size_bytes <= DATAGRAM_MAX_BYTES;
 
-                if (to && out[k].size_bytes <= DATAGRAM_MAX_BYTES)
+                if (reaches)
                         put(to, (struct inproc *)e, &out[k]);
-                else
-                        e->counts.send_failed++;
+                e->counts.sent += reaches;
+                e->counts.send_failed += !reaches;
         }
-        e->counts.sent += n;
         return (int)n;
 }
 

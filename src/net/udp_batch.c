@@ -158,14 +158,20 @@ static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
         return messages;
 }
 
+/* A super-packet is never too large as a whole: EMSGSIZE means segments larger than a packet (EINVAL in older kernels). */
 static bool is_segmentation_refusal(int error)
 {
-        return error == EINVAL || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
+        return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
 }
 
 /* What to make of a failed call: 0: try again; 1: the first message is lost; -EAGAIN: wait; else the endpoint's end. */
 static int judge_error(struct udp *u, int error)
 {
+        if (u->datagrams_of[0] > 1 && is_segmentation_refusal(error)) {
+                u->segments = false;
+                u->endpoint.counts.segmentation_refused = true;
+                return 0;
+        }
         switch (error) {
         case EINTR:
         case ECONNREFUSED: /* of an earlier datagram */
@@ -180,11 +186,6 @@ static int judge_error(struct udp *u, int error)
         case EHOSTUNREACH:
         case ENETDOWN:
                 return 1;
-        }
-        if (u->datagrams_of[0] > 1 && is_segmentation_refusal(error)) {
-                u->segments = false;
-                u->endpoint.counts.segmentation_refused = true;
-                return 0;
         }
         return -error;
 }
