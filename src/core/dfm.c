@@ -9,15 +9,10 @@
 /* Assignments to one SFI that may be on their way; also bounds its credits. */
 #define STREAM_WINDOW 16384u
 
-static uint32_t power_of_two(uint32_t n)
-{
-        return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
-}
-
 static int allocate(struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
-        uint32_t window = power_of_two(MIN(c->events_max, STREAM_WINDOW)), announce = power_of_two(c->events_max);
+        uint32_t window = power_of_two_at_least(MIN(c->events_max, STREAM_WINDOW)), announce = power_of_two_at_least(c->events_max);
         int r;
 
         r = dfm_table_init(&d->table, c->events_max);

@@ -10,15 +10,10 @@
 /* The smallest block of the buffer: what a short fragment takes. */
 #define BLOCK_MIN_BYTES 256u
 
-static uint32_t power_of_two(uint32_t n)
-{
-        return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
-}
-
 static int allocate(struct sfi *s)
 {
         const struct sfi_config *c = &s->config;
-        uint32_t ring = power_of_two(c->slots), remembered = power_of_two(4 * c->slots);
+        uint32_t ring = power_of_two_at_least(c->slots), remembered = power_of_two_at_least(4 * c->slots);
         int r;
 
         r = idmap_init(&s->by_event, c->slots);

@@ -22,6 +22,12 @@
 /* A deadline that never comes; every *_deadline_ns() returns it for "none". */
 #define NEVER_NS UINT64_MAX
 
+/* The smallest power of two that is n or more; n at most 2^31. */
+static inline uint32_t power_of_two_at_least(uint32_t n)
+{
+        return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
 /* `_cleanup_(f) T x`: f(&x) runs when x leaves its scope. */
 #define _cleanup_(f) __attribute__((cleanup(f)))
 
