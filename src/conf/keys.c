@@ -79,6 +79,15 @@ const struct scenario_key scenario_keys[] = {
         {"qos", "limit", KEY_BYTES, AT(qos, limit_bytes), "auto", "auto", SCENARIO_AUTO, 64, UINT32_MAX, "Queue for each destination."},
         {"qos", "control-rate", KEY_RATE, AT(qos, control_rate_bps), "auto", "auto", SCENARIO_AUTO, 8000, UINT64_C(400000000000), "Rate kept for control messages."},
 
+        {"qos", "overhead", KEY_BYTES, AT(qos, overhead_bytes), "auto", "auto", SCENARIO_UNCHANGED, 0, 256, "Bytes that a packet takes on the wire beyond what the kernel counts; auto: 24 (preamble, checksum, gap of Ethernet) with qos.rate = auto, 0 with a rate that is told."},
+        {"qos", "required", KEY_CHOICE, AT(qos, required), "yes", "no|yes", 0, 0, 0, "yes: a ROS that cannot shape does not run; no: it runs unshaped, and says so."},
+
+        {"tuning", "mtu", KEY_BYTES, AT(tuning, mtu_bytes), "unchanged", "unchanged", SCENARIO_UNCHANGED, 68, 65535, "MTU of a ROS's interface while it runs."},
+        {"tuning", "rx-usecs", KEY_COUNT, AT(tuning, rx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: longest time from a packet's arrival to the interrupt, in microseconds."},
+        {"tuning", "rx-frames", KEY_COUNT, AT(tuning, rx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: most packets received before the interrupt."},
+        {"tuning", "tx-usecs", KEY_COUNT, AT(tuning, tx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-usecs, of packets sent."},
+        {"tuning", "tx-frames", KEY_COUNT, AT(tuning, tx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-frames, of packets sent."},
+
         {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number: messages of other runs are foreign. auto: the file's for file:, else 1."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},
 };

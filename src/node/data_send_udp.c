@@ -41,7 +41,7 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
         struct net_address to;
         struct udp_config config = {
                 .connect = &to,
-                .send_buffer_bytes = sc->network.send_buffer_bytes ?: NODE_SEND_BUFFER_BYTES,
+                .send_buffer_bytes = sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .segmentation = (enum segmentation)sc->network.segmentation,
                 .device = s->node->self->device,
         };

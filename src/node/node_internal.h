@@ -11,7 +11,6 @@
 
 /* Where no key says otherwise. The 2003 measurements used 8 MB socket buffers. */
 #define NODE_RECEIVE_BUFFER_BYTES (8u << 20)
-#define NODE_SEND_BUFFER_BYTES (1u << 20)
 #define NODE_FILES_MAX 1024
 
 struct node;

@@ -12,7 +12,10 @@
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
 #define SCENARIO_AUTO 0              /* value of a number whose key says `auto` */
+#define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_MAX UINT64_MAX      /* trigger.rate = max */
+/* What network.send-buffer = auto asks the kernel for. */
+#define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0         /* network.link-rate = unlimited */
 
 enum scenario_mode { MODE_PUSH, MODE_PULL };
@@ -69,8 +72,12 @@ struct scenario {
                 char control_group[SCENARIO_TEXT_MAX];
         } network;
         struct {
-                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps;
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
         } qos;
+        /* SCENARIO_UNCHANGED: left as they are. */
+        struct {
+                uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
+        } tuning;
         struct {
                 uint64_t number, seed;
         } run;

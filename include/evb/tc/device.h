@@ -1,0 +1,40 @@
+/* A network device: what the plan needs to know of it, and the settings of publication B (MTU, interrupt coalescing), set,
+ * read back and put back. */
+#pragma once
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "evb/tc/socket.h"
+
+struct tc_device {
+        char name[IF_NAMESIZE];
+        int ifindex;
+        uint32_t mtu_bytes;
+        uint64_t speed_bps;          /* as the driver says; 0: it does not */
+        uint32_t super_packet_bytes; /* the largest that segmentation offload makes; 0: it is off */
+        uint32_t queues;             /* for transmission */
+};
+
+/* -ENODEV: no such device. */
+int tc_device_read(struct tc_device *ret, const char *name);
+/* The device that has an address; -ENODEV: none has. */
+int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
+
+/* TC_UNCHANGED: left as it is; in what was read: not to be had. */
+#define TC_UNCHANGED UINT32_MAX
+struct tc_tuning {
+        uint32_t mtu_bytes;
+        uint32_t rx_usecs, rx_frames, tx_usecs, tx_frames; /* interrupt coalescing */
+};
+
+#define TC_TUNING_UNCHANGED                                                                                  \
+        ((struct tc_tuning){TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED})
+
+bool tc_tuning_is_unchanged(const struct tc_tuning *t);
+/* What the device has. Where it knows no coalescing, that stays TC_UNCHANGED. */
+int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret);
+/* Sets what is asked for, and reads back whether it is so; *previous (if not NULL) is what was there of it. Where it fails
+ * nothing is changed, and *ack has the kernel's text. -EBADE: the device took it, but has something else. */
+int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want, struct tc_tuning *previous, struct tc_ack *ack);

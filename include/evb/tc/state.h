@@ -1,0 +1,29 @@
+/* What must outlive the process that shapes a device: the qdiscs that were there before, the settings of the interface, and
+ * the rates that were asked for. A file for each device of each network namespace, which is locked as well, so that two
+ * do not shape one device. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
+#pragma once
+
+#include "evb/tc/device.h"
+#include "evb/tc/object.h"
+#include "evb/tc/plan.h"
+
+struct tc_state {
+        int fd; /* locked */
+        bool empty; /* nothing to be remembered: the file goes when it is closed */
+        char path[256];
+        struct tc_tree saved;      /* n == 0: the kernel's own default */
+        struct tc_tuning previous; /* of the interface */
+        struct tc_destination *asked;
+        size_t n_asked;
+};
+
+/* Opens, locks and reads; an empty or unreadable file is an empty state. -EBUSY: *ret_holder is the process that shapes
+ * this device; other errno: of opening the file. */
+int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
+/* Reads without locking, for a look. */
+int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
+/* On the disk when it returns. */
+int tc_state_write(struct tc_state *s);
+/* Nothing is left to be remembered; until something is written again. */
+void tc_state_erase(struct tc_state *s);
+void tc_state_fini(struct tc_state *s);

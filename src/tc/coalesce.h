@@ -1,0 +1,12 @@
+/* Interrupt coalescing over ethtool's generic netlink. */
+#pragma once
+
+#include "evb/tc/device.h"
+
+bool coalesce_is_asked(const struct tc_tuning *t);
+bool coalesce_is_so(const struct tc_tuning *want, const struct tc_tuning *have);
+/* Marks as unchanged what `want` does not ask for. */
+void coalesce_keep_asked(struct tc_tuning *t, const struct tc_tuning *want);
+/* -EOPNOTSUPP: the device knows none. */
+int coalesce_read(const char *device, struct tc_tuning *ret);
+int coalesce_write(const char *device, const struct tc_tuning *want, struct tc_ack *ack);

@@ -1,0 +1,212 @@
+/* What a device is and has. Its interrupt coalescing is in coalesce.c. */
+#include "evb/tc/device.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "coalesce.h"
+#include "evb/base/util.h"
+
+static bool ask_ethtool(int fd, const char *name, void *command)
+{
+        struct ifreq r = {.ifr_data = command};
+
+        strncpy(r.ifr_name, name, sizeof r.ifr_name - 1);
+        return ioctl(fd, SIOCETHTOOL, &r) == 0;
+}
+
+static uint64_t read_speed(int fd, const char *name)
+{
+        struct ethtool_cmd c = {.cmd = ETHTOOL_GSET};
+        uint32_t mbps = ask_ethtool(fd, name, &c) ? ethtool_cmd_speed(&c) : 0;
+
+        return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps * UINT64_C(1000000);
+}
+
+static bool has_offload(int fd, const char *name)
+{
+        struct ethtool_value v = {.cmd = ETHTOOL_GGSO};
+
+        return ask_ethtool(fd, name, &v) && v.data != 0;
+}
+
+static int read_link(const struct nlmsghdr *m, void *ctx)
+{
+        struct tc_device *d = ctx;
+        const struct nlattr *a;
+
+        mnl_attr_for_each(a, m, sizeof(struct ifinfomsg))
+        {
+                if (mnl_attr_get_payload_len(a) < sizeof(uint32_t))
+                        continue;
+                switch (mnl_attr_get_type(a)) {
+                case IFLA_MTU:
+                        d->mtu_bytes = mnl_attr_get_u32(a);
+                        break;
+                case IFLA_GSO_MAX_SIZE:
+                        d->super_packet_bytes = mnl_attr_get_u32(a);
+                        break;
+                case IFLA_NUM_TX_QUEUES:
+                        d->queues = mnl_attr_get_u32(a);
+                        break;
+                }
+        }
+        return 0;
+}
+
+static int ask_link(struct tc_device *d)
+{
+        uint8_t buffer[MNL_NLMSG_HDRLEN + sizeof(struct ifinfomsg)] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
+        struct tc_socket *s;
+        struct tc_ack ack;
+        int r = tc_socket_new(&s);
+
+        if (r < 0)
+                return r;
+        m->nlmsg_type = RTM_GETLINK;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        i->ifi_index = d->ifindex;
+        r = tc_socket_ask(s, m, read_link, d, &ack);
+        tc_socket_free(s);
+        return r;
+}
+
+int tc_device_read(struct tc_device *ret, const char *name)
+{
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        struct tc_device d = {.ifindex = (int)if_nametoindex(name)};
+        int r;
+
+        if (d.ifindex == 0 || strlen(name) >= sizeof d.name)
+                return -ENODEV;
+        if (fd < 0)
+                return -errno;
+        strcpy(d.name, name);
+        r = ask_link(&d);
+        if (r < 0)
+                return r;
+        d.speed_bps = read_speed(fd, name);
+        if (!has_offload(fd, name))
+                d.super_packet_bytes = 0;
+        *ret = d;
+        return 0;
+}
+
+static bool is_address(const struct sockaddr *a, int family, const void *bytes)
+{
+        if (!a || a->sa_family != family)
+                return false;
+        if (family == AF_INET)
+                return memcmp(&((const struct sockaddr_in *)(const void *)a)->sin_addr, bytes, 4) == 0;
+        return memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, bytes, 16) == 0;
+}
+
+int tc_device_of_address(const char *address, char name[static IF_NAMESIZE])
+{
+        struct ifaddrs *all;
+        uint8_t bytes[16];
+        int family = strchr(address, ':') ? AF_INET6 : AF_INET, r = -ENODEV;
+
+        if (inet_pton(family, address, bytes) != 1)
+                return -ENODEV;
+        if (getifaddrs(&all) < 0)
+                return -errno;
+        for (const struct ifaddrs *i = all; i && r < 0; i = i->ifa_next) {
+                if (!is_address(i->ifa_addr, family, bytes) || strlen(i->ifa_name) >= IF_NAMESIZE)
+                        continue;
+                strcpy(name, i->ifa_name);
+                r = 0;
+        }
+        freeifaddrs(all);
+        return r;
+}
+
+bool tc_tuning_is_unchanged(const struct tc_tuning *t)
+{
+        return t->mtu_bytes == TC_UNCHANGED && !coalesce_is_asked(t);
+}
+
+int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret)
+{
+        struct tc_tuning t = TC_TUNING_UNCHANGED;
+        struct tc_device d;
+        int r = tc_device_read(&d, device);
+
+        (void)s;
+        if (r < 0)
+                return r;
+        t.mtu_bytes = d.mtu_bytes;
+        r = coalesce_read(device, &t);
+        if (r < 0 && r != -EOPNOTSUPP)
+                return r;
+        *ret = t;
+        return 0;
+}
+
+static int set_mtu(struct tc_socket *s, const char *device, uint32_t mtu_bytes, struct tc_ack *ack)
+{
+        uint8_t buffer[MNL_NLMSG_HDRLEN + sizeof(struct ifinfomsg) + 64] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
+
+        m->nlmsg_type = RTM_NEWLINK;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        i->ifi_index = (int)if_nametoindex(device);
+        mnl_attr_put_u32(m, IFLA_MTU, mtu_bytes);
+        return tc_socket_ask(s, m, NULL, NULL, ack);
+}
+
+static bool is_so(uint32_t want, uint32_t have)
+{
+        return want == TC_UNCHANGED || want == have;
+}
+
+static void keep_asked(struct tc_tuning *previous, const struct tc_tuning *want)
+{
+        if (want->mtu_bytes == TC_UNCHANGED)
+                previous->mtu_bytes = TC_UNCHANGED;
+        coalesce_keep_asked(previous, want);
+}
+
+int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want, struct tc_tuning *previous, struct tc_ack *ack)
+{
+        struct tc_tuning before, now;
+        int r = tc_tuning_read(s, device, &before);
+
+        *ack = (struct tc_ack){};
+        if (r >= 0 && want->mtu_bytes != TC_UNCHANGED && want->mtu_bytes != before.mtu_bytes)
+                r = set_mtu(s, device, want->mtu_bytes, ack);
+        if (r < 0)
+                return r;
+        if (coalesce_is_asked(want))
+                r = coalesce_write(device, want, ack);
+        if (r >= 0)
+                r = tc_tuning_read(s, device, &now);
+        if (r >= 0 && !(is_so(want->mtu_bytes, now.mtu_bytes) && coalesce_is_so(want, &now)))
+                r = -EBADE;
+        if (r < 0) {
+                struct tc_ack ignored;
+
+                if (want->mtu_bytes != TC_UNCHANGED)
+                        (void)set_mtu(s, device, before.mtu_bytes, &ignored);
+                keep_asked(&before, want);
+                if (coalesce_is_asked(&before))
+                        (void)coalesce_write(device, &before, &ignored);
+                return r;
+        }
+        if (previous) {
+                keep_asked(&before, want);
+                *previous = before;
+        }
+        return 0;
+}

@@ -1,0 +1,73 @@
+/* Reading and writing what several kinds have in common. */
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "kind_internal.h"
+
+void kind_read(const struct nlattr *nest, const struct nlattr **ret, unsigned max)
+{
+        const struct nlattr *a;
+
+        memset(ret, 0, (max + 1) * sizeof *ret);
+        if (!nest)
+                return;
+        mnl_attr_for_each_nested(a, nest)
+        {
+                unsigned type = mnl_attr_get_type(a);
+
+                if (type <= max)
+                        ret[type] = a;
+        }
+}
+
+bool kind_get(const struct nlattr *a, void *ret, size_t size_bytes)
+{
+        if (!a || mnl_attr_get_payload_len(a) < size_bytes)
+                return false;
+        memcpy(ret, mnl_attr_get_payload(a), size_bytes);
+        return true;
+}
+
+uint32_t kind_get_u32(const struct nlattr *a, uint32_t otherwise)
+{
+        uint32_t v;
+
+        return kind_get(a, &v, sizeof v) ? v : otherwise;
+}
+
+uint64_t kind_get_u64(const struct nlattr *a, uint64_t otherwise)
+{
+        uint64_t v;
+
+        return kind_get(a, &v, sizeof v) ? v : otherwise;
+}
+
+struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes)
+{
+        return (struct tc_ratespec){
+                .linklayer = TC_LINKLAYER_ETHERNET,
+                .overhead = overhead_bytes,
+                .rate = rate_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)rate_bytes,
+        };
+}
+
+void kind_put_rate64(struct nlmsghdr *m, uint16_t type, uint64_t rate_bytes)
+{
+        if (rate_bytes > UINT32_MAX)
+                mnl_attr_put_u64(m, type, rate_bytes);
+}
+
+/* tc takes bits; whole units keep it short. */
+void kind_add_rate_words(struct strbuf *b, const char *word, uint64_t rate_bytes)
+{
+        uint64_t bps = rate_bytes * 8;
+
+        if (bps % 1000000000 == 0)
+                strbuf_add(b, " %s %lluGbit", word, (unsigned long long)(bps / 1000000000));
+        else if (bps % 1000000 == 0)
+                strbuf_add(b, " %s %lluMbit", word, (unsigned long long)(bps / 1000000));
+        else if (bps % 1000 == 0)
+                strbuf_add(b, " %s %llukbit", word, (unsigned long long)(bps / 1000));
+        else
+                strbuf_add(b, " %s %llubit", word, (unsigned long long)bps);
+}

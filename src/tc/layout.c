@@ -1,0 +1,267 @@
+/* The tree that a plan asks for. Classes by layout are in layout_classes.c, filters here. */
+#include "evb/tc/layout.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/tc/kind.h"
+#include "layout_internal.h"
+
+#define TABLE_V4 UINT32_C(0x100)
+#define TABLE_V6 UINT32_C(0x101)
+#define BUCKETS 256
+#define OFFSET_V4 16 /* of the destination in the IPv4 header, and in IPv6's */
+#define OFFSET_V6 24
+
+enum priority { CONTROL_V4 = 10, CONTROL_V6, LINEAR_V4 = 20, LINEAR_V6, HASHED_V4 = 30, HASHED_V6 };
+
+static const char *const classless[] = {"pfifo", "bfifo", "pfifo_fast", "tbf", "fq", "fq_codel", "codel", "sfq", "fq_pie", "pie", "cake", "noqueue", "noop", "sfb", "red"};
+
+static bool has_children(const struct tc_tree *t, const struct tc_object *root)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                const struct tc_object *o = &t->objects[i];
+
+                if (o != root && o->handle != 0 && TC_MAJOR(o->parent) == TC_MAJOR(root->handle) && o->parent != TC_ROOT)
+                        return true;
+        }
+        return false;
+}
+
+enum tc_owner tc_layout_owner(const struct tc_tree *have)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
+
+        if (!root || root->handle == 0)
+                return TC_OWNER_KERNEL;
+        if (tc_layout_backend(have) != QOS_NONE)
+                return TC_OWNER_OURS;
+        for (size_t i = 0; i < ARRAY_SIZE(classless); i++) {
+                if (strcmp(root->kind_name, classless[i]) == 0 && !has_children(have, root))
+                        return TC_OWNER_CLASSLESS;
+        }
+        return TC_OWNER_FOREIGN;
+}
+
+enum scenario_qos tc_layout_backend(const struct tc_tree *have)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
+
+        if (!root || root->handle != TC_OUR_ROOT || !root->kind)
+                return QOS_NONE;
+        if (root->kind == &tc_kind_cbq)
+                return root->params.cbq.weight == TC_OUR_MAJOR ? QOS_CBQ_TBF : QOS_NONE;
+        if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
+                return QOS_NONE;
+        for (size_t i = 0; i < have->n; i++) {
+                const struct tc_object *o = &have->objects[i];
+
+                if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MINOR(o->parent) >= FIRST_MINOR)
+                        return QOS_HTB_TBF;
+        }
+        return QOS_HTB;
+}
+
+const char *tc_backend_name(enum scenario_qos backend)
+{
+        static const char *const names[] = {
+                [QOS_NONE] = "none", [QOS_AUTO] = "auto", [QOS_HTB] = "htb", [QOS_HTB_TBF] = "htb+tbf", [QOS_CBQ_TBF] = "cbq+tbf",
+        };
+
+        return names[backend];
+}
+
+bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
+{
+        unsigned words = f->priority % 2 ? 4 : 1, offset = f->priority % 2 ? OFFSET_V6 : OFFSET_V4;
+        const struct tc_u32 *u = &f->params.u32;
+
+        if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT || f->priority < LINEAR_V4 ||
+            f->priority > HASHED_V6 || u->divisor > 0 || u->link > 0 || u->n_matches != words)
+                return false;
+        for (unsigned i = 0; i < words; i++) {
+                const struct tc_u32_match *m = &u->matches[i];
+
+                if (m->offset != (int32_t)(offset + 4 * i) || memcmp(m->mask, "\xff\xff\xff\xff", 4) != 0)
+                        return false;
+                memcpy(ret->bytes + 4 * i, m->value, 4);
+        }
+        ret->n_bytes = (uint8_t)(4 * words);
+        return true;
+}
+
+static struct tc_object filter(enum priority priority)
+{
+        return (struct tc_object){
+                .type = TC_FILTER,
+                .parent = TC_OUR_ROOT,
+                .priority = priority,
+                .protocol = priority % 2 ? ETH_P_IPV6 : ETH_P_IP,
+                .kind_name = "u32",
+                .kind = &tc_kind_u32,
+        };
+}
+
+static void match(struct tc_object *f, uint32_t mask, uint32_t value, int offset)
+{
+        struct tc_u32_match *m = &f->params.u32.matches[f->params.u32.n_matches++];
+
+        mask = htonl(mask);
+        value = htonl(value);
+        memcpy(m->mask, &mask, 4);
+        memcpy(m->value, &value, 4);
+        m->offset = offset;
+}
+
+/* UDP to the control port. Later fragments of a packet carry no port: for IPv4 they are told by their offset. */
+static int add_control(struct tc_tree *t, uint16_t port)
+{
+        struct tc_object v4 = filter(CONTROL_V4), v6 = filter(CONTROL_V6);
+        int r;
+
+        v4.handle = v6.handle = 1;
+        v4.params.u32.classid = v6.params.u32.classid = TC_CONTROL_CLASS;
+        match(&v4, 0x00001fff, 0, 4);
+        match(&v4, 0x00ff0000, IPPROTO_UDP << 16, 8);
+        match(&v4, 0x0000ffff, port, 20);
+        match(&v6, 0x0000ff00, IPPROTO_UDP << 8, 4);
+        match(&v6, 0x0000ffff, port, 40);
+        r = tc_tree_add(t, &v4);
+        return r < 0 ? r : tc_tree_add(t, &v6);
+}
+
+static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32_t minor, bool hashed)
+{
+        bool v6 = a->n_bytes == 16;
+        struct tc_object f = filter((hashed ? HASHED_V4 : LINEAR_V4) + v6);
+        uint32_t word;
+
+        f.handle = minor & 0xfff;
+        if (hashed)
+                f.handle |= (v6 ? TABLE_V6 : TABLE_V4) << 20 | (uint32_t)a->bytes[a->n_bytes - 1] << 12;
+        f.params.u32.classid = TC_ID(TC_OUR_MAJOR, minor);
+        for (int i = 0; i < a->n_bytes; i += 4) {
+                memcpy(&word, a->bytes + i, 4);
+                match(&f, UINT32_MAX, ntohl(word), (v6 ? OFFSET_V6 : OFFSET_V4) + i);
+        }
+        return tc_tree_add(t, &f);
+}
+
+/* A table with a bucket for each last byte of the address, and the way into it. */
+static int add_table(struct tc_tree *t, bool v6)
+{
+        struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
+        int r;
+
+        table.handle = way.params.u32.link = (v6 ? TABLE_V6 : TABLE_V4) << 20;
+        table.params.u32.divisor = BUCKETS;
+        way.handle = 1;
+        way.params.u32.hash_mask[3] = 0xff;
+        way.params.u32.hash_offset = v6 ? OFFSET_V6 + 12 : OFFSET_V4;
+        match(&way, 0, 0, 0);
+        r = tc_tree_add(t, &table);
+        return r < 0 ? r : tc_tree_add(t, &way);
+}
+
+static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        size_t n_of[2] = {};
+        int r = 0;
+
+        for (size_t i = 0; i < p->n; i++)
+                n_of[p->addresses[i].n_bytes == 16]++;
+        for (int v6 = 0; r >= 0 && v6 < 2; v6++) {
+                if (n_of[v6] > TC_LINEAR_MAX)
+                        r = add_table(t, v6);
+        }
+        for (size_t i = 0; r >= 0 && i < p->n; i++)
+                r = add_destination(t, &p->addresses[i], minors[i], n_of[p->addresses[i].n_bytes == 16] > TC_LINEAR_MAX);
+        if (r >= 0 && p->control_port > 0)
+                r = add_control(t, p->control_port);
+        return r;
+}
+
+/* Which class number each destination gets: the one that it has, else the lowest free one. */
+struct numbers {
+        bool taken[FIRST_MINOR]; /* by minor - FIRST_MINOR */
+        uint32_t *minors;
+};
+
+static int compare_addresses(const void *a, const void *b)
+{
+        const struct tc_address *x = a, *y = b;
+
+        return memcmp(x->bytes, y->bytes, sizeof x->bytes) ?: x->n_bytes - y->n_bytes;
+}
+
+struct known {
+        struct tc_address address; /* first: what is sorted by */
+        uint32_t minor;
+};
+
+static int choose_numbers(struct numbers *n, const struct tc_plan *p, const struct tc_tree *have)
+{
+        _cleanup_free_ struct known *known = calloc(have->n + 1, sizeof *known);
+        size_t n_known = 0;
+        uint32_t next = 1;
+
+        if (!known)
+                return -ENOMEM;
+        for (size_t i = 0; i < have->n; i++) {
+                uint32_t minor = TC_MINOR(have->objects[i].params.u32.classid);
+                struct known k = {.minor = minor};
+
+                if (tc_layout_address(&have->objects[i], &k.address) && minor > FIRST_MINOR && minor < 2 * FIRST_MINOR)
+                        known[n_known++] = k;
+        }
+        qsort(known, n_known, sizeof *known, compare_addresses);
+        for (size_t i = 0; i < p->n; i++) {
+                const struct known *k = bsearch(&p->addresses[i], known, n_known, sizeof *known, compare_addresses);
+
+                if (!k || n->taken[k->minor - FIRST_MINOR])
+                        continue;
+                n->minors[i] = k->minor;
+                n->taken[k->minor - FIRST_MINOR] = true;
+        }
+        /* Not one that a class on its way out still has, while there are others. */
+        for (size_t i = 0; i < n_known && p->n + n_known < TC_DESTINATIONS_MAX; i++)
+                n->taken[known[i].minor - FIRST_MINOR] = true;
+        for (size_t i = 0; i < p->n; i++) {
+                if (n->minors[i] != 0)
+                        continue;
+                while (n->taken[next])
+                        next++;
+                n->taken[next] = true;
+                n->minors[i] = FIRST_MINOR + next;
+        }
+        return 0;
+}
+
+int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc_tree *have)
+{
+        static const struct tc_tree nothing;
+        _cleanup_free_ uint32_t *minors = calloc(p->n, sizeof *minors);
+        _cleanup_free_ struct numbers *numbers = calloc(1, sizeof *numbers);
+        struct tc_tree t = {};
+        int r = minors && numbers ? 0 : -ENOMEM;
+
+        if (r >= 0) {
+                numbers->minors = minors;
+                r = choose_numbers(numbers, p, tc_layout_owner(have) == TC_OWNER_OURS ? have : &nothing);
+        }
+        if (r >= 0)
+                r = layout_add_classes(&t, p, minors);
+        if (r >= 0)
+                r = add_filters(&t, p, minors);
+        if (r < 0) {
+                tc_tree_fini(&t);
+                return r;
+        }
+        tc_tree_sort(&t);
+        *ret = t;
+        return 0;
+}

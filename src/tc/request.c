@@ -1,0 +1,73 @@
+/* From the keys of a scenario to what the plan wants to know. */
+#include "evb/tc/request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to, const bool *wanted, char *why)
+{
+        for (unsigned i = 0; i < scenario_count(s, ROLE_SFI); i++) {
+                const struct scenario_node *sfi = scenario_node_of(s, ROLE_SFI, i);
+
+                if (wanted && !wanted[i])
+                        continue;
+                if (q->n_destinations == TC_DESTINATIONS_MAX) {
+                        snprintf(why, TC_REASON_MAX, "more than %u SFIs cannot be shaped for", TC_DESTINATIONS_MAX);
+                        return -EINVAL;
+                }
+                if (!tc_address_parse(&to[q->n_destinations].address, sfi->address)) {
+                        snprintf(why, TC_REASON_MAX, "node %.31s: \"%.60s\" is no IPv4 or IPv6 address", sfi->name, sfi->address);
+                        return -EINVAL;
+                }
+                to[q->n_destinations++].rate_bps = s->qos.rate_bps;
+        }
+        return 0;
+}
+
+int tc_request_of_scenario(struct tc_request *ret, const struct scenario *s, const struct scenario_node *ros,
+                           const struct tc_device *device, struct tc_destination *destinations, const bool *wanted,
+                           char why[static TC_REASON_MAX])
+{
+        uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
+        struct tc_request q = {
+                .link_rate_bps = s->network.link_rate_bps ?: device ? device->speed_bps : 0,
+                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .switch_buffer_bytes = s->network.switch_buffer_bytes,
+                .sources = scenario_count(s, ROLE_ROS),
+                /* One socket for each SFI; the kernel doubles what is asked for, and counts with that. */
+                .send_buffer_bytes = 2 * (s->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES),
+                .super_packet_bytes = device ? device->super_packet_bytes : 0,
+                .rate_bps = s->qos.rate_bps,
+                .burst_bytes = s->qos.burst_bytes,
+                .limit_bytes = s->qos.limit_bytes,
+                .control_rate_bps = s->qos.control_rate_bps,
+                .control_port = (uint16_t)s->network.control_port,
+                .overhead_bytes = (uint16_t)(s->qos.overhead_bytes == SCENARIO_UNCHANGED ? overhead : s->qos.overhead_bytes),
+                .destinations = destinations,
+        };
+        int r;
+
+        if (ros->role != ROLE_ROS) {
+                snprintf(why, TC_REASON_MAX, "node %.31s sends no fragments, allowed: a node of role ros", ros->name);
+                return -EINVAL;
+        }
+        r = take_destinations(&q, s, destinations, wanted, why);
+        if (r < 0)
+                return r;
+        *ret = q;
+        return 0;
+}
+
+struct tc_tuning tc_tuning_of_scenario(const struct scenario *s)
+{
+        return (struct tc_tuning){
+                .mtu_bytes = (uint32_t)s->tuning.mtu_bytes,
+                .rx_usecs = (uint32_t)s->tuning.rx_usecs,
+                .rx_frames = (uint32_t)s->tuning.rx_frames,
+                .tx_usecs = (uint32_t)s->tuning.tx_usecs,
+                .tx_frames = (uint32_t)s->tuning.tx_frames,
+        };
+}
