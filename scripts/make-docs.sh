@@ -49,7 +49,13 @@ HEAD
 HEAD
   for command in $("$evb" --help | awk '/^  [a-z]/ {print $1}'); do
     printf '.Ss %s\n.Bd -literal\n' "$command"
-    "$evb" "$command" --help | sed 's/\\/\\e/g; s/^\([.'"'"']\)/\\\&\1/'
+    help=$("$evb" "$command" --help)
+    # The verbs of a command have one set of options: it is shown once.
+    if [[ $help == *VERB* ]]; then
+      verb=$(awk '/^  [a-z]/ {print $1; exit}' <<<"$help")
+      help+=$'\n\n'$("$evb" "$command" "$verb" --help | sed '2d')
+    fi
+    sed 's/\\/\\e/g; s/^\([.'"'"']\)/\\\&\1/' <<<"$help"
     printf '.Ed\n'
   done
   cat <<'TAIL'

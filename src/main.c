@@ -11,6 +11,7 @@ static const struct command commands[] = {
         {"ros", cmd_ros, "", "one readout: holds fragments and sends them"},
         {"dfm", cmd_dfm, "", "the data flow manager: takes triggers, assigns events"},
         {"sfi", cmd_sfi, "", "one builder: collects fragments, builds and writes events"},
+        {"qos", cmd_qos, "VERB", "shape this machine's traffic at the source: plan, apply, status, watch, remove"},
         {"check", cmd_check, "FILE", "read a scenario and show it as it is understood"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
 };

@@ -2,6 +2,7 @@
 #include "evb/cmd/options.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/log.h"
@@ -68,6 +69,21 @@ static int take_argument(const struct command *c, const char *option, const char
         return OPTIONS_GO_ON;
 }
 
+static int keep_value(const struct command *c, const struct option_entry *e, const char *value)
+{
+        if (!e->list) {
+                *e->value = value;
+                return OPTIONS_GO_ON;
+        }
+        const char **grown = reallocarray(e->list->values, e->list->n + 1, sizeof *grown);
+
+        if (!grown)
+                return usage(c, "out of memory", NULL);
+        grown[e->list->n++] = value;
+        e->list->values = grown;
+        return OPTIONS_GO_ON;
+}
+
 static int take_option(struct options *o, const struct command *c, const struct option_entry *own, size_t n_own,
                        size_t n_words, int argc, char **argv, int *i)
 {
@@ -83,7 +99,8 @@ static int take_option(struct options *o, const struct command *c, const struct 
                 return usage(c, "needs an argument behind =", option);
         if (e && e->argument) {
                 r = take_argument(c, option, &value, argc, argv, i);
-                *e->value = value;
+                if (r == OPTIONS_GO_ON)
+                        r = keep_value(c, e, value);
         } else if (e)
                 *e->value = e->name;
         else if (is(name, length, "help")) {

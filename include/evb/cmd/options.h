@@ -8,12 +8,19 @@
 #define OPTIONS_SETTINGS_MAX 64
 #define OPTIONS_WORDS_MAX 16
 
+/* The arguments of an option that may be given more than once. */
+struct option_list {
+        const char **values; /* grows; freed by the caller */
+        size_t n;
+};
+
 /* An option of one subcommand's own. */
 struct option_entry {
         const char *name;     /* "node" is --node */
         const char *argument; /* what it takes, "NAME"; NULL: a flag */
         const char *help;
         const char **value;   /* where its argument goes (flags: their own name) */
+        struct option_list *list; /* instead, for one that may be repeated */
 };
 
 struct command {

@@ -1,0 +1,277 @@
+/* evb qos: shaping at the source, planned, installed, shown, watched, removed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "qos.h"
+
+#define PATIENCE_NS (5 * NS_PER_S)
+
+int qos_exit_status(int r)
+{
+        switch (-r) {
+        case EINVAL:
+        case ENODEV:
+                return QOS_EXIT_WRONG;
+        case EPERM:
+        case EACCES:
+        case EOPNOTSUPP:
+                return QOS_EXIT_MISSING;
+        }
+        return 1;
+}
+
+static int fail(const struct tc_outcome *o, int r)
+{
+        fprintf(stderr, "evb qos: %s\n", o->error[0] ? o->error : strerror(-r));
+        return qos_exit_status(r);
+}
+
+/* Nothing is asked of the kernel: what it has is told by `apply`. */
+static int plan(const struct qos_options *o)
+{
+        struct tc_tree nothing = {}, want = {};
+        struct tc_plan p = {};
+        struct qos_job job;
+        int r = qos_job_init_for_plan(&job, o);
+
+        if (r == OPTIONS_GO_ON)
+                r = qos_make_plan(&job, job.asked == QOS_AUTO ? QOS_HTB_TBF : job.asked, &p);
+        if (r == OPTIONS_GO_ON) {
+                struct qos_result result = {.device = job.device_name, .plan = &p, .want = &want, .job = &job};
+
+                snprintf(job.backend_why, sizeof job.backend_why, job.asked == QOS_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
+                         tc_backend_name(p.backend));
+                if (tc_layout_make(&want, &p, &nothing) < 0)
+                        r = 1;
+                else if (o->common.json)
+                        r = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
+                else {
+                        qos_print_plan(&result, stdout);
+                        r = 0;
+                }
+        }
+        tc_tree_fini(&want);
+        tc_plan_fini(&p);
+        qos_job_fini(&job);
+        return r;
+}
+
+/* What the kernel has now, told. */
+static int tell(const struct qos_options *o, struct tc_shaper *shaper, const struct qos_result *with)
+{
+        struct qos_result result = *with;
+        struct tc_status status = {};
+        struct tc_tree have = {};
+        struct tc_tuning tuning = TC_TUNING_UNCHANGED;
+        size_t n_asked;
+        const struct tc_destination *asked = tc_shaper_asked(shaper, &n_asked);
+        int r = tc_shaper_read(shaper, &have);
+
+        if (r >= 0)
+                r = tc_status_make(&status, &have, asked, n_asked);
+        if (r >= 0) {
+                if (tc_tuning_read(tc_shaper_socket(shaper), result.device, &tuning) >= 0)
+                        result.tuning = &tuning;
+                result.status = &status;
+                if (status.backend != QOS_NONE && !result.want)
+                        result.want = &have;
+                if (o->common.json)
+                        r = qos_write_json(o, qos_result_json(&result)) ? 0 : -EIO;
+                else
+                        qos_print_status(&result, stdout);
+        }
+        tc_status_fini(&status);
+        tc_tree_fini(&have);
+        if (r < 0)
+                fprintf(stderr, "evb qos: %s: %s\n", result.device, strerror(-r));
+        return r < 0 ? 1 : 0;
+}
+
+static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p, struct tc_outcome *outcome)
+{
+        uint64_t patience_ns = PATIENCE_NS;
+        enum scenario_qos backend;
+        int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_why, outcome), status;
+
+        if (job->options->patience && quantity_parse_time(job->options->patience, &patience_ns) < 0) {
+                fprintf(stderr, "evb qos: --patience: \"%s\" is not allowed, allowed: a time\n", job->options->patience);
+                return QOS_EXIT_WRONG;
+        }
+        if (r < 0)
+                return fail(outcome, r);
+        status = qos_make_plan(job, backend, p);
+        if (status != OPTIONS_GO_ON)
+                return status;
+        r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome);
+        if (r >= 0)
+                r = tc_shaper_tune(shaper, &job->tuning, outcome);
+        return r < 0 ? fail(outcome, r) : OPTIONS_GO_ON;
+}
+
+static int apply(const struct qos_options *o)
+{
+        struct tc_outcome outcome = {};
+        struct tc_shaper *shaper = NULL;
+        struct tc_plan p = {};
+        struct qos_job job;
+        int status = qos_job_init(&job, o, true), r;
+
+        if (status == OPTIONS_GO_ON) {
+                r = tc_shaper_new(&shaper, &job.device, &outcome);
+                status = r < 0 ? fail(&outcome, r) : install(&job, shaper, &p, &outcome);
+        }
+        if (status == OPTIONS_GO_ON) {
+                struct qos_result result = {.device = job.device_name, .plan = &p, .outcome = &outcome, .job = &job};
+
+                if (!o->common.json)
+                        printf("%s: %u changes, backend %s\n", job.device_name, outcome.operations, job.backend_why);
+                status = tell(o, shaper, &result);
+        }
+        tc_plan_fini(&p);
+        tc_shaper_free(shaper);
+        qos_job_fini(&job);
+        return status;
+}
+
+/* Without a lock: anyone may look. */
+static int status(const struct qos_options *o)
+{
+        struct tc_socket *socket = NULL;
+        struct tc_tree have = {};
+        struct tc_state state = {.fd = -1};
+        struct tc_status s = {};
+        struct tc_tuning tuning;
+        struct qos_job job;
+        int exit = qos_job_init(&job, o, false), r;
+
+        if (exit == OPTIONS_GO_ON) {
+                struct qos_result result = {.device = job.device_name, .status = &s, .want = &have, .job = &job};
+
+                r = tc_socket_new(&socket);
+                if (r >= 0)
+                        r = tc_socket_dump(socket, job.device.ifindex, false, &have);
+                (void)tc_state_peek(&state, &job.device);
+                if (r >= 0)
+                        r = tc_status_make(&s, &have, state.asked, state.n_asked);
+                if (r >= 0 && tc_tuning_read(socket, job.device_name, &tuning) >= 0)
+                        result.tuning = &tuning;
+                if (s.backend == QOS_NONE)
+                        result.want = NULL;
+                exit = 0;
+                if (r < 0) {
+                        fprintf(stderr, "evb qos: %s: %s\n", job.device_name, strerror(-r));
+                        exit = qos_exit_status(r);
+                } else if (o->common.json)
+                        exit = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
+                else
+                        qos_print_status(&result, stdout);
+        }
+        tc_status_fini(&s);
+        tc_state_fini(&state);
+        tc_tree_fini(&have);
+        tc_socket_free(socket);
+        qos_job_fini(&job);
+        return exit;
+}
+
+static int remove_shaping(const struct qos_options *o)
+{
+        struct tc_outcome outcome = {};
+        struct tc_shaper *shaper = NULL;
+        struct qos_job job;
+        int status = qos_job_init(&job, o, false), r;
+
+        if (status == OPTIONS_GO_ON) {
+                struct qos_result result = {.device = job.device_name, .outcome = &outcome, .job = &job};
+
+                r = tc_shaper_new(&shaper, &job.device, &outcome);
+                if (r >= 0)
+                        r = tc_shaper_remove(shaper, &outcome);
+                status = r < 0 ? fail(&outcome, r) : OPTIONS_GO_ON;
+                if (status == OPTIONS_GO_ON && !o->common.json)
+                        printf("%s: %u changes\n", job.device_name, outcome.operations);
+                if (status == OPTIONS_GO_ON)
+                        status = tell(o, shaper, &result);
+        }
+        tc_shaper_free(shaper);
+        qos_job_fini(&job);
+        return status;
+}
+
+static const struct verb {
+        const char *name, *full_name;
+        int (*run)(const struct qos_options *o);
+        const char *help;
+} verbs[] = {
+        {"plan", "qos plan", plan, "What would be installed, why, and the same as tc commands; changes nothing."},
+        {"apply", "qos apply", apply, "Bring the device to the plan: only what differs is sent, and read back."},
+        {"status", "qos status", status, "What the kernel has and counts, for each destination."},
+        {"watch", "qos watch", qos_watch, "Tell what others change of it, and packets that are dropped; with --repair, change it back."},
+        {"remove", "qos remove", remove_shaping, "Let out what is queued, and put back what was there before."},
+};
+
+static int help(FILE *to)
+{
+        fprintf(to, "evb qos VERB [OPTION]...; evb qos VERB --help tells more\n\n");
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+        return to == stdout ? 0 : QOS_EXIT_WRONG;
+}
+
+static int run(const struct verb *verb, int argc, char **argv)
+{
+        const struct command command = {verb->full_name, cmd_qos, "", verb->help};
+        struct qos_options o = {};
+        const struct option_entry own[] = {
+                {"config", "FILE", "a scenario, whose node's device is meant; with --node", &o.config},
+                {"node", "NAME", "the ROS of the scenario that this machine is", &o.node},
+                {"dev", "DEVICE", "without a scenario: the network device", &o.device},
+                {"dest", "ADDRESS[=RATE]", "a destination, IPv4, IPv6 or multicast; as often as wanted", NULL, &o.destinations},
+                {"rate", "RATE", "of destinations without one of their own", &o.rate},
+                {"backend", "KIND", "auto|htb|htb+tbf|cbq+tbf; default: auto", &o.backend},
+                {"link-rate", "RATE", "of the wire; default: as the device says", &o.link_rate},
+                {"sources", "N", "machines that send to one destination; default: 1", &o.sources},
+                {"switch-buffer", "BYTES", "of a port of the switch; bounds the bursts", &o.switch_buffer},
+                {"send-buffer", "BYTES", "of all sockets to one destination; default: 4MiB", &o.send_buffer},
+                {"burst", "BYTES", "for each destination; default: auto", &o.burst},
+                {"limit", "BYTES", "queue for each destination; default: auto", &o.limit},
+                {"control-port", "PORT", "UDP port whose messages get a class of their own", &o.control_port},
+                {"control-rate", "RATE", "what is kept for it; default: auto", &o.control_rate},
+                {"overhead", "BYTES", "of a packet on the wire, not counted by the kernel; default: 0", &o.overhead},
+                {"mtu", "BYTES", "set the MTU as well; removal puts it back", &o.mtu},
+                {"rx-usecs", "N", "interrupt coalescing, likewise", &o.rx_usecs},
+                {"rx-frames", "N", "interrupt coalescing, likewise", &o.rx_frames},
+                {"tx-usecs", "N", "interrupt coalescing, likewise", &o.tx_usecs},
+                {"tx-frames", "N", "interrupt coalescing, likewise", &o.tx_frames},
+                {"patience", "TIME", "how long a class that is no longer wanted may drain; default: 5s", &o.patience},
+                {"force", NULL, "replace even a root qdisc of someone else that has classes", &o.force},
+                {"repair", NULL, "watch: undo what others change", &o.repair},
+        };
+        int r = options_parse(&o.common, &command, own, ARRAY_SIZE(own), 0, argc, argv);
+
+        if (r == OPTIONS_GO_ON)
+                r = verb->run(&o);
+        free(o.destinations.values);
+        return r;
+}
+
+int cmd_qos(int argc, char **argv)
+{
+        if (argc < 2)
+                return help(stderr);
+        if (strcmp(argv[1], "--help") == 0)
+                return help(stdout);
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+                if (strcmp(argv[1], verbs[i].name) == 0)
+                        return run(&verbs[i], argc - 1, argv + 1);
+        }
+        fprintf(stderr, "evb qos: unknown verb \"%s\", allowed:", argv[1]);
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                fprintf(stderr, " %s", verbs[i].name);
+        fputc('\n', stderr);
+        return QOS_EXIT_WRONG;
+}

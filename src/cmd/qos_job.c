@@ -1,0 +1,238 @@
+/* From the command line of `evb qos` to what it asks for. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/conf/keys.h"
+#include "qos.h"
+
+#define DEFAULT_SEND_BUFFER_BYTES (4u << 20) /* net.ipv4.tcp_wmem's usual largest */
+
+static int wrong(const char *option, const char *text, const char *allowed)
+{
+        fprintf(stderr, "evb qos: --%s: \"%s\" is not allowed, allowed: %s\n", option, text, allowed);
+        return QOS_EXIT_WRONG;
+}
+
+/* An option that is the twin of a scenario key: read and bounded by the key's own table entry. */
+static int read_by_key(const char *option, const char *text, const char *section, const char *name, struct scenario *s)
+{
+        const struct scenario_key *key = scenario_key_find(section, name);
+        char allowed[SCENARIO_TEXT_MAX];
+
+        if (!text)
+                return OPTIONS_GO_ON;
+        if (scenario_key_set(s, key, text) < 0)
+                return wrong(option, text, scenario_key_allowed(key, allowed, sizeof allowed));
+        return OPTIONS_GO_ON;
+}
+
+/* The twins of keys, in one table: what --config takes from its file. */
+static int read_twins(const struct qos_options *o, struct scenario *s)
+{
+        const struct {
+                const char *option, *text, *section, *name;
+        } twins[] = {
+                {"backend", o->backend, "qos", "backend"},
+                {"rate", o->rate, "qos", "rate"},
+                {"burst", o->burst, "qos", "burst"},
+                {"limit", o->limit, "qos", "limit"},
+                {"link-rate", o->link_rate, "network", "link-rate"},
+                {"switch-buffer", o->switch_buffer, "network", "switch-buffer"},
+                {"send-buffer", o->send_buffer, "network", "send-buffer"},
+                {"control-port", o->control_port, "network", "control-port"},
+                {"control-rate", o->control_rate, "qos", "control-rate"},
+                {"overhead", o->overhead, "qos", "overhead"},
+                {"mtu", o->mtu, "tuning", "mtu"},
+                {"rx-usecs", o->rx_usecs, "tuning", "rx-usecs"},
+                {"rx-frames", o->rx_frames, "tuning", "rx-frames"},
+                {"tx-usecs", o->tx_usecs, "tuning", "tx-usecs"},
+                {"tx-frames", o->tx_frames, "tuning", "tx-frames"},
+        };
+        int r = OPTIONS_GO_ON;
+
+        for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(twins); i++) {
+                if (twins[i].text && o->config) {
+                        fprintf(stderr, "evb qos: --%s is for use without --config, allowed: --set %s.%s=%s\n", twins[i].option, twins[i].section,
+                                twins[i].name, twins[i].text);
+                        return QOS_EXIT_WRONG;
+                }
+                r = read_by_key(twins[i].option, twins[i].text, twins[i].section, twins[i].name, s);
+        }
+        return r;
+}
+
+/* ADDRESS or ADDRESS=RATE. */
+static int read_destination(const char *text, struct tc_destination *ret)
+{
+        const char *equals = strchr(text, '=');
+        char address[64];
+        size_t n = equals ? (size_t)(equals - text) : strlen(text);
+
+        if (n >= sizeof address)
+                return wrong("dest", text, "ADDRESS or ADDRESS=RATE, IPv4 or IPv6");
+        memcpy(address, text, n);
+        address[n] = '\0';
+        *ret = (struct tc_destination){};
+        if (!tc_address_parse(&ret->address, address))
+                return wrong("dest", text, "ADDRESS or ADDRESS=RATE, IPv4 or IPv6");
+        if (equals && (quantity_parse_rate(equals + 1, &ret->rate_bps) < 0 || ret->rate_bps < 8000 || ret->rate_bps > TC_LINK_RATE_MAX_BPS))
+                return wrong("dest", text, "ADDRESS=RATE, the rate from 8kbit to 400Gbit");
+        return OPTIONS_GO_ON;
+}
+
+static int read_alone(struct qos_job *job, const struct scenario *s)
+{
+        const struct qos_options *o = job->options;
+        uint64_t sources = 1;
+        int r = OPTIONS_GO_ON;
+
+        if (o->sources && (quantity_parse_count(o->sources, &sources) < 0 || sources < 1 || sources > 100000))
+                return wrong("sources", o->sources, "a count from 1 to 100000");
+        job->destinations = calloc(o->destinations.n + 1, sizeof *job->destinations);
+        if (!job->destinations)
+                return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
+        for (size_t i = 0; r == OPTIONS_GO_ON && i < o->destinations.n; i++)
+                r = read_destination(o->destinations.values[i], &job->destinations[i]);
+        if (r != OPTIONS_GO_ON)
+                return r;
+        job->request = (struct tc_request){
+                .link_rate_bps = s->network.link_rate_bps ?: job->device.speed_bps,
+                .mtu_bytes = s->tuning.mtu_bytes != SCENARIO_UNCHANGED ? (uint32_t)s->tuning.mtu_bytes : job->device.mtu_bytes,
+                .switch_buffer_bytes = o->switch_buffer ? s->network.switch_buffer_bytes : 0,
+                .sources = (uint32_t)sources,
+                .send_buffer_bytes = s->network.send_buffer_bytes ?: DEFAULT_SEND_BUFFER_BYTES,
+                .super_packet_bytes = job->device.super_packet_bytes,
+                .rate_bps = s->qos.rate_bps,
+                .burst_bytes = s->qos.burst_bytes,
+                .limit_bytes = s->qos.limit_bytes,
+                .control_rate_bps = s->qos.control_rate_bps,
+                .control_port = o->control_port ? (uint16_t)s->network.control_port : 0,
+                .overhead_bytes = s->qos.overhead_bytes == SCENARIO_UNCHANGED ? 0 : (uint16_t)s->qos.overhead_bytes,
+                .destinations = job->destinations,
+                .n_destinations = o->destinations.n,
+        };
+        for (size_t i = 0; i < o->destinations.n; i++) {
+                if (job->destinations[i].rate_bps == 0)
+                        job->destinations[i].rate_bps = s->qos.rate_bps;
+        }
+        job->tuning = tc_tuning_of_scenario(s);
+        job->asked = (enum scenario_qos)s->qos.backend;
+        return OPTIONS_GO_ON;
+}
+
+static int find_device(struct qos_job *job, const char *name, bool needed)
+{
+        int r = tc_device_read(&job->device, name);
+
+        if (strlen(name) < sizeof job->device_name)
+                strcpy(job->device_name, name);
+        if (r < 0 && needed) {
+                fprintf(stderr, "evb qos: device \"%s\": %s, allowed: a network device of this machine\n", name, strerror(-r));
+                return QOS_EXIT_WRONG;
+        }
+        job->has_device = r >= 0;
+        return OPTIONS_GO_ON;
+}
+
+static int read_scenario(struct qos_job *job, bool needs_device)
+{
+        const struct qos_options *o = job->options;
+        char device[IF_NAMESIZE] = "DEVICE", why[TC_REASON_MAX];
+        int r;
+
+        job->scenario = command_load(o->config, &o->common);
+        if (!job->scenario)
+                return QOS_EXIT_WRONG;
+        job->node = scenario_find(job->scenario, o->node);
+        if (!job->node) {
+                fprintf(stderr, "evb qos: --node: %s has no node \"%s\"\n", o->config, o->node);
+                return QOS_EXIT_WRONG;
+        }
+        if (job->node->device[0])
+                snprintf(device, sizeof device, "%.*s", IF_NAMESIZE - 1, job->node->device);
+        else if (tc_device_of_address(job->node->address, device) < 0 && needs_device) {
+                fprintf(stderr, "evb qos: node %s: no device of this machine has its address \"%s\", allowed: device = NAME in its section\n",
+                        job->node->name, job->node->address);
+                return QOS_EXIT_WRONG;
+        }
+        r = find_device(job, o->device ?: device, needs_device);
+        if (r != OPTIONS_GO_ON)
+                return r;
+        job->destinations = calloc(EVB_SFI_MAX, sizeof *job->destinations);
+        if (!job->destinations)
+                return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
+        if (tc_request_of_scenario(&job->request, job->scenario, job->node, job->has_device ? &job->device : NULL, job->destinations, NULL, why) < 0) {
+                fprintf(stderr, "%s: %s\n", o->config, why);
+                return QOS_EXIT_WRONG;
+        }
+        job->tuning = tc_tuning_of_scenario(job->scenario);
+        job->asked = job->scenario->qos.backend == QOS_NONE ? QOS_AUTO : (enum scenario_qos)job->scenario->qos.backend;
+        return OPTIONS_GO_ON;
+}
+
+static int read_command_line(struct qos_job *job, bool needs_request, bool needs_device)
+{
+        const struct qos_options *o = job->options;
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        int r = OPTIONS_GO_ON;
+
+        if (!s)
+                return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
+        s->qos.backend = QOS_AUTO;
+        r = read_twins(o, s);
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (o->config && (!o->node || o->destinations.n > 0)) {
+                fprintf(stderr, "evb qos: --config goes with --node NAME, and takes the destinations from the file\n");
+                return QOS_EXIT_WRONG;
+        }
+        if (o->config)
+                return read_scenario(job, needs_device);
+        if (!o->device || (needs_request && o->destinations.n == 0)) {
+                fprintf(stderr, "evb qos: what is to be shaped? allowed: --config FILE --node NAME, or --dev DEVICE --dest ADDRESS=RATE...\n");
+                return QOS_EXIT_WRONG;
+        }
+        if (s->qos.backend == QOS_NONE)
+                return wrong("backend", "none", "auto|htb|htb+tbf|cbq+tbf");
+        r = find_device(job, o->device, true);
+        return r == OPTIONS_GO_ON ? read_alone(job, s) : r;
+}
+
+int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request)
+{
+        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED};
+        return read_command_line(job, needs_request, true);
+}
+
+int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o)
+{
+        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED};
+        return read_command_line(job, true, false);
+}
+
+void qos_job_fini(struct qos_job *job)
+{
+        free(job->scenario);
+        free(job->destinations);
+}
+
+int qos_make_plan(struct qos_job *job, enum scenario_qos backend, struct tc_plan *ret)
+{
+        char why[TC_REASON_MAX];
+        int r;
+
+        job->request.backend = backend;
+        r = tc_plan_make(ret, &job->request, why);
+        if (r == -EINVAL)
+                fprintf(stderr, "evb qos: %s\n", why);
+        else if (r < 0)
+                fprintf(stderr, "evb qos: %s\n", strerror(-r));
+        return r < 0 ? qos_exit_status(r) : OPTIONS_GO_ON;
+}

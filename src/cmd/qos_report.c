@@ -1,0 +1,264 @@
+/* What `evb qos` tells, to programs and to people. */
+#include <errno.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "qos.h"
+
+static json_t *number(bool known, uint64_t v)
+{
+        return known ? json_integer((json_int_t)v) : json_null();
+}
+
+static void set_counters(json_t *j, const struct tc_row *row)
+{
+        const struct tc_counters *c = &row->counters;
+        bool known = row->present && c->known;
+
+        json_object_set_new(j, "bytes", number(known, c->bytes));
+        json_object_set_new(j, "packets", number(known, c->packets));
+        json_object_set_new(j, "drops", number(known, c->drops));
+        json_object_set_new(j, "overlimits", number(known, c->overlimits));
+        json_object_set_new(j, "backlog_bytes", number(known, c->backlog_bytes));
+        json_object_set_new(j, "requeues", number(known, c->requeues));
+}
+
+static void set_classid(json_t *j, uint32_t classid)
+{
+        char text[TC_HANDLE_TEXT_MAX];
+
+        json_object_set_new(j, "classid", classid ? json_string(tc_handle_format(classid, text)) : json_null());
+}
+
+static json_t *row_json(const struct tc_row *row)
+{
+        json_t *j = json_object();
+
+        set_classid(j, row->classid);
+        json_object_set_new(j, "rate_bps", number(row->present, row->rate_bps));
+        json_object_set_new(j, "burst_bytes", number(row->present, row->burst_bytes));
+        json_object_set_new(j, "limit_bytes", number(row->present, row->limit_bytes));
+        set_counters(j, row);
+        return j;
+}
+
+/* What a plan says of a destination: no counters yet. */
+static json_t *share_json(const struct tc_share *s, uint32_t classid, uint64_t rate_bps)
+{
+        json_t *j = json_object();
+
+        set_classid(j, classid);
+        json_object_set_new(j, "rate_bps", number(true, rate_bps));
+        json_object_set_new(j, "burst_bytes", number(true, s->burst_bytes));
+        json_object_set_new(j, "limit_bytes", number(true, s->limit_bytes));
+        json_object_set_new(j, "guaranteed_bps", number(true, s->guaranteed_bps));
+        json_object_set_new(j, "quantum_bytes", number(true, s->quantum_bytes));
+        set_counters(j, &(struct tc_row){});
+        return j;
+}
+
+static void add_address(json_t *j, const struct tc_address *a)
+{
+        char text[TC_ADDRESS_TEXT_MAX];
+
+        json_object_set_new(j, "address", json_string(tc_address_format(a, text)));
+}
+
+static uint32_t classid_of(const struct tc_tree *want, const struct tc_address *a)
+{
+        struct tc_address other = {};
+
+        for (size_t i = 0; want && i < want->n; i++) {
+                if (tc_layout_address(&want->objects[i], &other) && tc_address_equal(a, &other))
+                        return want->objects[i].params.u32.classid;
+        }
+        return 0;
+}
+
+static void set_plan(json_t *j, const struct qos_result *r)
+{
+        const struct tc_plan *p = r->plan;
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < p->n; i++) {
+                json_t *d = share_json(&p->shares[i], classid_of(r->want, &p->addresses[i]), p->shares[i].rate_bps);
+
+                add_address(d, &p->addresses[i]);
+                json_array_append_new(all, d);
+        }
+        json_object_set_new(j, "destinations", all);
+        json_object_set_new(j, "control", p->control_port ? share_json(&p->control, TC_CONTROL_CLASS, p->control.guaranteed_bps) : json_null());
+        json_object_set_new(j, "default", share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps));
+}
+
+static void set_status(json_t *j, const struct tc_status *s)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < s->n; i++) {
+                json_t *d = row_json(&s->rows[i]);
+
+                add_address(d, &s->rows[i].address);
+                json_object_set_new(d, "asked_bps", number(s->rows[i].asked_bps > 0, s->rows[i].asked_bps));
+                json_array_append_new(all, d);
+        }
+        json_object_set_new(j, "destinations", all);
+        json_object_set_new(j, "control", s->control.present ? row_json(&s->control) : json_null());
+        json_object_set_new(j, "default", s->other.present ? row_json(&s->other) : json_null());
+}
+
+static void set_warnings(json_t *j, const struct qos_result *r)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; r->plan && i < r->plan->n_warnings; i++)
+                json_array_append_new(all, json_string(r->plan->warnings[i]));
+        for (size_t i = 0; r->outcome && i < r->outcome->n_warnings; i++)
+                json_array_append_new(all, json_string(r->outcome->warnings[i]));
+        if (r->status && r->status->drops > 0)
+                json_array_append_new(all, json_sprintf("%llu packets were dropped here, at the source", (unsigned long long)r->status->drops));
+        json_object_set_new(j, "warnings", all);
+}
+
+static void add_line(const char *text, void *ctx)
+{
+        json_array_append_new(ctx, json_string(text));
+}
+
+static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
+{
+        json_object_set_new(j, "reasons", json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_why, "rate", p->reason_rate, "burst",
+                                                    p->reason_burst, "limit", p->reason_limit, "quantum", p->reason_quantum, "control", p->reason_control));
+}
+
+static json_t *tuning_json(const struct tc_tuning *t)
+{
+        json_t *j = json_object();
+
+        json_object_set_new(j, "mtu_bytes", number(t->mtu_bytes != TC_UNCHANGED, t->mtu_bytes));
+        json_object_set_new(j, "rx_usecs", number(t->rx_usecs != TC_UNCHANGED, t->rx_usecs));
+        json_object_set_new(j, "rx_frames", number(t->rx_frames != TC_UNCHANGED, t->rx_frames));
+        json_object_set_new(j, "tx_usecs", number(t->tx_usecs != TC_UNCHANGED, t->tx_usecs));
+        json_object_set_new(j, "tx_frames", number(t->tx_frames != TC_UNCHANGED, t->tx_frames));
+        return j;
+}
+
+json_t *qos_result_json(const struct qos_result *r)
+{
+        json_t *j = json_object(), *commands = json_array();
+        enum scenario_qos backend = r->status ? r->status->backend : r->plan ? r->plan->backend : QOS_NONE;
+        enum tc_owner owner = r->outcome ? r->outcome->owner : r->status ? r->status->owner : TC_OWNER_KERNEL;
+
+        json_object_set_new(j, "device", json_string(r->device));
+        json_object_set_new(j, "backend", json_string(tc_backend_name(backend)));
+        json_object_set_new(j, "operations", json_integer(r->outcome ? r->outcome->operations : 0));
+        json_object_set_new(j, "foreign_root", json_boolean(owner == TC_OWNER_FOREIGN));
+        if (r->status)
+                set_status(j, r->status);
+        else if (r->plan)
+                set_plan(j, r);
+        else
+                set_status(j, &(struct tc_status){});
+        if (r->plan)
+                set_reasons(j, r->plan, r->job);
+        set_warnings(j, r);
+        if (r->want)
+                tc_commands(r->want, r->device, add_line, commands);
+        json_object_set_new(j, "tc_commands", commands);
+        if (r->tuning)
+                json_object_set_new(j, "interface", tuning_json(r->tuning));
+        return j;
+}
+
+bool qos_write_json(const struct qos_options *o, json_t *taken)
+{
+        FILE *to = options_open_json(&o->common);
+        bool ok = to && json_dumpf(taken, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF && fflush(to) == 0;
+
+        if (to && to != stdout && fclose(to) != 0)
+                ok = false;
+        json_decref(taken);
+        return ok;
+}
+
+static void print_line(const char *text, void *ctx)
+{
+        fprintf(ctx, "  %s\n", text);
+}
+
+static void print_warnings(const struct qos_result *r, FILE *to)
+{
+        for (size_t i = 0; r->plan && i < r->plan->n_warnings; i++)
+                fprintf(to, "warning: %s\n", r->plan->warnings[i]);
+        for (size_t i = 0; r->outcome && i < r->outcome->n_warnings; i++)
+                fprintf(to, "warning: %s\n", r->outcome->warnings[i]);
+}
+
+void qos_print_plan(const struct qos_result *r, FILE *to)
+{
+        const struct tc_plan *p = r->plan;
+        char address[TC_ADDRESS_TEXT_MAX], handle[TC_HANDLE_TEXT_MAX], a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+
+        fprintf(to, "%s: backend %s\n\n", r->device, r->job->backend_why);
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s\n", "destination", "class", "rate", "guaranteed", "burst", "limit", "quantum");
+        for (size_t i = 0; i < p->n; i++) {
+                const struct tc_share *s = &p->shares[i];
+
+                fprintf(to, "%-24s %-10s %14s %14s %10llu %10llu %8u\n", tc_address_format(&p->addresses[i], address),
+                        tc_handle_format(classid_of(r->want, &p->addresses[i]), handle), quantity_format_rate(s->rate_bps, a),
+                        quantity_format_rate(s->guaranteed_bps, b), (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
+                        s->quantum_bytes);
+        }
+        if (p->control_port)
+                fprintf(to, "%-24s %-10s %14s %14s\n", "control", tc_handle_format(TC_CONTROL_CLASS, handle), quantity_format_rate(p->control.rate_bps, a),
+                        quantity_format_rate(p->control.guaranteed_bps, b));
+        fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle), quantity_format_rate(p->other.rate_bps, a),
+                quantity_format_rate(p->other.guaranteed_bps, b));
+        fprintf(to, "why\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate, p->reason_burst, p->reason_limit, p->reason_quantum);
+        if (p->control_port)
+                fprintf(to, "  control: %s\n", p->reason_control);
+        fprintf(to, "\nby tc this would be\n");
+        tc_commands(r->want, r->device, print_line, to);
+        if (p->n_warnings > 0)
+                fputc('\n', to);
+        print_warnings(r, to);
+}
+
+static void print_row(const char *name, const struct tc_row *row, FILE *to)
+{
+        char handle[TC_HANDLE_TEXT_MAX], asked[QUANTITY_TEXT_MAX] = "-", rate[QUANTITY_TEXT_MAX], bytes[QUANTITY_TEXT_MAX];
+        const struct tc_counters *c = &row->counters;
+
+        if (!row->present)
+                return;
+        if (row->asked_bps > 0)
+                quantity_format_rate(row->asked_bps, asked);
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8llu %10llu %9llu %8llu\n", name, tc_handle_format(row->classid, handle), asked,
+                quantity_format_rate(row->rate_bps, rate), quantity_format_bytes(c->bytes, bytes), (unsigned long long)c->packets,
+                (unsigned long long)c->drops, (unsigned long long)c->overlimits, (unsigned long long)c->backlog_bytes,
+                (unsigned long long)c->requeues);
+}
+
+void qos_print_status(const struct qos_result *r, FILE *to)
+{
+        const struct tc_status *s = r->status;
+        char address[TC_ADDRESS_TEXT_MAX];
+
+        if (s->backend == QOS_NONE) {
+                fprintf(to, "%s: not shaped by evb%s\n", r->device,
+                        s->owner == TC_OWNER_FOREIGN ? "; it has a root qdisc of someone else, with classes" : s->owner == TC_OWNER_CLASSLESS ? "; it has a root qdisc of someone else" : "");
+                print_warnings(r, to);
+                return;
+        }
+        fprintf(to, "%s: %s\n", r->device, tc_backend_name(s->backend));
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class", "asked", "installed", "sent", "packets", "drops", "overlimits",
+                "backlog", "requeues");
+        for (size_t i = 0; i < s->n; i++)
+                print_row(tc_address_format(&s->rows[i].address, address), &s->rows[i], to);
+        print_row("control", &s->control, to);
+        print_row("all other", &s->other, to);
+        print_warnings(r, to);
+        if (s->drops > 0)
+                fprintf(to, "ALARM: %llu packets were dropped here, at the source\n", (unsigned long long)s->drops);
+}

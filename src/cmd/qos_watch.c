@@ -1,0 +1,220 @@
+/* evb qos watch: what others do to a device's shaping, told as it happens, and undone where that is asked for. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/tc/diff.h"
+#include "evb/tc/kind.h"
+#include "evb/tc/watch.h"
+#include "qos.h"
+
+/* Drops are looked for this often; changes come by themselves. */
+#define LOOK_NS NS_PER_S
+/* Someone who changes one thing most often changes another. */
+#define SETTLE_NS (20 * NS_PER_MS)
+
+struct watching {
+        const struct qos_options *options;
+        struct qos_job job;
+        struct tc_socket *socket;
+        struct tc_tree want;
+        struct tc_watch *watch;
+        struct loop *loop;
+        json_t *drifts;
+        unsigned repairs;
+        uint64_t drops;
+        uint64_t settle_ns; /* then look what has become of it; NEVER_NS: nothing has happened */
+        bool gone;          /* the device */
+        char actor[96];
+};
+
+static void tell(struct watching *w, const char *text)
+{
+        json_array_append_new(w->drifts, json_pack("{s:s, s:s}", "what", text, "by", w->actor));
+        if (!w->options->common.json || w->options->common.json_path) {
+                printf("%s: %s, by %s\n", w->job.device_name, text, w->actor);
+                fflush(stdout);
+        }
+}
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        struct watching *w = ctx;
+        struct tc_event e;
+
+        (void)events;
+        while (tc_watch_next(w->watch, &e) > 0) {
+                free(e.object.options);
+                w->gone |= e.what == TC_EVENT_LINK_GONE;
+                if (e.by_us)
+                        continue;
+                tc_event_actor(&e, w->actor, sizeof w->actor);
+                w->settle_ns = clock_now_ns() + SETTLE_NS;
+        }
+}
+
+/* Which way a change would have to go tells what is wrong. */
+static void tell_drift(struct watching *w, const struct tc_change *c)
+{
+        static const char *const is[] = {[TC_ADD] = "is missing", [TC_REPLACE] = "was replaced", [TC_CHANGE] = "was changed", [TC_DELETE] = "was added or replaced"};
+        char text[TC_OUTCOME_TEXT_MAX];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        tc_object_name(c->object, &b);
+        strbuf_add(&b, " %s", is[c->verb]);
+        if (c->verb == TC_CHANGE && c->object->kind) {
+                strbuf_add(&b, "; wanted:");
+                c->object->kind->words(c->object, &b);
+        }
+        tell(w, text);
+}
+
+static int repair(struct watching *w, const struct tc_tree *have)
+{
+        struct tc_outcome o = {};
+        int r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);
+
+        if (r < 0) {
+                fprintf(stderr, "evb qos: %s\n", o.error);
+                return r;
+        }
+        w->repairs += o.operations;
+        if (!w->options->common.json)
+                printf("%s: put right by %u changes\n", w->job.device_name, o.operations);
+        fflush(stdout);
+        return 0;
+}
+
+static int look(struct watching *w)
+{
+        struct tc_tree have = {};
+        struct tc_diff diff = {};
+        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+
+        if (r >= 0)
+                r = tc_diff_make(&diff, &have, &w->want);
+        for (size_t i = 0; r >= 0 && i < diff.n; i++)
+                tell_drift(w, &diff.changes[i]);
+        if (r >= 0 && diff.n > 0 && w->options->repair)
+                r = repair(w, &have);
+        w->settle_ns = NEVER_NS;
+        tc_diff_fini(&diff);
+        tc_tree_fini(&have);
+        return r;
+}
+
+static int look_for_drops(struct watching *w)
+{
+        struct tc_tree have = {};
+        struct tc_status s = {};
+        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+
+        if (r >= 0)
+                r = tc_status_make(&s, &have, NULL, 0);
+        if (r >= 0 && s.drops > w->drops) {
+                char text[96];
+
+                snprintf(text, sizeof text, "ALARM: %llu packets more were dropped here, at the source", (unsigned long long)(s.drops - w->drops));
+                snprintf(w->actor, sizeof w->actor, "the kernel");
+                tell(w, text);
+        }
+        w->drops = s.drops;
+        tc_status_fini(&s);
+        tc_tree_fini(&have);
+        return r;
+}
+
+/* What is to be kept: the plan where one is told, else what is there now. */
+static int choose_wanted(struct watching *w)
+{
+        struct tc_tree have = {};
+        struct tc_plan plan = {};
+        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have), status = OPTIONS_GO_ON;
+
+        if (r < 0)
+                return 1;
+        if (tc_layout_backend(&have) == QOS_NONE) {
+                fprintf(stderr, "evb qos: %s is not shaped by evb: apply first\n", w->job.device_name);
+                status = 1;
+        } else if (w->job.request.n_destinations == 0) {
+                w->want = have;
+                have = (struct tc_tree){};
+        } else {
+                status = qos_make_plan(&w->job, w->job.asked == QOS_AUTO ? tc_layout_backend(&have) : w->job.asked, &plan);
+                if (status == OPTIONS_GO_ON && tc_layout_make(&w->want, &plan, &have) < 0)
+                        status = 1;
+        }
+        tc_plan_fini(&plan);
+        tc_tree_fini(&have);
+        return status;
+}
+
+static int watch(struct watching *w)
+{
+        struct loop_io io = {.fd = tc_watch_fd(w->watch), .events = EPOLLIN, .ready = is_ready, .ctx = w};
+        int r = loop_add(w->loop, &io);
+        uint64_t look_ns = clock_now_ns() + LOOK_NS;
+
+        if (r >= 0)
+                r = look(w);
+        if (r >= 0)
+                r = look_for_drops(w);
+        if (!w->options->common.json)
+                printf("%s: watching\n", w->job.device_name);
+        fflush(stdout);
+        while (r >= 0 && !w->gone && loop_signals(w->loop) == 0) {
+                r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
+                if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
+                        r = look(w);
+                if (r >= 0 && clock_now_ns() >= look_ns && !w->gone) {
+                        r = look_for_drops(w);
+                        look_ns = clock_now_ns() + LOOK_NS;
+                }
+        }
+        loop_remove(w->loop, &io);
+        if (w->gone)
+                fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
+        return w->gone ? 1 : r < 0 ? qos_exit_status(r) : 0;
+}
+
+static int open_all(struct watching *w)
+{
+        int r = tc_socket_new(&w->socket);
+
+        if (r >= 0)
+                r = loop_new(&w->loop);
+        if (r >= 0)
+                r = loop_catch_signals(w->loop);
+        if (r >= 0)
+                r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
+        w->drifts = json_array();
+        if (r < 0) {
+                fprintf(stderr, "evb qos: %s\n", strerror(-r));
+                return 1;
+        }
+        return choose_wanted(w);
+}
+
+int qos_watch(const struct qos_options *o)
+{
+        struct watching w = {.options = o, .settle_ns = NEVER_NS, .actor = "someone, before"};
+        int status = qos_job_init(&w.job, o, false);
+
+        if (status == OPTIONS_GO_ON)
+                status = open_all(&w);
+        if (status == OPTIONS_GO_ON) {
+                status = watch(&w);
+                if (o->common.json && !qos_write_json(o, json_pack("{s:s, s:i, s:O}", "device", w.job.device_name, "operations", (int)w.repairs, "drifts", w.drifts)))
+                        status = 1;
+        }
+        json_decref(w.drifts);
+        tc_watch_free(w.watch);
+        loop_free(w.loop);
+        tc_tree_fini(&w.want);
+        tc_socket_free(w.socket);
+        qos_job_fini(&w.job);
+        return status;
+}
