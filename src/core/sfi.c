@@ -33,8 +33,9 @@ static int allocate(struct sfi *s)
         s->waiting = calloc(ring, sizeof *s->waiting);
         s->overdue = calloc(c->slots, sizeof *s->overdue);
         s->sequences = calloc(c->n_ros, sizeof *s->sequences);
+        s->streams = calloc(c->n_ros, sizeof *s->streams);
         if (!s->slots || !s->fragments || !s->free_slots || !s->cuts || !s->ended_ring || !s->built || !s->finished ||
-            !s->waiting || !s->overdue || !s->sequences)
+            !s->waiting || !s->overdue || !s->sequences || !s->streams)
                 return -ENOMEM;
         s->ended_mask = remembered - 1;
         s->built_mask = s->waiting_mask = ring - 1;
@@ -93,6 +94,7 @@ struct sfi *sfi_free(struct sfi *s)
         free(s->waiting);
         free(s->overdue);
         free(s->sequences);
+        free(s->streams);
         free(s);
         return NULL;
 }

@@ -162,8 +162,17 @@ static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct 
         }
 }
 
+/* What has not come may still be in a queue on its way, however long that is: where the sender is shaped, that is where
+ * packets are meant to wait. It is lost where something younger has overtaken it, or nothing comes from there any more. */
+static bool may_be_lost(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e, uint32_t ros)
+{
+        const struct sfi_stream *stream = &s->streams[ros];
+
+        return stream->newest_event > e->event || now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
+}
+
 /* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. */
-static bool make_next_request(struct sfi *s, struct message_to *to, struct message *m)
+static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
@@ -175,7 +184,7 @@ static bool make_next_request(struct sfi *s, struct message_to *to, struct messa
                         uint32_t slot = s->overdue[s->overdue_at];
                         struct sfi_fragment *f = sfi_fragment(s, slot, s->overdue_ros);
 
-                        if (s->slots[slot].state == SLOT_COLLECTING && !f->whole)
+                        if (s->slots[slot].state == SLOT_COLLECTING && !f->whole && may_be_lost(s, now_ns, &s->slots[slot], s->overdue_ros))
                                 add_missing(s, m, slot, f);
                 }
                 if (m->n == 0)
@@ -189,7 +198,7 @@ static bool make_next_request(struct sfi *s, struct message_to *to, struct messa
 
 bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        if (s->n_overdue > 0 && make_next_request(s, to, m))
+        if (s->n_overdue > 0 && make_next_request(s, now_ns, to, m))
                 return true;
         if (!s->config.pull || s->waiting_tail == s->waiting_head)
                 return false;

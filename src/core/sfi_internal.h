@@ -37,6 +37,12 @@ struct sfi_sequence {
         uint64_t expected, received;
 };
 
+/* How far the fragments of one ROS have come. It sends them in the order in which they are asked for. */
+struct sfi_stream {
+        uint64_t heard_ns;     /* when the last piece came */
+        uint64_t newest_event; /* of those that came without being asked for again */
+};
+
 struct sfi {
         struct sfi_config config;
         enum run_state run_state; /* the DFM's */
@@ -96,6 +102,7 @@ struct sfi {
         uint32_t stretch;
         uint64_t stretch_ns;
 
+        struct sfi_stream *streams; /* of each ROS */
         struct sfi_sequence *sequences;
         struct sfi_counts counts;
 };

@@ -112,6 +112,7 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
 
         if (p->source >= s->config.n_ros)
                 return SFI_MALFORMED;
+        s->streams[p->source].heard_ns = now_ns;
         p->slot = slot_of(s, now_ns, c, &verdict);
         if (p->slot == IDMAP_NONE)
                 return verdict;
@@ -128,6 +129,8 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
                 if (verdict != SFI_STORE)
                         return verdict;
         }
+        if (!f->asked_again && c->event > s->streams[p->source].newest_event)
+                s->streams[p->source].newest_event = c->event;
         p->at = f->at + c->offset;
         return SFI_STORE;
 }

@@ -40,8 +40,10 @@ struct sim *sim_new(const struct sim_config *config)
         assert(s->nodes && s->events && chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
         fault_init(&s->fault, &config->faults);
         random_init(&s->random, config->faults.seed);
-        for (uint32_t i = 0; i < s->n_nodes; i++)
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
                 s->nodes[i].wake_ns = NEVER_NS;
+                s->nodes[i].way_free_ns = calloc(config->n_sfi, sizeof *s->nodes[i].way_free_ns);
+        }
         sim_make_nodes(s);
         return s;
 }
@@ -57,6 +59,7 @@ struct sim *sim_free(struct sim *s)
                         ros_free(n->ros);
                 else
                         sfi_free(n->sfi);
+                free(n->way_free_ns);
                 free(n->buffer);
                 free(n->writing);
                 free(n->written_ns);
@@ -118,7 +121,7 @@ void sim_fail_writes(struct sim *s, uint32_t index)
 
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n)
 {
-        sim_send(s, (uint32_t)(find(s, role, index) - s->nodes), bytes, n);
+        sim_send(s, (uint32_t)(find(s, role, index) - s->nodes), bytes, n, s->now_ns);
 }
 
 uint64_t sim_now_ns(const struct sim *s)

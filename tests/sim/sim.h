@@ -20,6 +20,7 @@ struct sim_config {
         bool fixed;
         struct fault_config faults;
         uint64_t latency_ns;
+        uint64_t shaped_bps; /* of a ROS's data to each SFI, which wait for their turn in a queue; 0: unshaped */
         uint64_t write_ns;       /* an SFI writes an event in this time */
         uint64_t sfi_buffer_bytes;
         uint32_t sfi_slots, sfi_credits;

@@ -7,6 +7,7 @@ struct sim_node {
         enum node_role role;
         uint32_t index;
         bool live;
+        uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI has left */
         uint64_t wake_ns; /* the timer that is set; older ones in the heap are void */
         union {
                 struct dfm *dfm;
@@ -50,7 +51,7 @@ struct sim {
 };
 
 /* sim_network.c */
-void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n);
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns);
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_drop_items(struct sim *s);

@@ -71,9 +71,9 @@ static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, u
         push(s, item);
 }
 
-void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n)
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns)
 {
-        uint64_t due_ns = s->now_ns + s->config.latency_ns;
+        uint64_t due_ns = leaves_ns + s->config.latency_ns;
         uint32_t overtaken = 0;
 
         switch (fault_decide(&s->fault, &overtaken)) {

@@ -134,13 +134,13 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
 
         assert(n > 0);
         if (to.index != MESSAGE_TO_ALL) {
-                sim_send(s, node_of(s, to.role, to.index), bytes, n);
+                sim_send(s, node_of(s, to.role, to.index), bytes, n, s->now_ns);
                 return;
         }
         for (uint32_t i = 0; i < s->config.n_ros; i++)
-                sim_send(s, node_of(s, ROLE_ROS, i), bytes, n);
+                sim_send(s, node_of(s, ROLE_ROS, i), bytes, n, s->now_ns);
         for (uint32_t i = 0; m->header.type != MESSAGE_REQUEST && i < s->config.n_sfi; i++)
-                sim_send(s, node_of(s, ROLE_SFI, i), bytes, n);
+                sim_send(s, node_of(s, ROLE_SFI, i), bytes, n, s->now_ns);
 }
 
 static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
@@ -178,7 +178,18 @@ void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t si
                 sfi_receive(n->sfi, s->now_ns, &s->message);
 }
 
-static void send_datagram(struct sim *s, uint32_t node, const struct chunk_datagram *d)
+/* Through the queue that shapes this ROS's traffic to the SFI. */
+static uint64_t leaves_ns(const struct sim *s, struct sim_node *ros, uint32_t sfi, size_t n)
+{
+        uint64_t *free_ns = &ros->way_free_ns[sfi];
+
+        if (s->config.shaped_bps == 0)
+                return s->now_ns;
+        *free_ns = MAX(*free_ns, s->now_ns) + n * 8 * NS_PER_S / s->config.shaped_bps;
+        return *free_ns;
+}
+
+static void send_datagram(struct sim *s, struct sim_node *ros, uint32_t sfi, const struct chunk_datagram *d)
 {
         uint8_t bytes[65536];
         size_t n = 0;
@@ -186,7 +197,7 @@ static void send_datagram(struct sim *s, uint32_t node, const struct chunk_datag
         for (uint32_t i = 0; i < d->n_iov; n += d->iov[i].iov_len, i++)
                 memcpy(bytes + n, d->iov[i].iov_base, d->iov[i].iov_len);
         assert(n == d->size_bytes && n <= s->config.mtu_bytes);
-        sim_send(s, node, bytes, n);
+        sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n, leaves_ns(s, ros, sfi, n));
 }
 
 /* One batch for one SFI; the "kernel" takes only some of it now and then. */
@@ -211,7 +222,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         made = chunk_pack(s->packer, &h, chunk_jobs, k, &d);
         taken = made > 1 && random_below(&s->random, 4) == 0 ? 1 + random_below(&s->random, made) : made;
         for (size_t i = 0; i < taken; i++)
-                send_datagram(s, node_of(s, ROLE_SFI, sfi), &d[i]);
+                send_datagram(s, n, sfi, &d[i]);
         if (taken > 0) {
                 ros_sent(n->ros, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
                 ros_count_datagrams(n->ros, sfi, (uint32_t)taken);

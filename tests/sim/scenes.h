@@ -1,0 +1,104 @@
+/* What tests of a whole system under virtual time share: the accounts, which must balance whatever happens, and runs for
+ * many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "evb/base/util.h"
+#include "sim.h"
+
+#define FOREVER_NS (200 * NS_PER_S)
+
+static uint64_t seed_now;
+
+static inline struct sim *sim_now;
+
+static inline void tell_seed(const char *what)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(sim_now));
+
+        print_error("%llu triggers, %llu complete, %llu partial, %llu lost, %llu assigned again, %llu ended again\n",
+                    (unsigned long long)d->triggers, (unsigned long long)d->complete, (unsigned long long)d->partial,
+                    (unsigned long long)d->lost, (unsigned long long)d->reassigned, (unsigned long long)d->ended_again);
+        print_error("%s: replay with EVB_SIM_SEED=%llu\n", what, (unsigned long long)seed_now);
+}
+
+#define check(condition)                                                                                     \
+        do {                                                                                                 \
+                if (!(condition)) {                                                                          \
+                        tell_seed(#condition);                                                               \
+                        assert_true(condition);                                                              \
+                }                                                                                            \
+        } while (0)
+
+/* The accounts by the DFM, and by what the SFIs wrote. */
+static inline void check_accounts(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        uint64_t written = 0, twice = 0;
+
+        check(d->triggers == d->complete + d->partial + d->lost);
+        check(d->fragments_expected == d->triggers * c->n_ros);
+        check(d->fragments_expected == d->fragments_received + d->fragments_lost);
+        for (uint64_t e = 0; e < c->events; e++) {
+                const struct sim_event *event = sim_event(s, e);
+
+                written += event->complete + event->partial > 0;
+                twice += event->complete + event->partial > 1;
+        }
+        /* What was written and not counted, or counted and not written, is an event that a node took with it. */
+        check(written >= d->complete + d->partial || d->lost + d->ended_again + d->reassigned > 0);
+        check(twice <= d->reassigned);
+        check(sim_wrong_bytes(s) == 0);
+        check(sim_most_open(s) <= c->sfi_slots);
+}
+
+static inline void check_all_complete(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        check(d->triggers == c->events && d->complete == c->events && d->reassigned == 0 && d->ended_again == 0);
+        for (uint64_t e = 0; e < c->events; e++)
+                check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
+}
+
+/* Everything is let go: no fragment in a ROS, no byte in an SFI. */
+static inline void check_empty(struct sim *s, const struct sim_config *c)
+{
+        for (uint32_t i = 0; i < c->n_ros; i++)
+                check(ros_held(sim_ros(s, i)) == 0);
+        for (uint32_t i = 0; i < c->n_sfi; i++)
+                check(sfi_buffer_used_bytes(sim_sfi(s, i)) == 0 && sfi_open_events(sim_sfi(s, i)) == 0);
+}
+
+typedef void (*scene_fn)(struct sim_config *c, bool push);
+
+/* Runs one system for many seeds, push and pull. */
+static inline void each_seed(unsigned seeds, scene_fn prepare, void (*verify)(struct sim *, const struct sim_config *))
+{
+        const char *one = getenv("EVB_SIM_SEED");
+
+        for (uint64_t seed = one ? strtoull(one, NULL, 0) : 1; seed <= (one ? strtoull(one, NULL, 0) : seeds); seed++) {
+                for (int push = 0; push < 2; push++) {
+                        struct sim_config c = sim_standard();
+                        struct sim *s;
+
+                        seed_now = seed;
+                        c.push = push;
+                        c.faults.seed = seed;
+                        if (prepare)
+                                prepare(&c, push);
+                        s = sim_now = sim_new(&c);
+                        check(sim_run(s, FOREVER_NS));
+                        verify(s, &c);
+                        sim_free(s);
+                }
+        }
+}

@@ -1,0 +1,187 @@
+/* A whole system under virtual time, in which nodes die, leave, begin anew, fail and receive rubbish. */
+#include "scenes.h"
+
+/* Runs for a while, does something to the system, and runs to the end. */
+static void disturb(unsigned seeds, void (*harm)(struct sim *), void (*verify)(struct sim *, const struct sim_config *))
+{
+        for (uint64_t seed = 1; seed <= seeds; seed++) {
+                for (int push = 0; push < 2; push++) {
+                        struct sim_config c = sim_standard();
+                        struct sim *s;
+
+                        seed_now = seed;
+                        c.push = push;
+                        c.events = 600;
+                        c.timeout_ns = 200 * NS_PER_MS;
+                        c.faults = (struct fault_config){.loss = seed % 2 ? 0.02 : 0, .seed = seed};
+                        s = sim_now = sim_new(&c);
+                        check(!sim_run(s, 30 * NS_PER_MS + seed * NS_PER_MS));
+                        harm(s);
+                        check(sim_run(s, FOREVER_NS));
+                        verify(s, &c);
+                        sim_free(s);
+                }
+        }
+}
+
+static void kill_sfi(struct sim *s)
+{
+        sim_kill(s, ROLE_SFI, 0);
+}
+
+static void verify_reassigned(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        /* One SFI is left, so each event of the dead one is built there. */
+        check(d->triggers == c->events && d->lost == 0);
+}
+
+static void a_killed_sfi_gives_its_events_back(void **state)
+{
+        (void)state;
+        disturb(20, kill_sfi, verify_reassigned);
+}
+
+static void kill_both_sfis(struct sim *s)
+{
+        sim_kill(s, ROLE_SFI, 0);
+        sim_kill(s, ROLE_SFI, 1);
+        dfm_stop(sim_dfm(s), sim_now_ns(s));
+}
+
+static void without_any_sfi_the_run_ends(void **state)
+{
+        (void)state;
+        disturb(10, kill_both_sfis, check_accounts);
+}
+
+static void restart_sfi(struct sim *s)
+{
+        sim_restart_sfi(s, 1);
+}
+
+static void an_sfi_that_begins_anew(void **state)
+{
+        (void)state;
+        disturb(20, restart_sfi, verify_reassigned);
+}
+
+static void kill_ros(struct sim *s)
+{
+        sim_kill(s, ROLE_ROS, 3);
+}
+
+static void verify_quickly_partial(struct sim *s, const struct sim_config *c)
+{
+        check_accounts(s, c);
+        check(dfm_counts(sim_dfm(s))->partial > 0 && dfm_counts(sim_dfm(s))->lost == 0);
+        /* Once it is known to be gone, no event waits for it. */
+        check(sim_now_ns(s) < 10 * NS_PER_S);
+}
+
+static void a_killed_ros_makes_events_partial(void **state)
+{
+        (void)state;
+        disturb(20, kill_ros, verify_quickly_partial);
+}
+
+static void stop_dfm(struct sim *s)
+{
+        dfm_stop(sim_dfm(s), sim_now_ns(s));
+}
+
+static void verify_stopped(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        check(d->triggers < c->events && d->complete == d->triggers);
+}
+
+static void stopping_finishes_what_is_open(void **state)
+{
+        (void)state;
+        disturb(20, stop_dfm, verify_stopped);
+}
+
+static void stop_sfi(struct sim *s)
+{
+        sfi_stop(sim_sfi(s, 0), sim_now_ns(s));
+}
+
+static void an_sfi_that_leaves_loses_nothing(void **state)
+{
+        (void)state;
+        disturb(20, stop_sfi, verify_reassigned);
+}
+
+static void fail_writes(struct sim *s)
+{
+        sim_fail_writes(s, 1);
+}
+
+static void verify_failed(struct sim *s, const struct sim_config *c)
+{
+        check_accounts(s, c);
+        check(dfm_counts(sim_dfm(s))->triggers < c->events && dfm_counts(sim_dfm(s))->lost > 0);
+}
+
+static void a_write_error_ends_the_run(void **state)
+{
+        (void)state;
+        disturb(20, fail_writes, verify_failed);
+}
+
+static void throw_rubbish(struct sim *s)
+{
+        uint8_t bytes[600];
+        struct random random;
+
+        random_init(&random, seed_now);
+        for (int i = 0; i < 3000; i++) {
+                struct message m = {.header = {.run = 77, .sender_role = (enum node_role)(1 + random_below(&random, 3)),
+                                               .sender_index = (uint16_t)random_below(&random, 8), .transaction = (uint32_t)random_next(&random)}};
+                static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON, MESSAGE_REQUEST};
+                size_t n;
+
+                /* Some are whole messages with odd values, some are noise. Types that can end a run are left out. */
+                m.header.type = types[random_below(&random, ARRAY_SIZE(types))];
+                m.update_ack.finished_ack = (uint32_t)random_next(&random);
+                m.n = 0;
+                if (m.header.type == MESSAGE_REQUEST) {
+                        m.n = 1;
+                        uint32_t event = (uint32_t)random_below(&random, 700);
+
+                        m.request.entries[0] = (struct request_entry){
+                                .event = event, .l1_id = event, .from_bytes = 32 * (uint32_t)random_below(&random, 100), .to_bytes = UINT32_MAX};
+                }
+                n = message_encode(&m, bytes, sizeof bytes);
+                if (i % 2)
+                        bytes[random_below(&random, n)] ^= (uint8_t)(1 + random_below(&random, 255));
+                sim_inject(s, (enum node_role)(1 + i % 3), (uint32_t)(i % 2), bytes, random_below(&random, 10) ? n : n / 2);
+        }
+}
+
+static void rubbish_changes_nothing(void **state)
+{
+        (void)state;
+        disturb(10, throw_rubbish, check_accounts);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_killed_sfi_gives_its_events_back),
+                cmocka_unit_test(without_any_sfi_the_run_ends),
+                cmocka_unit_test(an_sfi_that_begins_anew),
+                cmocka_unit_test(a_killed_ros_makes_events_partial),
+                cmocka_unit_test(stopping_finishes_what_is_open),
+                cmocka_unit_test(an_sfi_that_leaves_loses_nothing),
+                cmocka_unit_test(a_write_error_ends_the_run),
+                cmocka_unit_test(rubbish_changes_nothing),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
