@@ -24,6 +24,22 @@ static bool paths_are_there(const struct scenario *s)
         return !key;
 }
 
+/* On loopback there is nothing to shape. */
+static bool may_run_unshaped(struct scenario *s)
+{
+        if (s->qos.backend == QOS_NONE)
+                return true;
+        if (s->qos.required) {
+                fprintf(stderr, "%s: qos.backend: all nodes share lo, which cannot be shaped for each, allowed: evb run --net lab (as root), "
+                                "--set qos.backend=none, or --set qos.required=no to run unshaped\n",
+                        s->path);
+                return false;
+        }
+        log_warning("qos.backend: nothing can be shaped on loopback; the run is unshaped, as qos.required = no allows");
+        s->qos.backend = QOS_NONE;
+        return true;
+}
+
 int cmd_run(int argc, char **argv)
 {
         static const struct command command = {"run", cmd_run, "FILE", "Run every node of a scenario on this machine, each its own process."};
@@ -45,10 +61,10 @@ int cmd_run(int argc, char **argv)
         s = command_load(o.words[0], &o);
         if (!s || !paths_are_there(s))
                 return 2;
-        if (s->qos.backend != QOS_NONE)
-                log_warning("qos.backend: this version installs no shaping; the run is unshaped, and says so");
-        launch.scenario = s;
         launch.net = strcmp(net, "lab") == 0 ? LAUNCH_LAB : LAUNCH_LOOPBACK;
+        if (launch.net == LAUNCH_LOOPBACK && !may_run_unshaped(s))
+                return 77;
+        launch.scenario = s;
         launch.progress = o.progress || isatty(STDERR_FILENO);
         launch.json = options_open_json(&o);
         if (o.json && !launch.json)

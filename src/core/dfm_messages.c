@@ -162,9 +162,11 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         m->keep_alive.triggers = d->counts.triggers;
         m->keep_alive.state = d->state;
         m->keep_alive.clear_next = d->clear_sequence;
-        for (size_t i = 0; i < ARRAY_SIZE(m->keep_alive.ros_live); i++)
-                m->keep_alive.ros_live[i] = 0;
+        memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
+        memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 m->keep_alive.ros_live[i / 64] |= (uint64_t)d->ross[i].live << i % 64;
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                m->keep_alive.sfi_live[i / 64] |= (uint64_t)d->sfis[i].live << i % 64;
         d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;
 }

@@ -37,6 +37,7 @@ static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t i
 static void sfi_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
 {
         d->sfis[index].live = false;
+        d->keep_alive_due_ns = now_ns;
         dfm_disown(d, now_ns, index);
 }
 

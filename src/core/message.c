@@ -225,6 +225,8 @@ static bool body_keep_alive(struct codec *c, struct message *m)
         field_u32(c, &m->keep_alive.clear_next);
         for (size_t k = 0; k < m->n; k++)
                 field_u64(c, &m->keep_alive.ros_live[k]);
+        for (size_t k = 0; k < ARRAY_SIZE(m->keep_alive.sfi_live); k++)
+                field_u64(c, &m->keep_alive.sfi_live[k]);
         return m->keep_alive.state >= RUN_STARTING && m->keep_alive.state <= RUN_ENDED;
 }
 

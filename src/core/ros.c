@@ -3,6 +3,7 @@
 #include "evb/core/ros.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "ros_internal.h"
 
@@ -52,6 +53,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->state = RUN_RUNNING;
         r->keep_alive_due_ns = now_ns;
         r->arriving = UINT32_MAX;
+        memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         k = allocate(r);
         if (k < 0) {
                 ros_free(r);
@@ -192,6 +194,9 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
+        /* Until the run begins, not all have told the DFM that they are there; after its end, they leave. */
+        if (r->run_state == RUN_RUNNING || r->run_state == RUN_DRAINING)
+                memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
         return true;
 }
 
@@ -297,6 +302,11 @@ void ros_set_ended(struct ros *r, uint64_t now_ns)
 enum run_state ros_run_state(const struct ros *r)
 {
         return r->run_state;
+}
+
+const uint64_t *ros_sfi_live(const struct ros *r)
+{
+        return r->sfi_live;
 }
 
 uint64_t ros_heard_dfm_ns(const struct ros *r)

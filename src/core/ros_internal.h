@@ -41,6 +41,7 @@ struct ros {
         struct ros_config config;
         enum run_state run_state, state;
         uint64_t heard_dfm_ns, keep_alive_due_ns;
+        uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint64_t oldest;
         uint32_t clear_next;
         bool clear_seen;

@@ -6,6 +6,7 @@
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/tc/layout.h"
 #include "launch_internal.h"
 
 /* The accounts of the run: the DFM's, closed by us where it could not do so itself. */
@@ -145,12 +146,24 @@ static json_t *fragments(const struct launch *l, const struct accounts *a)
         return o;
 }
 
+static const struct node_stats *shaped_ros(const struct launch *l)
+{
+        for (size_t i = 0; i < l->n_children; i++) {
+                if (l->children[i].node->role == ROLE_ROS && stats_get(&l->children[i].stats->qos_backend) != QOS_NONE)
+                        return l->children[i].stats;
+        }
+        return NULL;
+}
+
 static json_t *drops(const struct launch *l)
 {
         uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
         json_t *o = json_object();
 
-        json_object_set_new(o, "source_qdisc_packets", json_null());
+        if (shaped_ros(l))
+                set(o, "source_qdisc_packets", SUM(l, ROLE_ROS, packets_source_dropped));
+        else
+                json_object_set_new(o, "source_qdisc_packets", json_null());
         if (l->scenario->scenario.transport == TRANSPORT_UDP)
                 set(o, "network_packets", lost > socket ? lost - socket : 0);
         else
@@ -182,6 +195,15 @@ static json_t *node_report(const struct child *c)
         return o;
 }
 
+/* As the ROSs had it from the kernel; all have the same scenario. */
+static void add_shaping(json_t *o, const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+
+        json_object_set_new(o, "qos_backend", json_string(s ? tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)) : "none"));
+        json_object_set_new(o, "qos_rate_bps", s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+}
+
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
@@ -191,8 +213,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "scenario", json_string(s->scenario.name));
         json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
         json_object_set_new(o, "transport", json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
-        json_object_set_new(o, "qos_backend", json_string("none"));
-        json_object_set_new(o, "qos_rate_bps", json_null());
+        add_shaping(o, l);
         set(o, "sources", s->ros.count);
         set(o, "builders", s->sfi.count);
         set_real(o, "seconds", (double)(l->end_ns - l->start_ns) / 1e9);

@@ -180,6 +180,10 @@ static void set_addresses(struct scenario *s)
 {
         bool v6 = strchr(s->network.control_group, ':');
 
+        /* The lab's wires count as the kernel does: a packet takes nothing beyond its bytes. */
+        if (s->qos.overhead_bytes == SCENARIO_UNCHANGED)
+                s->qos.overhead_bytes = 0;
+
         for (size_t i = 0; i < s->n_nodes; i++) {
                 struct scenario_node *n = &s->nodes[i];
 

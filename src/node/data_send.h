@@ -26,6 +26,7 @@ struct data_sender {
         struct ros *core;
         const struct source *source; /* NULL: fragments arrive, and are there */
         uint8_t *buffer;
+        size_t super_packet_max_bytes; /* 0: as large as the kernel takes them */
         struct chunk_packer *packer;
         void *state; /* of the transport */
         struct ros_job jobs[SEND_JOBS_MAX];

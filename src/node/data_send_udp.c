@@ -44,6 +44,7 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                 .send_buffer_bytes = sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .segmentation = (enum segmentation)sc->network.segmentation,
                 .device = s->node->self->device,
+                .super_packet_max_bytes = s->super_packet_max_bytes,
         };
         int r = node_address(s->node->self, 0, &config.local);
 

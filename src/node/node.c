@@ -236,6 +236,7 @@ static int exit_status(int r)
                 return 2;
         case EPERM:
         case EACCES:
+        case EOPNOTSUPP:
                 return 77;
         }
         return 1;

@@ -5,6 +5,7 @@
 
 #include "evb/base/quantity.h"
 #include "evb/sys/memory.h"
+#include "evb/tc/layout.h"
 
 static const char *role_name(enum node_role role)
 {
@@ -14,6 +15,28 @@ static const char *role_name(enum node_role role)
 static void set(json_t *o, const char *name, uint64_t value)
 {
         json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+static void set_known(json_t *o, const char *name, uint64_t value)
+{
+        json_object_set_new(o, name, value == UINT32_MAX ? json_null() : json_integer((json_int_t)value));
+}
+
+static void add_shaping(json_t *o, const struct node_stats *s)
+{
+        bool shaped = stats_get(&s->qos_backend) != QOS_NONE;
+        json_t *interface = json_object();
+
+        json_object_set_new(o, "qos_backend", json_string(tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend))));
+        json_object_set_new(o, "qos_rate_bps", shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+        if (stats_get(&s->mtu_bytes) > 0) {
+                set_known(interface, "mtu_bytes", stats_get(&s->mtu_bytes));
+                set_known(interface, "rx_usecs", stats_get(&s->rx_usecs));
+                set_known(interface, "rx_frames", stats_get(&s->rx_frames));
+                set_known(interface, "tx_usecs", stats_get(&s->tx_usecs));
+                set_known(interface, "tx_frames", stats_get(&s->tx_frames));
+        }
+        json_object_set_new(o, "interface", interface);
 }
 
 void report_write_json(const struct node *n, FILE *to)
@@ -29,6 +52,8 @@ void report_write_json(const struct node *n, FILE *to)
 #undef X
         set(o, "granted_receive_buffer_bytes", stats_get(&s->granted_receive_buffer_bytes));
         set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
+        if (n->self->role == ROLE_ROS)
+                add_shaping(o, s);
         set(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
         for (size_t i = 0; i < n->n_files && i < NODE_FILES_MAX; i++)

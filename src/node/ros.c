@@ -9,6 +9,7 @@
 #include "evb/node/front_end.h"
 #include "evb/sys/memory.h"
 #include "node_internal.h"
+#include "shaping.h"
 
 /* How often the end is told, should some of it be lost, and how far apart. */
 #define FAREWELLS 3
@@ -22,6 +23,7 @@ struct ros_node {
         struct source *source;
         struct front_end *front_end; /* NULL: fragments are made at the asking */
         struct data_sender sender;
+        struct shaping *shaping; /* NULL: unshaped */
         bool more; /* to be sent at once */
         int farewells;
         uint64_t farewell_ns;
@@ -95,12 +97,16 @@ static int ros_open(struct node *n)
         k = r->buffer ? ros_new(&r->core, &config, clock_now_ns()) : -ENOMEM;
         if (k < 0)
                 return log_error_errno(k, "ros.buffer-size: %m");
+        k = shaping_new(&r->shaping, n);
+        if (k < 0)
+                return k;
         r->sender = (struct data_sender){
                 .ops = s->scenario.transport == TRANSPORT_TCP ? &data_send_tcp : &data_send_udp,
                 .node = n,
                 .core = r->core,
                 .source = r->source,
                 .buffer = r->buffer,
+                .super_packet_max_bytes = shaping_super_packet_bytes(r->shaping),
         };
         k = r->sender.ops->open(&r->sender);
         return k < 0 ? k : open_front_end(n, r);
@@ -114,6 +120,7 @@ static void ros_close(struct node *n)
         if (r->sender.ops)
                 r->sender.ops->close(&r->sender);
         chunk_packer_free(r->sender.packer);
+        shaping_free(r->shaping);
         ros_free(r->core);
         source_free(r->source);
         memory_unmap(r->buffer, n->scenario->ros.buffer_size_bytes);
@@ -155,6 +162,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         if (k < 0)
                 return k;
         say_farewell(r, now_ns);
+        shaping_turn(r->shaping, now_ns, ros_sfi_live(r->core));
         node_send_due(n, r->core, step, now_ns);
         return 0;
 }
@@ -170,6 +178,7 @@ static uint64_t ros_deadline(struct node *n)
                 deadline_ns = MIN(deadline_ns, r->farewell_ns);
         if (r->give_up_ns != NEVER_NS && r->farewells == 0)
                 deadline_ns = MIN(deadline_ns, r->give_up_ns);
+        deadline_ns = MIN(deadline_ns, shaping_deadline_ns(r->shaping));
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
 
@@ -204,6 +213,7 @@ static void ros_account(struct node *n)
         stats_set(&s->clear_gaps, c->clear_gaps);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
+        shaping_account(((struct ros_node *)n->state)->shaping);
 }
 
 static bool ros_fell_short(const struct node *n)

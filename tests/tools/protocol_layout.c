@@ -138,6 +138,8 @@ static void clear_and_keep_alive(void)
         SET(m.keep_alive, clear_next, 0x31323334);
         m.keep_alive.ros_live[0] = 0x4142434445464748;
         field("ros_live", m.keep_alive.ros_live[0], sizeof m.keep_alive.ros_live);
+        m.keep_alive.sfi_live[0] = 0x5152535455565758;
+        field("sfi_live", m.keep_alive.sfi_live[0], sizeof m.keep_alive.sfi_live);
         end_message(&m);
 }
 

@@ -125,6 +125,7 @@ struct message {
                         uint32_t state;    /* enum run_state */
                         uint32_t clear_next; /* sequence of the next Clear: shows a lost last one */
                         uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is there */
+                        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is there */
                 } keep_alive;
                 struct {
                         struct request_entry entries[MESSAGE_ENTRIES_MAX];

@@ -98,6 +98,8 @@ bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
 uint64_t ros_heard_dfm_ns(const struct ros *r);
+/* Which SFIs are there, as the DFM says: bit i % 64 of word i / 64; before the run all. */
+const uint64_t *ros_sfi_live(const struct ros *r);
 
 const struct ros_counts *ros_counts(const struct ros *r);
 uint32_t ros_held(const struct ros *r);

@@ -38,6 +38,7 @@
         X(packets_foreign, "datagrams of another run, program or version")                                   \
         X(packets_malformed, "datagrams that contradict themselves")                                         \
         X(packets_socket_dropped, "datagrams dropped by this node's full socket buffers")                    \
+        X(packets_source_dropped, "packets dropped at the source by its own shaping: an alarm")               \
         X(clear_gaps, "clear messages that the sequence numbers miss")                                       \
         X(buffer_full, "fragments that found no room in the ROS's buffer")                                   \
         X(xoff, "times this ROS asked for triggers to be held back")                                         \
@@ -53,6 +54,9 @@ struct node_stats {
         /* Clock of the counters: CLOCK_MONOTONIC ns of the first and the last complete event; 0: none yet. */
         _Atomic uint64_t first_complete_ns, last_complete_ns;
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
+        /* Of a ROS's shaping, as the kernel has it: enum scenario_qos, and the rate for one destination. */
+        _Atomic uint64_t qos_backend, qos_rate_bps;
+        _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames; /* of its device; UINT32_MAX: not to be had */
 #define X(name, help) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X

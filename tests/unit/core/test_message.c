@@ -50,6 +50,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_KEEP_ALIVE:
                 sent.keep_alive.state = RUN_RUNNING;
                 sent.keep_alive.ros_live[3] = random_next(&r);
+                sent.keep_alive.sfi_live[7] = random_next(&r);
                 break;
         case MESSAGE_ALIVE:
                 sent.alive.state = RUN_DRAINING;
