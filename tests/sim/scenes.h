@@ -17,7 +17,7 @@
 
 static uint64_t seed_now;
 
-static inline struct sim *sim_now;
+static struct sim *sim_now;
 
 static inline void tell_seed(const char *what)
 {
