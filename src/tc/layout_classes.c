@@ -15,6 +15,9 @@
 /* All of TC_PRIO_*. */
 #define CBQ_ALL_PRIORITIES 0xffffu
 
+/* Of no effect in a class that has others below, and the kernel does not change it there: always the same. */
+#define LINK_QUANTUM_BYTES 1514
+
 enum { PRIORITY_CONTROL, PRIORITY_DATA, PRIORITY_OTHER };
 
 static struct tc_object object(enum tc_type type, const struct tc_kind *kind, uint32_t handle, uint32_t parent)
@@ -82,7 +85,7 @@ static struct tc_share link_share(const struct tc_plan *p)
                 .rate_bps = p->link_rate_bps,
                 .guaranteed_bps = p->link_rate_bps,
                 .burst_bytes = p->link_burst_bytes,
-                .quantum_bytes = p->frame_bytes,
+                .quantum_bytes = LINK_QUANTUM_BYTES,
         };
 }
 

@@ -1,0 +1,154 @@
+"""Namespaces of a test's own, joined by a bridge or face to face; gone when it ends, whatever happens."""
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+from harness import LIMIT_S, Skip, need_root
+
+_libc = None
+
+
+def sh(*words, check=True, **options):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **options)
+    assert not check or done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+    return done
+
+
+class Network:
+    """Network("a", "b") makes namespaces evb-PID-a and evb-PID-b."""
+
+    def __init__(self, *names):
+        need_root()
+        if sh("ip", "-V", check=False).returncode != 0:
+            raise Skip("ip (iproute2) is not installed")
+        self.names = names
+
+    def name(self, node):
+        return f"evb-{os.getpid()}-{node}"
+
+    def __enter__(self):
+        # Not the machine's: what a test leaves behind goes with it.
+        self.state = tempfile.TemporaryDirectory(prefix="evb-test-")
+        os.environ["EVB_STATE_DIRECTORY"] = self.state.name
+        for node in self.names:
+            done = sh("ip", "netns", "add", self.name(node), check=False)
+            if done.returncode != 0:
+                self.__exit__()
+                raise Skip(f"no network namespace to be had: {done.stderr.strip()}")
+            sh("ip", "-n", self.name(node), "link", "set", "lo", "up")
+        return self
+
+    def __exit__(self, *_):
+        for node in self.names:
+            sh("ip", "netns", "del", self.name(node), check=False)
+        self.state.cleanup()
+
+    def ip(self, node, *words):
+        return sh("ip", "-n", self.name(node), *words)
+
+    def tc(self, node, *words, check=True):
+        return sh("tc", "-n", self.name(node), *words, check=check)
+
+    def run(self, node, *words, check=True, **options):
+        return sh("ip", "netns", "exec", self.name(node), *words, check=check, **options)
+
+    def popen(self, node, *words, **options):
+        return subprocess.Popen(["ip", "netns", "exec", self.name(node), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, **options)
+
+    def pair(self, a, b, net="10.9.0"):
+        """A wire between two: eth0 on both, NET.1 and NET.2."""
+        self.ip(a, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.name(b))
+        for node, host in ((a, 1), (b, 2)):
+            self.ip(node, "addr", "add", f"{net}.{host}/24", "dev", "eth0")
+            self.ip(node, "addr", "add", f"fd00:9::{host}/64", "dev", "eth0", "nodad")
+            self.ip(node, "link", "set", "eth0", "up")
+
+    def bridge(self, switch, hosts, net="10.9.0"):
+        """Each host's eth0 is a wire to the switch: NET.1, NET.2...; no offload, so that a switch sees packets."""
+        self.ip(switch, "link", "add", "bridge", "type", "bridge")
+        self.ip(switch, "link", "set", "bridge", "up")
+        for i, host in enumerate(hosts, 1):
+            self.ip(switch, "link", "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", self.name(host))
+            self.ip(switch, "link", "set", f"port{i}", "master", "bridge", "up")
+            self.ip(host, "addr", "add", f"{net}.{i}/24", "dev", "eth0")
+            self.ip(host, "link", "set", "eth0", "up")
+
+    @contextlib.contextmanager
+    def inside(self, node):
+        """This process within a namespace: sockets made here stay there."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.name(node)}") as there:
+            _setns(there.fileno())
+            try:
+                yield
+            finally:
+                _setns(home.fileno())
+
+    def socket(self, node, kind=socket.SOCK_DGRAM, family=socket.AF_INET):
+        with self.inside(node):
+            return socket.socket(family, kind)
+
+    def evb(self, evb, node, *words, check=True, env=None):
+        return self.run(node, str(evb), *words, check=check, env=env)
+
+    def qos(self, evb, node, *words, env=None):
+        """`evb qos ... --json`, as an object."""
+        return json.loads(self.evb(evb, node, "qos", *words, "--json", env=env).stdout)
+
+
+def _setns(fd):
+    global _libc
+    if _libc is None:
+        import ctypes
+        _libc = ctypes.CDLL(None, use_errno=True)
+    assert _libc.setns(fd, 0x40000000) == 0, "setns"
+
+
+def wait_until(what, condition, limit=LIMIT_S):
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {limit} s"
+        time.sleep(0.005)
+
+
+class Numbered:
+    """A stream of numbered datagrams from one namespace to another, and what of it has come."""
+
+    def __init__(self, network, sender, receiver, address, port=7000, size=1400, sndbuf=1 << 20):
+        self.size = size
+        self.out = network.socket(sender)
+        self.out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
+        self.out.connect((address, port))
+        self.into = network.socket(receiver)
+        with contextlib.suppress(PermissionError):
+            self.into.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+        self.into.bind((address, port))
+        self.into.setblocking(False)
+        self.sent = 0
+        self.numbers = []
+
+    def send(self, n):
+        """Blocks where the queue is full, as any sender does."""
+        for _ in range(n):
+            self.out.send(struct.pack("!I", self.sent) + bytes(self.size - 4))
+            self.sent += 1
+
+    def take(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.numbers.append(struct.unpack("!I", self.into.recv(65536)[:4])[0])
+        return len(self.numbers)
+
+    def check_all(self):
+        """All have come, in order."""
+        wait_until(f"all {self.sent} datagrams", lambda: self.take() >= self.sent)
+        assert self.numbers == list(range(self.sent)), "lost, doubled or out of order"
+
+    def close(self):
+        self.out.close()
+        self.into.close()

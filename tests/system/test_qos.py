@@ -1,0 +1,405 @@
+#!/usr/bin/env python3
+"""Shaping by `evb qos`, on real devices in namespaces, as a user has it.
+
+    test_qos.py EVB CASE
+"""
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from harness import Skip, folder, main, need_root
+from network import Network, Numbered, sh, wait_until
+
+TWO = ("--dev", "eth0", "--dest", "10.9.0.2=8Mbit", "--dest", "fd00:9::2=9Mbit", "--link-rate", "100Mbit")
+
+
+def texts(network, node):
+    return "".join(network.tc(node, what, "show", "dev", "eth0").stdout for what in ("qdisc", "class", "filter"))
+
+
+@contextlib.contextmanager
+def pair():
+    with Network("a", "b") as network:
+        network.pair("a", "b")
+        yield network
+
+
+def plan(evb):
+    """Pure: needs no privilege, and says what the contract says."""
+    done = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit", "--dest", "127.0.0.3", "--link-rate", "1Gbit", "--sources", "6",
+              "--switch-buffer", "128KiB", "--control-port", "46800", "--mtu", "1500", "--json")
+    report = json.loads(done.stdout)
+    assert report["device"] == "lo" and report["backend"] == "htb+tbf" and report["operations"] == 0 and report["foreign_root"] is False
+    first, second = report["destinations"]
+    assert (first["address"], first["rate_bps"]) == ("127.0.0.2", 20000000)
+    assert 150_000_000 < second["rate_bps"] < 1_000_000_000 / 6
+    for d in (first, second, report["control"], report["default"]):
+        assert re.fullmatch(r"e7b:[0-9a-f]+", d["classid"]), d
+        for counter in ("bytes", "packets", "drops"):
+            assert d[counter] is None, d
+    for d in (first, second):
+        assert d["overlimits"] is None and d["backlog_bytes"] is None and d["requeues"] is None
+    for d in (first, second):
+        assert d["burst_bytes"] * 6 <= 128 * 1024 / 2 and d["limit_bytes"] > 0, d
+    assert len(report["tc_commands"]) == 14 and all(c.startswith("tc ") for c in report["tc_commands"]), report["tc_commands"]
+    text = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit").stdout
+    assert "tc qdisc add dev lo root handle e7b: htb" in text and "why" in text
+
+
+def mistakes(evb):
+    for words, says in (
+        ((), "what is to be shaped"),
+        (("--dev", "lo"), "what is to be shaped"),
+        (("--dest", "127.0.0.1=1Mbit"), "what is to be shaped"),
+        (("--dev", "lo", "--dest", "nonsense=1Mbit"), "ADDRESS=RATE"),
+        (("--dev", "lo", "--dest", "127.0.0.1=fast"), "ADDRESS=RATE"),
+        (("--dev", "lo", "--dest", "127.0.0.1=500Gbit"), "400Gbit"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--dest", "127.0.0.1=2Mbit"), "twice"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--burst", "100"), "frame"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--backend", "fq"), "htb+tbf"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--sources", "0"), "from 1"),
+        (("--dev", "nonesuch", "--dest", "127.0.0.1=1Mbit"), "nonesuch"),
+        (("--config", "/nonexistent.conf", "--node", "ros1"), "nonexistent"),
+        (("--bogus",), "unknown option"),
+    ):
+        done = sh(evb, "qos", "plan", *words, check=False)
+        assert done.returncode == 2 and says in done.stderr, (words, done)
+    assert sh(evb, "qos", "fly", check=False).returncode == 2
+    assert sh(evb, "qos", check=False).returncode == 2
+    with folder() as where:
+        path = where / "x.conf"
+        path.write_text("[ros]\ncount = 2\n[sfi]\ncount = 1\n")
+        done = sh(evb, "qos", "plan", "--config", str(path), "--node", "sfi1", check=False)
+        assert done.returncode == 2, done
+        done = sh(evb, "qos", "plan", "--config", str(path), "--node", "ros1", "--rate", "1Mbit", check=False)
+        assert done.returncode == 2 and "--set qos.rate=1Mbit" in done.stderr, done
+
+
+def no_root(evb):
+    """The privilege is missing: 77, named."""
+    with folder() as where:
+        where.chmod(0o777)
+        drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        done = sh(*drop, evb, "qos", "apply", "--dev", "lo", "--dest", "127.0.0.9=1Mbit", check=False,
+                  env={**os.environ, "EVB_STATE_DIRECTORY": str(where)})
+        assert done.returncode == 77 and "CAP_NET_ADMIN" in done.stderr, done
+        assert sh(*drop, evb, "qos", "status", "--dev", "lo").returncode == 0
+
+
+def life(evb):
+    """Applied, applied again, changed, shown, removed."""
+    with pair() as network:
+        before = texts(network, "a")
+        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        assert first["operations"] > 10 and first["backend"] == "htb+tbf", first
+        assert [d["rate_bps"] for d in first["destinations"]] == [8000000, 9000000]
+        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        assert again["operations"] == 0, again
+        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "46800")
+        assert len(changed["destinations"]) == 1 and changed["destinations"][0]["rate_bps"] == 5000000
+        status = network.qos(evb, "a", "status", "--dev", "eth0")
+        assert status["destinations"][0]["asked_bps"] == 5000000 and status["operations"] == 0
+        removed = network.qos(evb, "a", "remove", "--dev", "eth0")
+        assert removed["operations"] > 0 and removed["backend"] == "none" and removed["destinations"] == []
+        assert texts(network, "a") == before
+        assert network.qos(evb, "a", "remove", "--dev", "eth0")["operations"] == 0
+
+
+def counters(evb):
+    """Traffic goes where it is told to, by destination, port and family; ARP and all else to the default class."""
+    with pair() as network:
+        network.qos(evb, "a", "apply", *TWO, "--control-port", "46800", "--dest", "239.1.2.3=7Mbit")
+        network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
+        with network.inside("a"):
+            import socket
+            four, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        for _ in range(10):
+            four.sendto(b"x" * 100, ("10.9.0.2", 5000))
+            six.sendto(b"x" * 100, ("fd00:9::2", 5000))
+            four.sendto(b"x" * 100, ("239.1.2.3", 5000))
+            four.sendto(b"x" * 100, ("10.9.0.2", 46800))
+            six.sendto(b"x" * 100, ("fd00:9::2", 46800))
+
+        def packets():
+            s = network.qos(evb, "a", "status", "--dev", "eth0")
+            return [d["packets"] for d in s["destinations"]] + [s["control"]["packets"], s["default"]["packets"] >= 1]
+
+        wait_until("packets in their classes", lambda: packets() == [10, 10, 10, 20, True])
+        four.close()
+        six.close()
+
+
+def many(evb):
+    """Beyond 64 destinations by hash: each address still finds its own class."""
+    with pair() as network:
+        dests = [w for i in range(1, 301) for w in ("--dest", f"10.{i % 3}.{i // 200}.{i % 200 + 1}=1Mbit")]
+        report = network.qos(evb, "a", "apply", "--dev", "eth0", *dests, "--link-rate", "1Gbit")
+        assert len(report["destinations"]) == 300
+        network.ip("a", "route", "add", "10.0.0.0/8", "via", "10.9.0.2")
+        network.ip("b", "link", "set", "eth0", "promisc", "on")
+        out = network.socket("a")
+        for n, i in enumerate((1, 2, 77, 199, 200, 300), 1):
+            for _ in range(n):
+                out.sendto(b"x", (f"10.{i % 3}.{i // 200}.{i % 200 + 1}", 5000))
+        want = {f"10.{i % 3}.{i // 200}.{i % 200 + 1}": n for n, i in enumerate((1, 2, 77, 199, 200, 300), 1)}
+
+        def got():
+            s = network.qos(evb, "a", "status", "--dev", "eth0")
+            return {d["address"]: d["packets"] for d in s["destinations"] if d["packets"]}
+
+        wait_until("packets in their classes", lambda: got() == want)
+        out.close()
+
+
+def live(evb):
+    """Rates change while a stream is queued: nothing is lost, nothing overtakes."""
+    with pair() as network:
+        def apply(rate):
+            return network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", f"10.9.0.2={rate}", "--link-rate", "1Gbit")
+
+        apply("4Mbit")
+        stream = Numbered(network, "a", "b", "10.9.0.2")
+        stream.send(300)
+        for rate in ("8Mbit", "2Mbit", "20Mbit", "5Mbit", "100Mbit"):
+            backlog = network.qos(evb, "a", "status", "--dev", "eth0")["destinations"][0]["backlog_bytes"]
+            assert backlog > 0, "nothing is queued: the test shows nothing"
+            assert apply(rate)["operations"] > 0
+            stream.send(200)
+        stream.check_all()
+        assert network.qos(evb, "a", "status", "--dev", "eth0")["destinations"][0]["drops"] == 0
+        stream.close()
+
+
+def full_queue(evb):
+    """Far more than the queue takes, from one socket: the sender waits, the source drops nothing."""
+    with pair() as network:
+        network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=50Mbit", "--link-rate", "1Gbit", "--send-buffer", "2MiB")
+        stream = Numbered(network, "a", "b", "10.9.0.2")
+        for _ in range(40):
+            stream.send(100)
+            stream.take()
+        stream.check_all()
+        status = network.qos(evb, "a", "status", "--dev", "eth0")
+        assert status["destinations"][0]["drops"] == 0 and status["destinations"][0]["overlimits"] > 0
+        stream.close()
+
+
+def drops_alarm(evb):
+    """A limit below the socket's buffer drops at the source; plan warns, status says so."""
+    with pair() as network:
+        report = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--limit", "10kB", "--link-rate", "1Gbit")
+        assert any("dropped here, at the source" in w for w in report["warnings"]), report["warnings"]
+        stream = Numbered(network, "a", "b", "10.9.0.2")
+        stream.send(200)
+        status = network.qos(evb, "a", "status", "--dev", "eth0")
+        assert status["destinations"][0]["drops"] > 0
+        assert any("dropped here" in w for w in status["warnings"]), status["warnings"]
+        assert "ALARM" in network.evb(evb, "a", "qos", "status", "--dev", "eth0").stdout
+        stream.close()
+
+
+def remove_drains(evb):
+    """What is queued when shaping is removed still arrives."""
+    with pair() as network:
+        network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--link-rate", "1Gbit")
+        stream = Numbered(network, "a", "b", "10.9.0.2")
+        stream.send(300)  # three seconds' worth
+        report = network.qos(evb, "a", "remove", "--dev", "eth0")
+        assert report["warnings"] == [], report
+        stream.check_all()
+        stream.close()
+
+
+def leaving(evb):
+    """A destination that is no longer named drains at its own rate before its class goes."""
+    with pair() as network:
+        def apply(*dests):
+            return network.qos(evb, "a", "apply", "--dev", "eth0", *[w for d in dests for w in ("--dest", d)], "--link-rate", "1Gbit")
+
+        apply("10.9.0.2=2Mbit", "10.9.0.7=1Mbit")
+        stream = Numbered(network, "a", "b", "10.9.0.2")
+        stream.send(100)
+        report = apply("10.9.0.7=1Mbit")
+        assert len(report["destinations"]) == 1 and report["warnings"] == [], report
+        stream.check_all()
+        stream.close()
+
+
+def watch(evb):
+    """Others' changes are told, by name, and undone; our own are not told."""
+    with pair() as network:
+        network.qos(evb, "a", "apply", *TWO)
+        wanted = texts(network, "a")
+        watcher = network.popen("a", evb, "qos", "watch", "--dev", "eth0", "--repair")
+        try:
+            assert "watching" in watcher.stdout.readline()
+            network.tc("a", "qdisc", "change", "dev", "eth0", "parent", "e7b:1001", "handle", "1001:", "tbf", "rate", "1mbit", "burst", "5k", "limit", "1m")
+            line = watcher.stdout.readline()
+            assert "tbf 1001:" in line and "changed" in line and "8Mbit" in line, line
+            assert "put right by 1" in watcher.stdout.readline()
+            network.tc("a", "qdisc", "del", "dev", "eth0", "root")
+            lines = [watcher.stdout.readline()]
+            while "put right" not in lines[-1]:
+                lines.append(watcher.stdout.readline())
+            assert any("root qdisc" in line and "missing" in line for line in lines), lines
+            wait_until("the tree again", lambda: re.sub(r"refcnt \d+", "", texts(network, "a")) == re.sub(r"refcnt \d+", "", wanted))
+            watcher.send_signal(signal.SIGTERM)
+            out, err = watcher.communicate(timeout=60)
+            assert watcher.returncode == 0 and out == "", (out, err)
+        finally:
+            watcher.kill()
+            watcher.wait()
+
+
+def watch_gone(evb):
+    """The device goes: told, exit 1."""
+    with pair() as network:
+        network.qos(evb, "a", "apply", *TWO)
+        watcher = network.popen("a", evb, "qos", "watch", "--dev", "eth0")
+        try:
+            assert "watching" in watcher.stdout.readline()
+            network.ip("a", "link", "del", "eth0")
+            _, err = watcher.communicate(timeout=60)
+            assert watcher.returncode == 1 and "gone" in err, err
+        finally:
+            watcher.kill()
+            watcher.wait()
+
+
+def control_latency(evb):
+    """Control messages overtake data that fill the link: the same echo, with and without their class. At least ten times
+    as fast; it is some 50 times."""
+    with pair() as network:
+        latency = {}
+        for name, more in (("without", ()), ("with", ("--control-port", "46800", "--control-rate", "500kbit"))):
+            # The wire itself is what data fill: the rate for the destination is above it.
+            network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
+            stream = Numbered(network, "a", "b", "10.9.0.2")
+            stream.out.setblocking(False)
+            echo, answer = network.socket("a"), network.socket("b")
+            answer.bind(("10.9.0.2", 46800))
+            answer.settimeout(30)
+            samples = []
+            for _ in range(12):
+                try:
+                    while True:
+                        stream.send(1)
+                except BlockingIOError:
+                    pass
+                began = time.monotonic()
+                echo.sendto(b"ping", ("10.9.0.2", 46800))
+                answer.recv(100)
+                samples.append(time.monotonic() - began)
+                stream.take()
+            latency[name] = sorted(samples)[len(samples) // 2]
+            for s in (echo, answer):
+                s.close()
+            stream.close()
+            network.qos(evb, "a", "remove", "--dev", "eth0")
+        print(f"median latency of control beside data that fill the link: {latency['without'] * 1e3:.1f} ms without a class of its own, "
+              f"{latency['with'] * 1e3:.2f} ms with")
+        assert latency["with"] * 10 < latency["without"], latency
+
+
+def tuning(evb):
+    """MTU and interrupt coalescing: set, read back, put back; what the device refuses is told in the kernel's words."""
+    with pair() as network:
+        try:
+            network.ip("a", "tuntap", "add", "tap0", "mode", "tap")
+        except AssertionError as error:
+            raise Skip(f"no tap device to be had: {error}") from error
+        network.ip("a", "link", "set", "tap0", "up")
+        before = network.qos(evb, "a", "status", "--dev", "tap0")["interface"]
+        words = ("apply", "--dev", "tap0", "--dest", "10.1.1.1=5Mbit", "--link-rate", "1Gbit")
+        report = network.qos(evb, "a", *words, "--mtu", "9000", "--rx-frames", "16")
+        assert report["interface"]["mtu_bytes"] == 9000 and report["interface"]["rx_frames"] == 16, report["interface"]
+        network.qos(evb, "a", *words, "--mtu", "4000")
+        network.qos(evb, "a", "remove", "--dev", "tap0")
+        assert network.qos(evb, "a", "status", "--dev", "tap0")["interface"] == before
+        done = network.evb(evb, "a", "qos", *words, "--mtu", "65536", check=False)
+        assert done.returncode == 2, done
+        done = network.evb(evb, "a", "qos", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--rx-frames", "16", check=False)
+        assert done.returncode == 77 and "tuning of eth0" in done.stderr, done
+
+
+def scenario(evb):
+    """By a scenario and a node's name: the device is found by the node's address."""
+    with pair() as network, folder() as where:
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nbackend = auto\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n[node t]\nrole = sfi\naddress = 10.9.0.3\n")
+        words = ("--config", str(path), "--node", "r")
+        report = network.qos(evb, "a", "apply", *words)
+        assert report["device"] == "eth0" and [d["address"] for d in report["destinations"]] == ["10.9.0.2", "10.9.0.3"], report
+        assert network.qos(evb, "a", "apply", *words)["operations"] == 0
+        assert network.qos(evb, "a", "apply", *words, "--set", "qos.rate=10Mbit")["operations"] > 0
+        assert network.qos(evb, "a", "remove", *words)["backend"] == "none"
+
+
+def iperf3(evb):
+    """Six unmodified iperf3 (TCP) to one port of 1 Gbit/s with 128 KB: unshaped they overrun it all the time; after
+    `evb qos apply --dest ...` on each sender, and nothing else, the port drops nothing."""
+    senders = [f"s{i}" for i in range(1, 7)]
+    need_root()
+    if sh("iperf3", "--version", check=False).returncode != 0:
+        raise Skip("iperf3 is not installed")
+    with Network("switch", "r", *senders) as network:
+        network.bridge("switch", ["r", *senders])
+        network.tc("switch", "qdisc", "add", "dev", "port1", "root", "handle", "1:", "tbf", "rate", "1gbit", "burst", "16k", "limit", "128k")
+
+        def drops():
+            return json.loads(network.tc("switch", "-s", "-j", "qdisc", "show", "dev", "port1").stdout)[0]["drops"]
+
+        def measure():
+            before, results = drops(), []
+            servers = [network.popen("r", "iperf3", "-s", "-1", "-p", str(6000 + i)) for i in range(6)]
+            clients = []
+            try:
+                for i in range(6):
+                    wait_until("iperf3 that listens", lambda i=i: f":{6000 + i} " in network.run("r", "ss", "-Hltn").stdout)
+                clients = [network.popen(s, "iperf3", "-c", "10.9.0.1", "-p", str(6000 + i), "-t", "4", "-O", "1", "-J") for i, s in enumerate(senders)]
+                results = [json.loads(c.communicate(timeout=60)[0])["end"] for c in clients]
+            finally:
+                for p in servers + clients:
+                    if p.poll() is None:
+                        p.kill()
+                    p.wait()
+            rates = [r["sum_received"]["bits_per_second"] / 1e6 for r in results]
+            return {"drops": drops() - before, "retransmits": sum(r["sum_sent"]["retransmits"] for r in results), "sum": sum(rates), "least": min(rates)}
+
+        unshaped = measure()
+        for s in senders:
+            report = network.qos(evb, s, "apply", "--dev", "eth0", "--dest", "10.9.0.1", "--sources", "6", "--link-rate", "1Gbit", "--switch-buffer", "128KiB")
+            assert report["destinations"][0]["rate_bps"] > 150e6, report
+        shaped = measure()
+        for name, m in (("unshaped", unshaped), ("shaped", shaped)):
+            print(f"{name}: {m['sum']:.0f} Mbit/s in all, the slowest {m['least']:.0f}; {m['drops']} packets dropped at the port, {m['retransmits']} sent again")
+        assert unshaped["drops"] > 0, "the port is not overrun: the test shows nothing"
+        assert shaped["drops"] == 0 and shaped["retransmits"] == 0, shaped
+        assert shaped["sum"] > 0.9 * unshaped["sum"] and shaped["least"] > unshaped["least"], (unshaped, shaped)
+
+
+main({
+    "plan": plan,
+    "mistakes": mistakes,
+    "no-root": no_root,
+    "life": life,
+    "counters": counters,
+    "many": many,
+    "live": live,
+    "full-queue": full_queue,
+    "drops-alarm": drops_alarm,
+    "remove-drains": remove_drains,
+    "leaving": leaving,
+    "watch": watch,
+    "watch-gone": watch_gone,
+    "control-latency": control_latency,
+    "tuning": tuning,
+    "scenario": scenario,
+    "iperf3": iperf3,
+})

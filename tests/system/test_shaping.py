@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""ROSs that shape their own traffic, in whole runs.
+
+    test_shaping.py EVB CASE
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+
+from harness import Running, Skip, complete, folder, main, need_root, run, scenario, settings
+from network import sh, wait_until
+
+QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s", "dfm.event-timeout": "20s"}
+
+
+def status(evb, running, node):
+    """What the kernel has in a node's namespace."""
+    done = sh("ip", "netns", "exec", f"evb-{running.process.pid}-{node}", evb, "qos", "status", "--dev", "eth0", "--json", check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def destinations(evb, running, node):
+    report = status(evb, running, node)
+    return report and [d["address"] for d in report["destinations"]]
+
+
+def left_states():
+    return [n for n in os.listdir("/run/evb") if n.startswith("qos-")] if os.path.isdir("/run/evb") else []
+
+
+def need_ip():
+    need_root()
+    if sh("ip", "-V", check=False).returncode != 0:
+        raise Skip("ip (iproute2) is not installed")
+
+
+def whole(evb, **keys):
+    """Complete, shaped, reported, and nothing left behind."""
+    need_root()
+    before = set(left_states())
+    with folder() as where:
+        report = run(evb, scenario(where), {**QOS, "ros.fragment-size": "14KiB", "trigger.events": 500, **keys}, net="lab")
+    complete(report)
+    assert report["qos_backend"] == keys.get("qos.backend", "htb+tbf").replace("auto", "htb+tbf"), report["qos_backend"]
+    assert report["qos_rate_bps"] == 200_000_000
+    assert report["drops"]["source_qdisc_packets"] == 0 and report["fragments"]["lost"] == 0, report["drops"]
+    ros = [n for n in report["nodes"] if n["role"] == "ros"]
+    assert len(ros) == 6 and all(n["interface"]["mtu_bytes"] == 1500 for n in ros), ros
+    assert not set(left_states()) - before
+
+
+def follows_sfis(evb):
+    """An SFI is killed: its class goes; it comes back: it has one again. The others keep theirs."""
+    need_ip()
+    with folder() as where:
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms", "sfi.count": 2}
+        with Running(evb, scenario(where), keys, net="lab") as running:
+            running.wait_nodes(9)
+            running.wait_running()
+            both = destinations(evb, running, "ros1")
+            classes = {d["address"]: d["classid"] for d in status(evb, running, "ros1")["destinations"]}
+            assert len(both) == 2, both
+            pid, config = running.nodes()["sfi2"], running.config()
+            gone = re.search(r"\[node sfi2\]\nrole = sfi\naddress = (\S+)", config)[1]
+            os.kill(pid, signal.SIGKILL)
+            for ros in ("ros1", "ros6"):
+                wait_until(f"class of sfi2 gone at {ros}", lambda ros=ros: destinations(evb, running, ros) == [a for a in both if a != gone])
+            again = where / "again.conf"
+            again.write_text(config)
+            sfi = subprocess.Popen(["ip", "netns", "exec", f"evb-{running.process.pid}-sfi2", evb, "sfi", "--config", str(again), "--node", "sfi2", "--json"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                wait_until("class of sfi2 back", lambda: destinations(evb, running, "ros1") == both)
+                now = {d["address"]: d["classid"] for d in status(evb, running, "ros1")["destinations"]}
+                stays = [a for a in both if a != gone][0]
+                assert now[stays] == classes[stays], (classes, now)
+                running.signal()
+                report = running.end(expect=(0, 1))
+                assert report["events_complete"] > 0
+            finally:
+                sfi.kill()
+                sfi.wait()
+
+
+def killed(evb):
+    """A ROS that dies by SIGKILL leaves its shaping; a new one takes it on, and gives it back when it ends."""
+    need_ip()
+    with folder() as where:
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz"}
+        with Running(evb, scenario(where), keys, net="lab") as running:
+            running.wait_nodes(9)
+            running.wait_running()
+            config = where / "again.conf"
+            config.write_text(running.config())
+            os.kill(running.nodes()["ros1"], signal.SIGKILL)
+            wait_until("ros1 gone", lambda: "ros1" not in running.nodes())
+            left = status(evb, running, "ros1")
+            assert left["backend"] == "htb+tbf", left
+            inside = ["ip", "netns", "exec", f"evb-{running.process.pid}-ros1"]
+            ros = subprocess.Popen([*inside, evb, "ros", "--config", str(config), "--node", "ros1"], stderr=subprocess.PIPE, text=True)
+            try:
+                # While it runs, nobody else shapes this device.
+                def busy():
+                    done = sh(*inside, evb, "qos", "remove", "--dev", "eth0", check=False)
+                    return done.returncode == 1 and f"process {ros.pid}" in done.stderr
+
+                line = ros.stderr.readline()
+                assert "shaping eth0" in line, line
+                assert busy()
+                assert status(evb, running, "ros1")["destinations"][0]["classid"] == left["destinations"][0]["classid"]
+                ros.send_signal(signal.SIGTERM)
+                ros.communicate(timeout=60)
+            finally:
+                if ros.poll() is None:
+                    ros.kill()
+                ros.wait()
+            assert status(evb, running, "ros1")["backend"] == "none"
+            running.signal()
+            running.end(expect=(0, 1))
+
+
+def required(evb):
+    """Shaping that cannot be had is said, 77; where qos.required = no allows it the run is unshaped, and says so."""
+    with folder() as where:
+        path = scenario(where)
+        done = sh(evb, "run", str(path), *settings({"qos.backend": "htb+tbf"}), check=False)
+        assert done.returncode == 77 and "qos.backend" in done.stderr and "--net lab" in done.stderr, done
+        report = run(evb, path, {"qos.backend": "htb+tbf", "qos.required": "no"})
+        complete(report)
+        assert report["qos_backend"] == "none" and report["qos_rate_bps"] is None and report["drops"]["source_qdisc_packets"] is None
+
+
+def no_cbq(evb):
+    """A layout that this kernel lacks: named, 77."""
+    need_root()
+    with folder() as where:
+        done = sh(evb, "run", str(scenario(where)), "--net", "lab", *settings({"qos.backend": "cbq+tbf", "qos.rate": "100Mbit", "network.link-rate": "unlimited"}), check=False)
+        if done.returncode == 0:
+            raise Skip("this kernel has CBQ")
+        assert done.returncode == 77 and "sch_cbq" in done.stderr, done
+
+
+main({
+    "push": whole,
+    "pull": lambda evb: whole(evb, **{"scenario.mode": "pull"}),
+    "tcp": lambda evb: whole(evb, **{"scenario.transport": "tcp"}),
+    "htb": lambda evb: whole(evb, **{"qos.backend": "htb"}),
+    "v6": lambda evb: whole(evb, **{"network.control-group": "ff05::6986"}),
+    "follows-sfis": follows_sfis,
+    "killed": killed,
+    "required": required,
+    "no-cbq": no_cbq,
+})
