@@ -7,6 +7,8 @@
 #include "evb/tc/units.h"
 #include "layout_internal.h"
 
+/* HTB takes turns by leaves' quanta only, and keeps that of an inner class as it was before it had children: always the same. */
+#define LINK_QUANTUM_BYTES 60000
 #define CBQ_EWMA_LOG 5
 #define CBQ_MIN_PACKET_BYTES 64
 #define CBQ_MAX_BURST_PACKETS 20.0
@@ -14,9 +16,6 @@
 #define CBQ_NO_MIN_IDLE 0x7fffffffu
 /* All of TC_PRIO_*. */
 #define CBQ_ALL_PRIORITIES 0xffffu
-
-/* Of no effect in a class that has others below, and the kernel does not change it there: always the same. */
-#define LINK_QUANTUM_BYTES 1514
 
 enum { PRIORITY_CONTROL, PRIORITY_DATA, PRIORITY_OTHER };
 

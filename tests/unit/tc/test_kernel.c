@@ -322,6 +322,23 @@ static void drift_is_put_right(void **state)
         tc_shaper_free(s);
 }
 
+/* Larger frames, on what runs: HTB takes a quantum for the class of the link only while that has no class below it. */
+static void frames_may_grow(void **state)
+{
+        static const uint32_t mtus[] = {1500, 9000, 65535, 1500};
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_shaper *s = network_shaper();
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(mtus); i++) {
+                q.mtu_bytes = mtus[i];
+                assert_true(apply(s, &q) > 0);
+                assert_int_equal(apply(s, &q), 0);
+        }
+        remove_all(s);
+        tc_shaper_free(s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -333,6 +350,7 @@ int main(void)
                 cmocka_unit_test(probing_changes_nothing),
                 cmocka_unit_test(events_tell_who_did_it),
                 cmocka_unit_test(drift_is_put_right),
+                cmocka_unit_test(frames_may_grow),
         };
         int failed;
 
