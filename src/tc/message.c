@@ -155,6 +155,12 @@ static int read_options(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
+/* Attributes are padded to four bytes; libmnl rounds up, and would read behind a message that is cut off in one. */
+static bool ends_with_an_attribute(const struct nlmsghdr *m)
+{
+        return m->nlmsg_len % MNL_ALIGNTO == 0;
+}
+
 static bool object_type(uint16_t message_type, enum tc_type *ret)
 {
         switch (message_type) {
@@ -181,7 +187,7 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
         struct tcmsg tc;
         int r;
 
-        if (!object_type(m->nlmsg_type, &o.type) || mnl_nlmsg_get_payload_len(m) < sizeof tc)
+        if (!object_type(m->nlmsg_type, &o.type) || mnl_nlmsg_get_payload_len(m) < sizeof tc || !ends_with_an_attribute(m))
                 return -EBADMSG;
         memcpy(&tc, mnl_nlmsg_get_payload(m), sizeof tc);
         mnl_attr_for_each(a, m, sizeof tc)
@@ -240,7 +246,7 @@ int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
                 /* Without NLM_F_CAPPED the request follows, whole. */
                 offset = m->nlmsg_flags & NLM_F_CAPPED ? sizeof e : sizeof(int32_t) + MNL_ALIGN(MAX(e.msg.nlmsg_len, (uint32_t)sizeof e.msg));
         }
-        if (!(m->nlmsg_flags & NLM_F_ACK_TLVS) || offset > mnl_nlmsg_get_payload_len(m))
+        if (!(m->nlmsg_flags & NLM_F_ACK_TLVS) || offset > mnl_nlmsg_get_payload_len(m) || !ends_with_an_attribute(m))
                 return 0;
         mnl_attr_for_each(a, m, (unsigned)offset)
         {

@@ -337,7 +337,8 @@ static void spoil(uint8_t *bytes, size_t n, struct random *r)
                 default:
                         /* Where lengths are: every four bytes. */
                         at &= ~(size_t)3;
-                        memcpy(bytes + at, (uint16_t[]){(uint16_t)random_below(r, 80)}, 2);
+                        if (at + 2 <= n)
+                                memcpy(bytes + at, (uint16_t[]){(uint16_t)random_below(r, 80)}, 2);
                 }
         }
 }
