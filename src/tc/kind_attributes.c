@@ -51,6 +51,11 @@ struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes)
         };
 }
 
+bool kind_counts_cells(const struct tc_ratespec *rate)
+{
+        return (rate->linklayer & TC_LINKLAYER_MASK) > TC_LINKLAYER_ETHERNET;
+}
+
 void kind_put_rate64(struct nlmsghdr *m, uint16_t type, uint64_t rate_bytes)
 {
         if (rate_bytes > UINT32_MAX)

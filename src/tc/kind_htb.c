@@ -57,7 +57,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
                 return decode_qdisc(o, a[TCA_HTB_INIT], a[TCA_HTB_DIRECT_QLEN]);
         if (!kind_get(a[TCA_HTB_PARMS], &opt, sizeof opt))
                 return -EBADMSG;
-        if (opt.rate.overhead != opt.ceil.overhead || opt.rate.mpu || opt.ceil.mpu)
+        if (opt.rate.overhead != opt.ceil.overhead || opt.rate.mpu || opt.ceil.mpu || kind_counts_cells(&opt.rate) || kind_counts_cells(&opt.ceil))
                 return -EBADMSG;
         o->params.htb_class = (struct tc_htb_class){
                 .rate_bytes = kind_get_u64(a[TCA_HTB_RATE64], opt.rate.rate),

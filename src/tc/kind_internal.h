@@ -15,6 +15,8 @@ uint64_t kind_get_u64(const struct nlattr *a, uint64_t otherwise);
 
 /* A rate in the 32 bits of the old form, as much as fits. With the link layer named no rate table is needed. */
 struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes);
+/* Of a link layer that is not Ethernet: as ATM, which sends whole cells. */
+bool kind_counts_cells(const struct tc_ratespec *rate);
 /* Adds the 64-bit rate where 32 bits do not hold it. */
 void kind_put_rate64(struct nlmsghdr *m, uint16_t type, uint64_t rate_bytes);
 void kind_add_rate_words(struct strbuf *b, const char *word, uint64_t rate_bytes);

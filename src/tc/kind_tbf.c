@@ -25,7 +25,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         struct tc_tbf_qopt opt;
 
         kind_read(options, a, TCA_TBF_MAX);
-        if (!kind_get(a[TCA_TBF_PARMS], &opt, sizeof opt) || opt.peakrate.rate > 0 || a[TCA_TBF_PRATE64] || opt.rate.mpu)
+        if (!kind_get(a[TCA_TBF_PARMS], &opt, sizeof opt) || opt.peakrate.rate > 0 || a[TCA_TBF_PRATE64] || opt.rate.mpu || kind_counts_cells(&opt.rate))
                 return -EBADMSG;
         o->params.tbf = (struct tc_tbf){
                 .rate_bytes = kind_get_u64(a[TCA_TBF_RATE64], opt.rate.rate),

@@ -81,7 +81,7 @@ bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
         const struct tc_u32 *u = &f->params.u32;
 
         if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT || f->priority < LINEAR_V4 ||
-            f->priority > HASHED_V6 || u->divisor > 0 || u->link > 0 || u->n_matches != words)
+            f->priority > HASHED_V6 || f->chain > 0 || u->divisor > 0 || u->link > 0 || u->n_matches != words)
                 return false;
         for (unsigned i = 0; i < words; i++) {
                 const struct tc_u32_match *m = &u->matches[i];

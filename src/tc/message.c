@@ -76,6 +76,8 @@ int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *c
         if (o->type == TC_FILTER)
                 tc->tcm_info = (uint32_t)o->priority << 16 | htons(o->protocol);
         mnl_attr_put_strz(m, TCA_KIND, o->kind_name);
+        if (o->chain > 0)
+                mnl_attr_put_u32(m, TCA_CHAIN, o->chain);
         return verb == TC_DELETE ? 0 : put_options(m, o);
 }
 
@@ -201,6 +203,7 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
         if (o.type == TC_FILTER) {
                 o.priority = (uint16_t)(tc.tcm_info >> 16);
                 o.protocol = ntohs((uint16_t)tc.tcm_info);
+                o.chain = kind_get_u32(attributes[TCA_CHAIN], 0);
         }
         r = read_kind(&o, attributes[TCA_KIND]);
         if (r < 0)

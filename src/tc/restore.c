@@ -46,6 +46,12 @@ static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
         return n;
 }
 
+/* A topmost table has a number of the kernel's choice, and another one next time: without it the filter goes there. */
+static bool is_topmost_table(const struct nlattr *a)
+{
+        return a->nla_type == TCA_U32_HASH && a->nla_len >= sizeof *a + sizeof(uint32_t) && mnl_attr_get_u32(a) >= UINT32_C(0x80000000);
+}
+
 /* Flags of a dump that are no request: in_hw, not_in_hw; and the counters of matches. */
 static void mend_u32(struct tc_object *o)
 {
@@ -60,7 +66,7 @@ static void mend_u32(struct tc_object *o)
                 if (a->nla_type == TCA_U32_FLAGS && a->nla_len >= sizeof *a + sizeof(uint32_t))
                         *(uint32_t *)mnl_attr_get_payload(a) &= TCA_CLS_FLAGS_SKIP_HW | TCA_CLS_FLAGS_SKIP_SW;
                 from += length;
-                if (a->nla_type == TCA_U32_PCNT)
+                if (a->nla_type == TCA_U32_PCNT || is_topmost_table(a))
                         continue;
                 memmove(o->options + to, a, length);
                 to += length;

@@ -218,9 +218,12 @@ struct collecting {
 };
 
 /* What comes along in a dump and cannot be made or deleted by itself: a filter without number stands for its whole
- * priority, a topmost table of u32 comes with it; TBF and the like show their queue as a class, CBQ itself. */
+ * priority, a topmost table of u32 comes with it; TBF and the like show their queue as a class, CBQ itself. What is hung up
+ * for arriving packets (ingress, clsact) is beside the root: it stays whatever we do, and must not be put back twice. */
 static bool is_implied(const struct tc_object *o)
 {
+        if (o->type == TC_QDISC)
+                return o->parent == TC_H_INGRESS;
         if (o->type == TC_CLASS)
                 return TC_MINOR(o->handle) == 0 || strcmp(o->kind_name, tc_kind_tbf.name) == 0;
         if (o->type == TC_FILTER && strcmp(o->kind_name, tc_kind_u32.name) == 0)

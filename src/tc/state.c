@@ -51,21 +51,21 @@ static json_t *object_to_json(const struct tc_object *o)
 {
         _cleanup_free_ char *hex = to_hex(o->options, o->options_bytes);
 
-        return json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:s, s:s}", "type", (int)o->type, "handle", (json_int_t)o->handle, "parent",
+        return json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:I, s:s, s:s}", "type", (int)o->type, "handle", (json_int_t)o->handle, "parent",
                          (json_int_t)o->parent, "kernel_handle", (json_int_t)o->kernel_handle, "priority", (int)o->priority, "protocol",
-                         (int)o->protocol, "kind", o->kind_name, "options", hex ?: "");
+                         (int)o->protocol, "chain", (json_int_t)o->chain, "kind", o->kind_name, "options", hex ?: "");
 }
 
 /* Decoded as a message would be. */
 static int object_from_json(const json_t *j, struct tc_tree *t)
 {
-        json_int_t handle, parent, kernel_handle;
+        json_int_t handle, parent, kernel_handle, chain = 0;
         int type, priority, protocol, r;
         const char *kind, *hex;
         struct tc_object o = {};
 
-        if (json_unpack((json_t *)j, "{s:i, s:I, s:I, s:I, s:i, s:i, s:s, s:s}", "type", &type, "handle", &handle, "parent", &parent,
-                        "kernel_handle", &kernel_handle, "priority", &priority, "protocol", &protocol, "kind", &kind, "options", &hex) < 0)
+        if (json_unpack((json_t *)j, "{s:i, s:I, s:I, s:I, s:i, s:i, s?I, s:s, s:s}", "type", &type, "handle", &handle, "parent", &parent,
+                        "kernel_handle", &kernel_handle, "priority", &priority, "protocol", &protocol, "chain", &chain, "kind", &kind, "options", &hex) < 0)
                 return -EBADMSG;
         if (type < TC_QDISC || type > TC_FILTER || strlen(kind) >= sizeof o.kind_name)
                 return -EBADMSG;
@@ -76,6 +76,7 @@ static int object_from_json(const json_t *j, struct tc_tree *t)
                 .kernel_handle = (uint32_t)kernel_handle,
                 .priority = (uint16_t)priority,
                 .protocol = (uint16_t)protocol,
+                .chain = (uint32_t)chain,
         };
         strcpy(o.kind_name, kind);
         o.options = from_hex(hex, &o.options_bytes);

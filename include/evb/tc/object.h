@@ -94,6 +94,7 @@ struct tc_object {
         uint32_t handle;
         uint32_t parent; /* TC_ROOT; a class or qdisc; of a filter: where it is attached */
         uint16_t priority, protocol; /* of filters; ETH_P_*, host order */
+        uint32_t chain;              /* of filters: others' may be in other chains than 0 */
         uint32_t kernel_handle;      /* as the kernel says it, to delete by; 0 in what is wanted */
         char kind_name[TC_KIND_MAX];
         const struct tc_kind *kind; /* NULL: one that we do not speak; only `options` tells of it */

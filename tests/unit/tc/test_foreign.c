@@ -1,0 +1,109 @@
+/* What others have set up on a device: put back to the letter where it was replaced, left alone where it is beside the root. */
+#include "tc_network.h"
+
+#define HTB "qdisc add dev " NETWORK_DEVICE " root handle 1: htb default 1"
+#define CLASS(id, text) "class add dev " NETWORK_DEVICE " parent 1: classid 1:" id " htb " text
+#define FILTER(text) "filter add dev " NETWORK_DEVICE " parent 1: protocol ip " text
+
+static struct tc_destination destinations[SAMPLE_MAX];
+
+static const struct {
+        const char *name, *commands[8];
+} set_ups[] = {
+        {"ingress beside a classless root",
+         {"qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k", "qdisc add dev " NETWORK_DEVICE " ingress",
+          "filter add dev " NETWORK_DEVICE " parent ffff: protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
+        {"clsact beside a root with classes",
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"), "qdisc add dev " NETWORK_DEVICE " clsact",
+          "filter add dev " NETWORK_DEVICE " egress protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
+        {"actions, where an earlier priority is gone",
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
+          FILTER("prio 4 u32 match ip dst 10.0.0.8/32 flowid 1:1"),
+          FILTER("prio 7 u32 match ip dst 10.0.0.7/32 flowid 1:1 action mirred egress redirect dev evb1 index 7"),
+          FILTER("prio 9 u32 match ip dst 10.0.0.6/32 flowid 1:1 action mirred egress redirect dev evb1 index 9"),
+          "filter del dev " NETWORK_DEVICE " parent 1: prio 4"}},
+        {"rates that count ATM cells, least packets, peaks",
+         {HTB, CLASS("1", "rate 1mbit linklayer atm quantum 2000"), CLASS("2", "rate 1mbit mpu 64 overhead 20 quantum 2000"),
+          "qdisc add dev " NETWORK_DEVICE " parent 1:1 handle 11: tbf rate 1mbit burst 5k limit 10k linklayer atm",
+          "qdisc add dev " NETWORK_DEVICE " parent 1:2 handle 12: tbf rate 1mbit burst 5k limit 10k peakrate 2mbit mtu 2000"}},
+        {"tables", {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 5 handle 2: u32 divisor 256"),
+                    FILTER("prio 5 u32 ht 2:7b: match ip src 1.2.0.123 flowid 1:1"),
+                    FILTER("prio 5 u32 ht 800:: match ip src 1.2.0.0/16 hashkey mask 0x000000ff at 12 link 2:")}},
+        {"another chain, a filter of a class",
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"), "class add dev " NETWORK_DEVICE " parent 1:1 classid 1:2 htb rate 1mbit quantum 2000",
+          FILTER("chain 5 prio 2 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
+          "filter add dev " NETWORK_DEVICE " parent 1:1 protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:2"}},
+};
+
+/* network_text(), and what hangs elsewhere than at the root. */
+static char *whole_text(void)
+{
+        static const char *const where[] = {"ingress", "egress", "parent 1:1"};
+        char *root = network_text(), *all = NULL;
+        size_t size = 0;
+        FILE *to = open_memstream(&all, &size);
+
+        fputs(root, to);
+        for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
+                char command[160], line[256];
+                FILE *from;
+
+                snprintf(command, sizeof command, "tc filter show dev " NETWORK_DEVICE " %s 2>/dev/null | sed -E 's/ht 8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/'", where[i]);
+                from = popen(command, "r");
+                while (fgets(line, sizeof line, from))
+                        fputs(line, to);
+                pclose(from);
+        }
+        fclose(to);
+        free(root);
+        return all;
+}
+
+static void all_is_put_back_to_the_letter(void **state)
+{
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
+                struct tc_plan p = sample_plan(&q);
+                struct tc_outcome o = {};
+                struct tc_shaper *s;
+                char *text, *then;
+
+                print_message("%s\n", set_ups[i].name);
+                for (size_t k = 0; k < ARRAY_SIZE(set_ups[i].commands) && set_ups[i].commands[k]; k++)
+                        network_tc(set_ups[i].commands[k]);
+                text = whole_text();
+                s = network_shaper();
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
+                        fail_msg("%s", o.error);
+                tc_shaper_free(s);
+                s = network_shaper(); /* from the file */
+                remove_all(s);
+                tc_shaper_free(s);
+                then = whole_text();
+                assert_string_equal(text, then);
+                network_tc("qdisc del dev " NETWORK_DEVICE " root");
+                if (i < 2)
+                        network_tc("qdisc del dev " NETWORK_DEVICE " parent ffff:fff1");
+                free(text);
+                free(then);
+                tc_plan_fini(&p);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(all_is_put_back_to_the_letter),
+        };
+        int failed;
+
+        if (!network_enter())
+                return 77;
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        network_leave();
+        return failed;
+}
