@@ -106,9 +106,12 @@ static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan
         status = qos_make_plan(job, backend, p);
         if (status != OPTIONS_GO_ON)
                 return status;
-        r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome);
-        if (r >= 0)
-                r = tc_shaper_tune(shaper, &job->tuning, outcome);
+        r = tc_shaper_tune(shaper, &job->tuning, outcome);
+        if (r >= 0) {
+                r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome);
+                if (r < 0)
+                        tc_shaper_untune(shaper, outcome);
+        }
         return r < 0 ? fail(outcome, r) : OPTIONS_GO_ON;
 }
 

@@ -136,6 +136,31 @@ bool tc_tuning_is_unchanged(const struct tc_tuning *t)
         return t->mtu_bytes == TC_UNCHANGED && !coalesce_is_asked(t);
 }
 
+static void remember(uint32_t *previous, uint32_t now, uint32_t want)
+{
+        if (*previous == TC_UNCHANGED && want != TC_UNCHANGED)
+                *previous = now;
+}
+
+void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now, const struct tc_tuning *want)
+{
+        remember(&previous->mtu_bytes, now->mtu_bytes, want->mtu_bytes);
+        remember(&previous->rx_usecs, now->rx_usecs, want->rx_usecs);
+        remember(&previous->rx_frames, now->rx_frames, want->rx_frames);
+        remember(&previous->tx_usecs, now->tx_usecs, want->tx_usecs);
+        remember(&previous->tx_frames, now->tx_frames, want->tx_frames);
+}
+
+static bool is_so(uint32_t want, uint32_t have)
+{
+        return want == TC_UNCHANGED || want == have;
+}
+
+bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now)
+{
+        return is_so(want->mtu_bytes, now->mtu_bytes) && coalesce_is_so(want, now);
+}
+
 int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret)
 {
         struct tc_tuning t = TC_TUNING_UNCHANGED;
@@ -166,11 +191,6 @@ static int set_mtu(struct tc_socket *s, const char *device, uint32_t mtu_bytes, 
         return tc_socket_ask(s, m, NULL, NULL, ack);
 }
 
-static bool is_so(uint32_t want, uint32_t have)
-{
-        return want == TC_UNCHANGED || want == have;
-}
-
 static void keep_asked(struct tc_tuning *previous, const struct tc_tuning *want)
 {
         if (want->mtu_bytes == TC_UNCHANGED)
@@ -192,7 +212,7 @@ int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tun
                 r = coalesce_write(device, want, ack);
         if (r >= 0)
                 r = tc_tuning_read(s, device, &now);
-        if (r >= 0 && !(is_so(want->mtu_bytes, now.mtu_bytes) && coalesce_is_so(want, &now)))
+        if (r >= 0 && !tc_tuning_is_so(want, &now))
                 r = -EBADE;
         if (r < 0) {
                 struct tc_ack ignored;

@@ -18,6 +18,7 @@ struct tc_shaper {
         struct tc_socket *socket;
         struct tc_state state;
         bool locked;
+        struct tc_tuning untuned, remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
 };
 
 int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct tc_outcome *o)
@@ -30,6 +31,7 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
                 return tc_outcome_fail(o, r, "netlink: %s", strerror(-r));
         }
         s->device = *device;
+        s->untuned = TC_TUNING_UNCHANGED;
         r = tc_state_open(&s->state, device, &holder);
         if (r < 0) {
                 tc_shaper_free(s);
@@ -151,16 +153,37 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_o
                 return tc_outcome_fail(o, -ENOMEM, "out of memory");
         for (size_t i = 0; i < plan->n; i++)
                 asked[i] = (struct tc_destination){plan->addresses[i], plan->shares[i].rate_bps};
-        free(s->state.asked);
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
         return r < 0 ? tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r)) : 0;
 }
 
+/* The plan did not come to be. What was there before us is ours to know only while something of ours is there. */
+static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_t n_asked, const struct tc_outcome *o)
+{
+        struct tc_tree now = {};
+
+        if (s->state.asked != asked)
+                free(s->state.asked);
+        s->state.asked = asked;
+        s->state.n_asked = n_asked;
+        if (o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 && tc_layout_owner(&now) != TC_OWNER_OURS) {
+                struct tc_tuning previous = s->state.previous;
+
+                tc_state_erase(&s->state);
+                s->state.previous = previous;
+        }
+        if (s->state.saved.n > 0 || s->state.n_asked > 0 || !tc_tuning_is_unchanged(&s->state.previous))
+                (void)tc_state_write(&s->state);
+        tc_tree_fini(&now);
+}
+
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns, bool insist, struct tc_outcome *o)
 {
         struct tc_tree have = {}, want = {};
+        struct tc_destination *asked = s->state.asked;
+        size_t n_asked = s->state.n_asked;
         int r = tc_shaper_read(s, &have);
 
         if (r < 0)
@@ -177,29 +200,68 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
         if (r >= 0)
                 r = tc_apply(s->socket, s->device.ifindex, s->state.saved.n > 0 && o->owner != TC_OWNER_OURS ? &s->state.saved : &have, &want,
                              patience_ns, insist, o);
-        if (r < 0 && o->owner != TC_OWNER_OURS && tc_tuning_is_unchanged(&s->state.previous))
-                tc_state_erase(&s->state);
+        if (r < 0)
+                forget_plan(s, asked, n_asked, o);
+        else
+                free(asked);
         tc_tree_fini(&want);
         tc_tree_fini(&have);
         return r;
 }
 
+static void forget_tuning(struct tc_shaper *s, const struct tc_tuning *before)
+{
+        s->state.previous = *before;
+        if (tc_tuning_is_unchanged(before) && s->state.saved.n == 0 && s->state.n_asked == 0)
+                tc_state_erase(&s->state);
+        else
+                (void)tc_state_write(&s->state);
+}
+
 int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *o)
 {
-        struct tc_tuning previous;
-        struct tc_ack ack;
+        struct tc_tuning now, before = s->state.previous;
+        struct tc_ack ack = {};
         int r;
 
         if (tc_tuning_is_unchanged(want))
                 return 0;
-        r = tc_tuning_write(s->socket, s->device.name, want, &previous, &ack);
-        if (r < 0)
+        r = tc_tuning_read(s->socket, s->device.name, &now);
+        if (r >= 0) {
+                if (tc_tuning_is_so(want, &now))
+                        return 0;
+                /* What was there before us, not what we set the last time; on the disk before it is gone. */
+                tc_tuning_remember(&s->state.previous, &now, want);
+                r = tc_state_write(&s->state);
+                if (r < 0)
+                        return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
+                r = tc_tuning_write(s->socket, s->device.name, want, NULL, &ack);
+        }
+        if (r < 0) {
+                forget_tuning(s, &before);
                 return tc_outcome_fail(o, r, "tuning of %s: %s%s%s", s->device.name, strerror(-r), ack.text[0] ? ": " : "", ack.text);
-        /* What was there before us, not what we set the last time. */
-        if (tc_tuning_is_unchanged(&s->state.previous))
-                s->state.previous = previous;
-        r = tc_state_write(&s->state);
-        return r < 0 ? tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r)) : 0;
+        }
+        s->untuned = TC_TUNING_UNCHANGED;
+        tc_tuning_remember(&s->untuned, &now, want);
+        s->remembered = before;
+        o->operations++;
+        return 0;
+}
+
+void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *o)
+{
+        size_t length = strlen(o->error);
+        struct tc_ack ack = {};
+        int r;
+
+        if (tc_tuning_is_unchanged(&s->untuned))
+                return;
+        r = tc_tuning_write(s->socket, s->device.name, &s->untuned, NULL, &ack);
+        s->untuned = TC_TUNING_UNCHANGED;
+        if (r >= 0)
+                forget_tuning(s, &s->remembered);
+        else
+                snprintf(o->error + length, sizeof o->error - length, "; and its tuning could not be put back: %s", strerror(-r));
 }
 
 static struct tc_tbf unbounded_tbf(const struct tc_tbf *t)
@@ -258,10 +320,13 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
 
 static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
 {
-        struct tc_ack ack;
+        struct tc_tuning now;
+        struct tc_ack ack = {};
         int r;
 
         if (tc_tuning_is_unchanged(&s->state.previous))
+                return 0;
+        if (tc_tuning_read(s->socket, s->device.name, &now) >= 0 && tc_tuning_is_so(&s->state.previous, &now))
                 return 0;
         r = tc_tuning_write(s->socket, s->device.name, &s->state.previous, NULL, &ack);
         if (r < 0)

@@ -33,6 +33,10 @@ struct tc_tuning {
         ((struct tc_tuning){TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED})
 
 bool tc_tuning_is_unchanged(const struct tc_tuning *t);
+/* Of `now`, what `want` asks for and `previous` does not know yet goes there. */
+void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now, const struct tc_tuning *want);
+/* Nothing of `want` is otherwise in `now`. */
+bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now);
 /* What the device has. Where it knows no coalescing, that stays TC_UNCHANGED. */
 int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret);
 /* Sets what is asked for, and reads back whether it is so; *previous (if not NULL) is what was there of it. Where it fails

@@ -26,8 +26,10 @@ int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_
  * without traffic (outcome->undraining), or, with `insist`, deleted. */
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns, bool insist,
                     struct tc_outcome *outcome);
-/* Sets MTU and coalescing; removal puts them back. */
+/* Sets MTU and coalescing; removal puts them back. Where it fails nothing is changed. */
 int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *outcome);
+/* As before the last tc_shaper_tune(): when what was to follow has failed. */
+void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *outcome);
 /* Lets what is queued out, deletes what is ours, puts back what was there. Nothing of ours there: nothing is done. */
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *outcome);
 /* What the kernel has now. */
