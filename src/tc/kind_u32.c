@@ -10,10 +10,8 @@
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         const struct tc_u32 *u = &o->params.u32;
-        struct {
-                struct tc_u32_sel sel;
-                struct tc_u32_key keys[TC_U32_KEYS_MAX];
-        } s = {.sel = {.nkeys = u->n_matches, .hoff = u->hash_offset}};
+        uint8_t bytes[sizeof(struct tc_u32_sel) + TC_U32_KEYS_MAX * sizeof(struct tc_u32_key)] __attribute__((aligned(8))) = {};
+        struct tc_u32_sel *sel = (void *)bytes;
 
         if (u->divisor > 0) {
                 mnl_attr_put_u32(m, TCA_U32_DIVISOR, u->divisor);
@@ -26,14 +24,16 @@ static void encode(struct nlmsghdr *m, const struct tc_object *o)
         if (u->link > 0)
                 mnl_attr_put_u32(m, TCA_U32_LINK, u->link);
         else
-                s.sel.flags = TC_U32_TERMINAL;
-        memcpy(&s.sel.hmask, u->hash_mask, sizeof u->hash_mask);
+                sel->flags = TC_U32_TERMINAL;
+        sel->nkeys = u->n_matches;
+        sel->hoff = u->hash_offset;
+        memcpy(&sel->hmask, u->hash_mask, sizeof u->hash_mask);
         for (unsigned i = 0; i < u->n_matches; i++) {
-                memcpy(&s.keys[i].mask, u->matches[i].mask, 4);
-                memcpy(&s.keys[i].val, u->matches[i].value, 4);
-                s.keys[i].off = u->matches[i].offset;
+                memcpy(&sel->keys[i].mask, u->matches[i].mask, 4);
+                memcpy(&sel->keys[i].val, u->matches[i].value, 4);
+                sel->keys[i].off = u->matches[i].offset;
         }
-        mnl_attr_put(m, TCA_U32_SEL, sizeof s.sel + u->n_matches * sizeof s.keys[0], &s);
+        mnl_attr_put(m, TCA_U32_SEL, sizeof *sel + u->n_matches * sizeof sel->keys[0], bytes);
 }
 
 static int decode_selector(struct tc_u32 *u, const struct nlattr *a)
