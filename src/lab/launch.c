@@ -333,6 +333,7 @@ static int run(struct launch *l, struct netns_lab *lab)
         if (watch(l) < 0 || r < 0)
                 return r < 0 ? r : -EIO;
         l->end_ns = clock_now_ns();
+        l->has_switch_drops = lab && netns_lab_switch_drops(lab, &l->switch_drops) >= 0;
         if (l->options->progress)
                 progress_end(l);
         return 0;

@@ -31,6 +31,8 @@ struct launch {
         size_t n_children, n_running;
         char directory[64], config[96];
         uint64_t start_ns, end_ns;
+        bool has_switch_drops;
+        uint64_t switch_drops;
         /* How the end is pressed for, further each time its deadline passes. */
         enum { PRESS_NOT, PRESS_DFM, PRESS_ALL, PRESS_KILL } press;
         uint64_t press_deadline_ns;

@@ -168,7 +168,7 @@ static json_t *drops(const struct launch *l)
                 set(o, "network_packets", lost > socket ? lost - socket : 0);
         else
                 json_object_set_new(o, "network_packets", json_null());
-        json_object_set_new(o, "switch_packets", json_null());
+        json_object_set_new(o, "switch_packets", l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
         set(o, "socket_packets", socket);
         return o;
 }

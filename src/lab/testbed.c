@@ -14,7 +14,9 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/tc/socket.h"
 #include "netns_internal.h"
+#include "wires.h"
 
 #define NAME_MAX_BYTES 64
 #define BRIDGE "switch"
@@ -25,6 +27,7 @@ struct netns_lab {
         int *namespaces; /* of the nodes, then of the switch */
         size_t n;
         int home;
+        struct tc_socket *at_switch; /* NULL: wires without rates */
 };
 
 static void cleanup_socket(struct nl_sock **s)
@@ -57,6 +60,19 @@ static int open_in(const struct netns_lab *lab, int namespace, struct nl_sock **
         }
         *ret = s;
         return 0;
+}
+
+/* As that, to change queueing by. */
+static int open_tc_in(const struct netns_lab *lab, int namespace, struct tc_socket **ret)
+{
+        int r = netns_enter(namespace);
+
+        if (r >= 0) {
+                r = tc_socket_new(ret);
+                if (netns_enter(lab->home) < 0)
+                        abort();
+        }
+        return r;
 }
 
 static void name_of(const struct netns_lab *lab, size_t i, char *name)
@@ -148,6 +164,25 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
         return add_address(at_node, address, index_of(at_node, DEVICE));
 }
 
+/* Rates, buffers, and packets instead of super-packets: a switch knows no others. */
+static int shape_wires(struct netns_lab *lab)
+{
+        const struct scenario *s = lab->scenario;
+        int r = open_tc_in(lab, lab->namespaces[s->n_nodes], &lab->at_switch);
+
+        for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
+                struct tc_socket *at_node = NULL;
+
+                r = wires_set_rate(lab->at_switch, s, i + 1);
+                if (r >= 0)
+                        r = open_tc_in(lab, lab->namespaces[i], &at_node);
+                if (r >= 0)
+                        r = wires_cut_packets(at_node, DEVICE);
+                tc_socket_free(at_node);
+        }
+        return r;
+}
+
 static int build(struct netns_lab *lab)
 {
         _cleanup_(cleanup_socket) struct nl_sock *at_switch = NULL;
@@ -173,7 +208,7 @@ static int build(struct netns_lab *lab)
                 if (r < 0)
                         return log_error_errno(r, "the lab's wire to %s: %m", s->nodes[i].name);
         }
-        return 0;
+        return s->network.link_rate_bps == SCENARIO_UNLIMITED ? 0 : shape_wires(lab);
 }
 
 static void set_addresses(struct scenario *s)
@@ -200,9 +235,6 @@ int netns_lab_new(struct netns_lab **ret, struct scenario *s)
         struct netns_lab *lab;
         int r;
 
-        if (s->network.link_rate_bps != SCENARIO_UNLIMITED)
-                return log_error_errno(EINVAL, "%s: network.link-rate: wires with a rate cannot be built yet, allowed: unlimited",
-                                       s->path);
         netns_clean();
         set_addresses(s);
         lab = calloc(1, sizeof *lab);
@@ -231,6 +263,7 @@ struct netns_lab *netns_lab_free(struct netns_lab *lab)
                 close(lab->namespaces[i]);
                 netns_remove(name);
         }
+        tc_socket_free(lab->at_switch);
         if (lab->home >= 0)
                 close(lab->home);
         free(lab->namespaces);
@@ -245,4 +278,18 @@ int netns_lab_node(const struct netns_lab *lab, const char *name)
                         return lab->namespaces[i];
         }
         return -1;
+}
+
+int netns_lab_switch_drops(const struct netns_lab *lab, uint64_t *ret_packets)
+{
+        uint64_t sum = 0, packets = 0;
+        int r = lab->at_switch ? 0 : -ENODATA;
+
+        for (unsigned i = 0; r >= 0 && i < lab->scenario->n_nodes; i++) {
+                r = wires_read_drops(lab->at_switch, i + 1, &packets);
+                sum += packets;
+        }
+        if (r >= 0)
+                *ret_packets = sum;
+        return r;
 }

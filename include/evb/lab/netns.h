@@ -12,6 +12,8 @@ int netns_lab_new(struct netns_lab **ret, struct scenario *s);
 struct netns_lab *netns_lab_free(struct netns_lab *lab);
 /* A node's namespace, for netns_enter(); borrowed. -1: no such node. */
 int netns_lab_node(const struct netns_lab *lab, const char *name);
+/* Packets that the switch's ports have dropped. -ENODATA: wires without rates have no ports that drop. */
+int netns_lab_switch_drops(const struct netns_lab *lab, uint64_t *ret_packets);
 /* The calling thread goes there. Negative errno. */
 int netns_enter(int namespace);
 /* Removes the namespaces of launchers that live no more; how many. */
