@@ -41,6 +41,8 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
                                        r == -EACCES || r == -EPERM ? "; shaping needs root (CAP_NET_ADMIN), and a state folder: /run/evb or $EVB_STATE_DIRECTORY" : "");
         }
         s->locked = true;
+        if (s->state.unreadable)
+                tc_outcome_warn(o, "%s cannot be read: what %s had before us is not known, and will not be put back", s->state.path, device->name);
         *ret = s;
         return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,11 @@
 
 #define FOLDER "/run/evb"
 #define FORMAT 1
+#define NEW ".new"
+#define OPEN_ATTEMPTS 100
+#ifndef SO_NETNS_COOKIE /* Linux 5.14 */
+#define SO_NETNS_COOKIE 71
+#endif
 
 static char *to_hex(const uint8_t *bytes, size_t n)
 {
@@ -123,11 +129,17 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
         return 0;
 }
 
+/* -ENOENT: nothing, or of a device that is no more. */
 static int read_state(struct tc_state *s)
 {
         json_t *j = json_loadfd(s->fd, 0, NULL);
         const json_t *saved = json_object_get(j, "saved");
-        int r = json_integer_value(json_object_get(j, "format")) == FORMAT ? 0 : -EBADMSG;
+        const char *of = json_string_value(json_object_get(j, "of"));
+        int r = json_integer_value(json_object_get(j, "format")) == FORMAT && of ? 0 : -EBADMSG;
+        struct stat st;
+
+        if ((!j && fstat(s->fd, &st) == 0 && st.st_size == 0) || (of && strcmp(of, s->of) != 0))
+                r = -ENOENT;
 
         for (size_t i = 0; r >= 0 && i < json_array_size(saved); i++)
                 r = object_from_json(json_array_get(saved, i), &s->saved);
@@ -149,7 +161,25 @@ static void forget(struct tc_state *s)
         s->previous = TC_TUNING_UNCHANGED;
 }
 
-static int make_path(const struct tc_device *d, char *path, size_t size)
+/* A namespace's cookie, unlike its number, never comes again before the next boot. Where either is not to be had the rest
+ * has to do. */
+static void make_identity(struct tc_state *s, const struct tc_device *d)
+{
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        _cleanup_close_ int from = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+        char boot[40] = "";
+        uint64_t cookie = 0;
+        socklen_t size = sizeof cookie;
+
+        if (from >= 0 && read(from, boot, sizeof boot - 1) > 0)
+                boot[strcspn(boot, "\n")] = '\0';
+        if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) < 0)
+                cookie = 0;
+        snprintf(s->of, sizeof s->of, "%s %llu %d", boot, (unsigned long long)cookie, d->ifindex);
+}
+
+/* By its number: the name of a device may change. */
+static int make_path(struct tc_state *s, const struct tc_device *d)
 {
         const char *folder = getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
         struct stat ns;
@@ -158,40 +188,57 @@ static int make_path(const struct tc_device *d, char *path, size_t size)
                 return -errno;
         if (mkdir(folder, 0755) < 0 && errno != EEXIST)
                 return -errno;
-        return (size_t)snprintf(path, size, "%s/qos-%lu-%s", folder, (unsigned long)ns.st_ino, d->name) >= size ? -ENAMETOOLONG : 0;
+        make_identity(s, d);
+        return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino, d->ifindex) >= sizeof s->path ? -ENAMETOOLONG : 0;
 }
 
-static int lock(struct tc_state *s, int *ret_holder)
+static int lock(int fd, int *ret_holder)
 {
         struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-        if (fcntl(s->fd, F_SETLK, &l) == 0)
+        if (fcntl(fd, F_SETLK, &l) == 0)
                 return 0;
         if (errno != EACCES && errno != EAGAIN)
                 return -errno;
-        *ret_holder = fcntl(s->fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? l.l_pid : 0;
+        *ret_holder = fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? l.l_pid : 0;
+        return -EBUSY;
+}
+
+/* Whoever had it before may have replaced or removed the file between our opening and our locking it. */
+static int open_locked(const char *path, int *ret_holder)
+{
+        for (unsigned attempt = 0; attempt < OPEN_ATTEMPTS; attempt++) {
+                _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+                struct stat ours, there;
+                int r;
+
+                if (fd < 0)
+                        return -errno;
+                r = lock(fd, ret_holder);
+                if (r < 0)
+                        return r;
+                if (fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+                        return take_fd(&fd);
+        }
         return -EBUSY;
 }
 
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder)
 {
         struct tc_state s = {.fd = -1, .previous = TC_TUNING_UNCHANGED};
-        int r = make_path(d, s.path, sizeof s.path);
+        int r = make_path(&s, d);
 
         *ret_holder = 0;
         if (r < 0)
                 return r;
-        s.fd = open(s.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        s.fd = open_locked(s.path, ret_holder);
         if (s.fd < 0)
-                return -errno;
-        r = lock(&s, ret_holder);
+                return s.fd;
+        r = read_state(&s);
         if (r < 0) {
-                close(s.fd);
-                return r;
-        }
-        if (read_state(&s) < 0) {
                 forget(&s);
                 s.empty = true;
+                s.unreadable = r != -ENOENT;
         }
         *ret = s;
         return 0;
@@ -200,7 +247,7 @@ int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_hold
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
 {
         struct tc_state s = {.fd = -1, .previous = TC_TUNING_UNCHANGED};
-        int r = make_path(d, s.path, sizeof s.path);
+        int r = make_path(&s, d);
 
         if (r < 0)
                 return r;
@@ -217,27 +264,51 @@ int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
         return 0;
 }
 
+/* Beside the old one, locked before it takes its place: a reader, or whoever comes after we were killed, has all of one. */
+static int replace(struct tc_state *s, const json_t *j)
+{
+        char path[sizeof s->path + sizeof NEW];
+        int fd, holder, r = 0;
+
+        snprintf(path, sizeof path, "%s" NEW, s->path);
+        fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+                return -errno;
+        errno = 0;
+        if (json_dumpfd(j, fd, JSON_COMPACT) < 0)
+                r = errno ? -errno : -EIO;
+        if (r >= 0)
+                r = lock(fd, &holder);
+        if (r >= 0 && rename(path, s->path) < 0)
+                r = -errno;
+        if (r < 0) {
+                (void)unlink(path);
+                close(fd);
+                return r;
+        }
+        close(s->fd);
+        s->fd = fd;
+        return 0;
+}
+
 int tc_state_write(struct tc_state *s)
 {
         json_t *saved = json_array(), *asked = json_array(), *j;
         char address[TC_ADDRESS_TEXT_MAX];
-        int r = 0;
+        int r;
 
         for (size_t i = 0; i < s->saved.n; i++)
                 json_array_append_new(saved, object_to_json(&s->saved.objects[i]));
         for (size_t i = 0; i < s->n_asked; i++)
                 json_array_append_new(asked, json_pack("{s:s, s:I}", "address", tc_address_format(&s->asked[i].address, address), "rate_bps",
                                                        (json_int_t)s->asked[i].rate_bps));
-        j = json_pack("{s:i, s:o, s:o, s:o}", "format", FORMAT, "saved", saved, "previous", tuning_to_json(&s->previous), "asked", asked);
-        /* Through the descriptor that holds the lock. */
+        j = json_pack("{s:i, s:s, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "saved", saved, "previous", tuning_to_json(&s->previous), "asked", asked);
         if (!j)
                 return -ENOMEM;
-        if (ftruncate(s->fd, 0) < 0 || lseek(s->fd, 0, SEEK_SET) < 0)
-                r = -errno;
-        else if (json_dumpfd(j, s->fd, JSON_COMPACT) < 0)
-                r = errno ? -errno : -EIO;
+        r = replace(s, j);
         json_decref(j);
-        s->empty = r < 0;
+        if (r >= 0)
+                s->empty = false;
         return r;
 }
 

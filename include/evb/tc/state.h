@@ -1,6 +1,6 @@
 /* What must outlive the process that shapes a device: the qdiscs that were there before, the settings of the interface, and
  * the rates that were asked for. A file for each device of each network namespace, which is locked as well, so that two
- * do not shape one device. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
+ * do not shape one device. Numbers of namespaces and devices come again: it says as well which of them it is of. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
 #pragma once
 
 #include "evb/tc/device.h"
@@ -10,7 +10,9 @@
 struct tc_state {
         int fd; /* locked */
         bool empty; /* nothing to be remembered: the file goes when it is closed */
+        bool unreadable; /* something was there, and is not understood */
         char path[256];
+        char of[96]; /* the device, this boot's and this namespace's */
         struct tc_tree saved;      /* n == 0: the kernel's own default */
         struct tc_tuning previous; /* of the interface */
         struct tc_destination *asked;
@@ -22,7 +24,7 @@ struct tc_state {
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
 /* Reads without locking, for a look. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
-/* On the disk when it returns. */
+/* In place of the old one at once, or not at all. */
 int tc_state_write(struct tc_state *s);
 /* Nothing is left to be remembered; until something is written again. */
 void tc_state_erase(struct tc_state *s);

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <linux/if_tun.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #define TAP "evbtap0"
 
@@ -119,11 +121,123 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
         close(fd);
 }
 
+static void take(const char *command)
+{
+        if (system(command) != 0)
+                fail_msg("%s failed", command);
+}
+
+/* A device of the same name, or number, is not the same device; one that was renamed is. */
+static void what_is_remembered_is_of_one_device(void **state)
+{
+        int fd = open_tap();
+
+        (void)state;
+        assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
+        close(fd);
+        fd = open_tap();
+        assert_int_equal(take_away(TAP), 0);
+        assert_int_equal(tuning_of(TAP).mtu_bytes, 1500);
+        if (!network_has_tc())
+                skip();
+        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, TC_UNCHANGED), 1);
+        take("ip link set " TAP " down && ip link set " TAP " name evbtap1");
+        assert_int_equal(take_away("evbtap1"), 1);
+        assert_int_equal(tuning_of("evbtap1").mtu_bytes, 1500);
+        close(fd);
+        take("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* of the first one */
+}
+
+static char *state_path(void)
+{
+        static char path[300];
+        FILE *from = popen("ls $EVB_STATE_DIRECTORY/qos-*", "r");
+
+        assert_non_null(fgets(path, sizeof path, from));
+        path[strcspn(path, "\n")] = '\0';
+        pclose(from);
+        return path;
+}
+
+/* As if made in a namespace, or before a boot, whose numbers have come again; and what cannot be read is told. */
+static void a_strange_file_is_not_believed(void **state)
+{
+        static const char *const texts[] = {
+                "{\"format\":1,\"of\":\"x 1 2\",\"saved\":[],\"previous\":[1280,4294967295,4294967295,4294967295,4294967295],\"asked\":[]}",
+                "{\"format\":1,\"saved\":[{\"type\":0", "[]", "{\"format\":1,\"of\":7,\"saved\":[{}],\"previous\":[1,2,3,4,5],\"asked\":[]}",
+        };
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                struct tc_device d = network_device();
+                struct tc_shaper *s = network_shaper();
+                struct tc_outcome o = {};
+                FILE *to;
+
+                apply(s, &q);
+                tc_shaper_free(s);
+                to = fopen(state_path(), "we");
+                assert_non_null(to);
+                fputs(texts[i], to);
+                fclose(to);
+                assert_int_equal(tc_shaper_new(&s, &d, &o), 0);
+                assert_int_equal(o.n_warnings, i > 0);
+                remove_all(s);
+                tc_shaper_free(s);
+                assert_int_equal(tuning_of(NETWORK_DEVICE).mtu_bytes, 1500);
+                assert_true(state_is_empty());
+        }
+}
+
+/* A full disk: nothing is changed, and what was remembered still is. */
+static void small_files(rlim_t size)
+{
+        signal(SIGXFSZ, SIG_IGN);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, RLIM_INFINITY}), 0);
+}
+
+static void what_was_remembered_outlives_a_full_disk(void **state)
+{
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_plan p = sample_plan(&q);
+        struct tc_outcome o = {};
+        struct tc_shaper *s;
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
+        text = network_text();
+        s = network_shaper();
+        apply(s, &q);
+        tc_shaper_free(s);
+        s = network_shaper();
+        small_files(10);
+        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o) < 0);
+        small_files(RLIM_INFINITY);
+        tc_shaper_free(s);
+        s = network_shaper();
+        remove_all(s);
+        tc_shaper_free(s);
+        then = network_text();
+        assert_string_equal(text, then);
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        assert_true(state_is_empty());
+        tc_plan_fini(&p);
+        free(text);
+        free(then);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_setting_is_put_back_whenever_it_was_set),
                 cmocka_unit_test(a_refused_setting_leaves_nothing_behind),
+                cmocka_unit_test(what_is_remembered_is_of_one_device),
+                cmocka_unit_test(a_strange_file_is_not_believed),
+                cmocka_unit_test(what_was_remembered_outlives_a_full_disk),
         };
         int failed;
 
