@@ -42,6 +42,12 @@ static bool has_handle(const struct tc_object *o)
         return o && o->handle != 0;
 }
 
+/* A class of that root; others hang at a leaf that someone put there, and go with it. */
+static bool is_of(const struct tc_object *class, uint32_t root)
+{
+        return TC_MAJOR(class->handle) == TC_MAJOR(root);
+}
+
 /* True: the root stays, and what hangs there can be compared. */
 static bool diff_root(struct differing *d)
 {
@@ -180,20 +186,52 @@ static void delete_unwanted(struct differing *d)
         d->diff.n_before_drain = d->diff.n;
         for (size_t i = d->have->n; i-- > 0;) {
                 o = &d->have->objects[i];
-                if (o->type == TC_CLASS && !tc_tree_class(d->want, o->handle))
+                if (o->type == TC_CLASS && is_of(o, tc_tree_qdisc(d->want, TC_ROOT)->handle) && !tc_tree_class(d->want, o->handle))
                         emit(d, TC_DELETE, o);
         }
         d->diff.n_before_tables = d->diff.n;
         delete_filters(d, RANK_TABLE);
 }
 
-/* A class cannot move: below another parent it is made anew, and with it everything. */
+/* A class that moved, or that someone hung below one that is not to have any. */
+static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, uint32_t root)
+{
+        const struct tc_object *w = tc_tree_class(want, h->handle), *above = tc_tree_class(want, h->parent);
+
+        if (w)
+                return w->parent != h->parent || strcmp(w->kind_name, h->kind_name) != 0;
+        return h->parent != root && !(above && above->parent == root);
+}
+
+/* A filter in the way of one that is wanted: a priority has but one protocol, and tables of all priorities one numbering. */
+static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
+{
+        bool is_table = rank_of(h) == RANK_TABLE;
+
+        for (size_t i = 0; i < want->n; i++) {
+                const struct tc_object *w = &want->objects[i];
+
+                if (w->type != TC_FILTER || w->parent != h->parent)
+                        continue;
+                if (w->priority == h->priority && (w->chain != h->chain || w->protocol != h->protocol))
+                        return true;
+                if (is_table && rank_of(w) == RANK_TABLE && w->handle == h->handle && w->priority != h->priority)
+                        return true;
+        }
+        return false;
+}
+
+/* What others did to it cannot be undone in place, not without what the kernel does not tell: it is made anew. */
 static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
 {
-        for (size_t i = 0; i < have->n; i++) {
-                const struct tc_object *h = &have->objects[i], *w = h->type == TC_CLASS ? tc_tree_class(want, h->handle) : NULL;
+        uint32_t root = tc_tree_qdisc(want, TC_ROOT)->handle;
 
-                if (w && (w->parent != h->parent || strcmp(w->kind_name, h->kind_name) != 0))
+        for (size_t i = 0; i < have->n; i++) {
+                const struct tc_object *h = &have->objects[i];
+
+                if (h->type == TC_CLASS && is_of(h, root) && is_misplaced(h, want, root))
+                        return true;
+                if (h->type == TC_FILTER && !tc_tree_find(want, h) && is_in_the_way(h, want))
                         return true;
         }
         return false;

@@ -94,10 +94,64 @@ static void all_is_put_back_to_the_letter(void **state)
         }
 }
 
+static const struct {
+        const char *name, *commands[5];
+} intrusions[] = {
+        {"a leaf with classes of its own",
+         {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1", "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
+          "class add dev " NETWORK_DEVICE " parent 9:1 classid 9:2 htb rate 1mbit quantum 2000"}},
+        {"a class with a leaf with classes",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000", "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
+          "class add dev " NETWORK_DEVICE " parent 99: classid 99:1 htb rate 1mbit quantum 2000"}},
+        {"classes below classes",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000", "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
+        {"a class below a destination's", {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
+        {"a leaf of another kind with the same handle",
+         {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001", "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
+        {"a priority of ours with another protocol",
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol all prio 20 u32 match u32 0 0 flowid e7b:3"}},
+        {"a priority of ours in another chain", {"filter add dev " NETWORK_DEVICE " parent e7b: chain 5 prio 20 protocol ip u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
+        {"a filter of ours with another match",
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 20 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
+        {"a table with the number of ours",
+         {"filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 handle 100: u32 divisor 256",
+          "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
+};
+
+/* The next apply has it as it is to be, whatever someone did. */
+static void whatever_is_done_to_ours_is_put_right(void **state)
+{
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t i = 0; i < ARRAY_SIZE(intrusions); i++) {
+                struct tc_request q = sample_request(destinations, 6, QOS_HTB_TBF);
+                struct tc_shaper *s = network_shaper();
+                struct tc_tree want, have;
+
+                print_message("%s\n", intrusions[i].name);
+                apply(s, &q);
+                for (size_t k = 0; k < ARRAY_SIZE(intrusions[i].commands) && intrusions[i].commands[k]; k++)
+                        network_tc(intrusions[i].commands[k]);
+                if (i == ARRAY_SIZE(intrusions) - 1)
+                        q = sample_request(destinations, 150, QOS_HTB_TBF);
+                assert_true(apply(s, &q) > 0);
+                assert_int_equal(apply(s, &q), 0);
+                have = network_dump();
+                want = sample_tree(&q, &have);
+                assert_true(trees_equal(&want, &have));
+                tc_tree_fini(&want);
+                tc_tree_fini(&have);
+                remove_all(s);
+                tc_shaper_free(s);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(all_is_put_back_to_the_letter),
+                cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
         };
         int failed;
 
