@@ -96,11 +96,29 @@ static void meet_class(struct differing *d, const struct tc_object *have, const 
                 emit(d, TC_CHANGE, want);
 }
 
+/* Someone's queue instead of a TBF's own: without one the kernel makes the TBF one of its limit when it is changed. */
+static void give_own_queue(struct differing *d, const struct tc_object *queue)
+{
+        for (size_t i = 0; i < d->want->n; i++) {
+                const struct tc_object *w = &d->want->objects[i], *h;
+
+                if (w->type != TC_QDISC || w->kind != &tc_kind_tbf || w->handle != TC_ID(TC_MAJOR(queue->parent), 0))
+                        continue;
+                h = tc_tree_qdisc(d->have, w->parent);
+                if (!h || h->handle != w->handle || h->kind != &tc_kind_tbf)
+                        continue;
+                emit(d, TC_DELETE, queue);
+                emit(d, TC_CHANGE, w);
+        }
+}
+
 static void meet_qdisc(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
         if ((want ?: have)->parent == TC_ROOT || (want && tc_object_equal(want, have ?: &(struct tc_object){})))
                 return;
         if (!want) {
+                if (has_handle(have))
+                        give_own_queue(d, have);
                 /* With a class that stays; else it goes with its class. */
                 if (has_handle(have) && tc_tree_class(d->want, have->parent))
                         emit(d, TC_DELETE, have);

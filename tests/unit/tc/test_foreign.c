@@ -108,6 +108,7 @@ static const struct {
         {"a class below a destination's", {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
         {"a leaf of another kind with the same handle",
          {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001", "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
+        {"a queue of no size below a TBF", {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
         {"a priority of ours with another protocol",
          {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol all prio 20 u32 match u32 0 0 flowid e7b:3"}},
         {"a priority of ours in another chain", {"filter add dev " NETWORK_DEVICE " parent e7b: chain 5 prio 20 protocol ip u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
