@@ -15,10 +15,10 @@ static int parse_v6(struct net_address *ret, const char *text, uint16_t port)
 {
         char host[INET6_ADDRSTRLEN + 1];
         char device[IF_NAMESIZE] = "";
-        size_t n = strlen(text), all = n;
+        size_t all = strlen(text), n;
 
-        if (n >= 2 && text[0] == '[' && text[n - 1] == ']')
-                text++, all = n -= 2;
+        if (all >= 2 && text[0] == '[' && text[all - 1] == ']')
+                text++, all -= 2;
         n = strcspn(text, "%");
         n = MIN(n, all);
         if (n >= sizeof host || all - n > sizeof device)

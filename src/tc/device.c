@@ -164,7 +164,7 @@ bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now)
 int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret)
 {
         struct tc_tuning t = TC_TUNING_UNCHANGED;
-        struct tc_device d;
+        struct tc_device d = {};
         int r = tc_device_read(&d, device);
 
         (void)s;

@@ -65,25 +65,35 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
+/* The next object of a type from place *i on; NULL: none. */
+static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, size_t *i)
+{
+        while (*i < t->n && t->objects[*i].type != type)
+                (*i)++;
+        return *i < t->n ? &t->objects[*i] : NULL;
+}
+
 /* Walks two trees side by side; either object may be missing. */
 static void walk(struct differing *d, enum tc_type type, bool root_stays,
                  void (*meet)(struct differing *d, const struct tc_object *have, const struct tc_object *want))
 {
-        const struct tc_object *h = d->have->objects, *h_end = root_stays ? h + d->have->n : h;
-        const struct tc_object *w = d->want->objects, *w_end = w + d->want->n;
+        size_t i = root_stays ? 0 : d->have->n, k = 0;
 
         for (;;) {
-                while (h < h_end && h->type != type)
-                        h++;
-                while (w < w_end && w->type != type)
-                        w++;
-                if (h == h_end && w == w_end)
-                        return;
-                int c = h == h_end ? 1 : w == w_end ? -1 : tc_object_compare(h, w);
+                const struct tc_object *have = next_of(d->have, type, &i), *want = next_of(d->want, type, &k);
+                int c = 0;
 
-                meet(d, c <= 0 ? h : NULL, c >= 0 ? w : NULL);
-                h += c <= 0;
-                w += c >= 0;
+                if (have && want)
+                        c = tc_object_compare(have, want);
+                else if (have)
+                        c = -1;
+                else if (want)
+                        c = 1;
+                else
+                        return;
+                meet(d, c <= 0 ? have : NULL, c >= 0 ? want : NULL);
+                i += c <= 0;
+                k += c >= 0;
         }
 }
 

@@ -8,7 +8,7 @@
 
 #include "evb/conf/scenario.h"
 
-#define TC_DESTINATIONS_MAX 4000
+#define TC_DESTINATIONS_MAX 4000u
 #define TC_ADDRESS_TEXT_MAX 46
 #define TC_REASON_MAX 200
 #define TC_WARNINGS_MAX 16
