@@ -1,0 +1,68 @@
+/* The published measurements, to be made again: one table of them. A measurement is a set of points; each is made by itself
+ * and gives a flat JSON object of figures, so that a run can be interrupted and gone on with. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LAB_SETTINGS_MAX 1024
+#define LAB_POINTS_MAX 1024
+
+struct lab_measurement;
+
+/* One point: what is varied, and all settings by which it is made. */
+struct lab_point {
+        const struct lab_measurement *measurement;
+        const char *series;
+        double x;
+        double seconds; /* that it is expected to take */
+        char settings[LAB_SETTINGS_MAX]; /* "KEY=VALUE KEY=VALUE"; scenario keys, or those of the kind */
+};
+
+/* A curve: what its points have in common beyond the measurement's base. */
+struct lab_series {
+        const char *name, *settings;
+};
+
+struct lab_sweep {
+        const double *values, *quick;
+        size_t n_values, n_quick;
+};
+
+enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };
+
+struct lab_measurement {
+        const char *id, *title;
+        const char *published; /* what came out then */
+        const char *x_label, *y_label, *y; /* y: which figure of the points is plotted */
+        bool log_x;
+        const char *base; /* settings of all points */
+        struct lab_series series[8];
+        struct lab_sweep sweep;
+        /* Adds what follows from x to the settings. */
+        void (*set_x)(const struct lab_point *p, double x, char *settings, size_t size);
+        /* Makes a point; NULL: it could not be made, logged. */
+        json_t *(*run)(const struct lab_point *p);
+        /* From all points (an array of results) to a verdict with its reason. */
+        enum lab_verdict (*judge)(const struct lab_measurement *m, const json_t *results, char *why, size_t size);
+};
+
+extern const struct lab_measurement lab_catalogue[];
+extern const size_t n_lab_catalogue;
+
+const struct lab_measurement *lab_find(const char *id);
+/* The points of a measurement; how many. */
+size_t lab_points(const struct lab_measurement *m, bool quick, struct lab_point *ret, size_t max);
+/* The value of a setting of a point, or `otherwise`. */
+double lab_setting(const struct lab_point *p, const char *key, double otherwise);
+
+/* Kinds of points. */
+json_t *lab_run_events(const struct lab_point *p);  /* a whole run of event building */
+json_t *lab_run_streams(const struct lab_point *p); /* plain streams */
+json_t *lab_run_copy(const struct lab_point *p);    /* memory to memory */
+json_t *lab_run_echo(const struct lab_point *p);    /* control latency beside data */
+
+/* What a port passes of fragments of a size, in bytes of payload per second. */
+double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes);
+const char *lab_verdict_text(enum lab_verdict v);

@@ -1,0 +1,232 @@
+/* Points without event building: plain streams between namespaces, shaped or not, and what processors spend on them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/lab/catalogue.h"
+#include "evb/lab/flows.h"
+#include "evb/sys/loop.h"
+#include "evb/tc/shaper.h"
+
+#define GROUP "239.255.69.1"
+#define PORT 7100
+#define SHAPED_MAX FLOWS_MAX
+
+/* A lab with so many senders and receivers, and nothing running in it. */
+static int make_lab(const struct lab_point *p, struct scenario *s, struct netns_lab **ret)
+{
+        *s = (struct scenario){};
+        s->ros.count = (uint64_t)lab_setting(p, "senders", 1);
+        s->sfi.count = (uint64_t)lab_setting(p, "receivers", 1);
+        s->network.link_rate_bps = (uint64_t)lab_setting(p, "link", 1e9);
+        s->network.switch_buffer_bytes = (uint64_t)lab_setting(p, "buffer", 262144);
+        s->network.mtu_bytes = (uint64_t)lab_setting(p, "mtu", 1500);
+        for (unsigned i = 0; i < s->ros.count + s->sfi.count; i++) {
+                struct scenario_node *n = &s->nodes[s->n_nodes++];
+                bool sender = i < s->ros.count;
+
+                n->role = sender ? ROLE_ROS : ROLE_SFI;
+                n->index = sender ? i : i - (unsigned)s->ros.count;
+                snprintf(n->name, sizeof n->name, "%s%u", sender ? "sender" : "receiver", n->index + 1);
+        }
+        return netns_lab_new(ret, s);
+}
+
+/* In a process of its own, as it has to be in the sender's namespace. */
+static int shape(const struct lab_point *p, const struct scenario *s, int namespace, const struct tc_destination *to, size_t n)
+{
+        struct tc_request q = {
+                .link_rate_bps = s->network.link_rate_bps,
+                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .switch_buffer_bytes = s->network.switch_buffer_bytes,
+                .sources = (uint32_t)s->ros.count,
+                .send_buffer_bytes = 4u << 20,
+                .backend = QOS_HTB_TBF,
+                .destinations = to,
+                .n_destinations = n,
+        };
+        pid_t child = fork();
+        int status;
+
+        (void)p;
+        if (child == 0) {
+                struct tc_outcome o = {};
+                struct tc_device device;
+                struct tc_shaper *shaper;
+                struct tc_plan plan;
+                char why[TC_REASON_MAX] = "";
+
+                if (netns_enter(namespace) < 0 || tc_device_read(&device, "eth0") < 0 || tc_plan_make(&plan, &q, why) < 0 ||
+                    tc_shaper_new(&shaper, &device, &o) < 0 || tc_shaper_apply(shaper, &plan, false, 0, true, &o) < 0) {
+                        log_error("lab: shaping: %s%s", why, o.error);
+                        _exit(1);
+                }
+                _exit(0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child)
+                return -errno;
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+}
+
+static struct flow make_flow(const struct lab_point *p, const struct scenario *s, struct netns_lab *lab, unsigned from, unsigned to, enum flow_kind kind)
+{
+        const struct scenario_node *sender = &s->nodes[from], *receiver = &s->nodes[s->ros.count + to];
+        struct flow f = {
+                .kind = kind,
+                .from = netns_lab_node(lab, sender->name),
+                .n_to = 1,
+                .port = (uint16_t)(PORT + from * 16 + to),
+                .message_bytes = (uint32_t)lab_setting(p, "message", 1400),
+                .messages_per_s = (uint64_t)lab_setting(p, "messages_per_s", 0),
+                .receiver_packets_per_s = (uint64_t)lab_setting(p, "receiver_pps", 0),
+                .buffer_bytes = (uint32_t)lab_setting(p, "socket", 0),
+                .watch_wire = lab_setting(p, "watch", 0) > 0,
+        };
+
+        f.to[0] = netns_lab_node(lab, receiver->name);
+        snprintf(f.source, sizeof f.source, "%s", sender->address);
+        snprintf(f.destination, sizeof f.destination, "%s", receiver->address);
+        if (kind == FLOW_MULTICAST) {
+                snprintf(f.destination, sizeof f.destination, GROUP);
+                f.n_to = (unsigned)MIN(s->sfi.count, (uint64_t)FLOW_RECEIVERS_MAX);
+                for (unsigned i = 0; i < f.n_to; i++)
+                        f.to[i] = netns_lab_node(lab, s->nodes[s->ros.count + i].name);
+        }
+        return f;
+}
+
+static int shape_senders(const struct lab_point *p, const struct scenario *s, struct netns_lab *lab, enum flow_kind kind, double rate_bps)
+{
+        struct tc_destination to[SHAPED_MAX];
+        size_t n = kind == FLOW_MULTICAST ? 1 : s->sfi.count;
+        int r = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                const char *address = kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address;
+
+                to[i] = (struct tc_destination){.rate_bps = (uint64_t)rate_bps};
+                if (!tc_address_parse(&to[i].address, address))
+                        return -EINVAL;
+        }
+        for (unsigned i = 0; r >= 0 && i < s->ros.count; i++)
+                r = shape(p, s, netns_lab_node(lab, s->nodes[i].name), to, n);
+        return r;
+}
+
+static void set(json_t *o, const char *name, double v)
+{
+        json_object_set_new(o, name, json_real(v));
+}
+
+static json_t *summarise(const struct flow *flows, const struct flow_result *results, unsigned n)
+{
+        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0, receiver_cpu = 0, seconds = results[0].seconds;
+        const struct histogram *gaps = &results[0].gaps_ns;
+        json_t *o = json_object();
+
+        for (unsigned i = 0; i < n; i++) {
+                sent += (double)results[i].sent_bytes;
+                sender_cpu += results[i].sender_cpu_seconds;
+                receiver_cpu += results[i].receiver_cpu_seconds;
+                for (unsigned k = 0; k < flows[i].n_to; k++) {
+                        double mbps = (double)results[i].received_bytes[k] * 8 / seconds / 1e6;
+
+                        received += (double)results[i].received_bytes[k];
+                        messages += (double)results[i].received_messages[k];
+                        expected += (double)results[i].sent_messages;
+                        least = least < 0 || mbps < least ? mbps : least;
+                }
+        }
+        set(o, "sent_mbps", sent * 8 / seconds / 1e6);
+        set(o, "received_mbps", received * 8 / seconds / 1e6);
+        set(o, "least_mbps", least);
+        if (flows[0].kind != FLOW_TCP)
+                set(o, "loss_percent", expected > 0 ? 100 * (1 - messages / expected) : 0);
+        set(o, "sender_cpu_percent", 100 * sender_cpu / seconds);
+        set(o, "receiver_cpu_percent", 100 * receiver_cpu / seconds);
+        if (flows[0].watch_wire && gaps->count > 0) {
+                static const struct {
+                        const char *name;
+                        double q;
+                } quantiles[] = {{"gap_p1_us", 0.01}, {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5}, {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1}};
+                json_t *edges = json_array(), *counts = json_array();
+
+                for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
+                        set(o, quantiles[i].name, (double)histogram_quantile(gaps, quantiles[i].q) / 1e3);
+                /* Ten bins a decade, from 100 ns to 1 s. */
+                for (double edge = 2; edge < 9.05; edge += 0.1) {
+                        uint64_t upper = (uint64_t)__builtin_pow(10, edge);
+                        double below = 0;
+
+                        for (double q = 0.001; q < 1; q += 0.001)
+                                below += histogram_quantile(gaps, q) <= upper;
+                        json_array_append_new(edges, json_real((double)upper / 1e3));
+                        json_array_append_new(counts, json_real(below / 999));
+                }
+                json_object_set_new(o, "gap_edges_us", edges);
+                json_object_set_new(o, "gap_below", counts);
+        }
+        return o;
+}
+
+json_t *lab_run_streams(const struct lab_point *p)
+{
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
+        enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
+        double rate_bps = lab_setting(p, "rate", 0);
+        struct netns_lab *lab = NULL;
+        struct flow flows[FLOWS_MAX];
+        json_t *result = NULL;
+        unsigned n = 0;
+        int r = s && results ? make_lab(p, s, &lab) : -ENOMEM;
+
+        if (r >= 0 && rate_bps > 0)
+                r = shape_senders(p, s, lab, kind, rate_bps);
+        for (unsigned i = 0; r >= 0 && i < s->ros.count; i++) {
+                for (unsigned k = 0; k < (kind == FLOW_MULTICAST ? 1 : s->sfi.count) && n < FLOWS_MAX; k++)
+                        flows[n++] = make_flow(p, s, lab, i, k, kind);
+        }
+        if (r >= 0)
+                r = flows_run(flows, n, lab_setting(p, "seconds", 1), results);
+        if (r >= 0)
+                result = summarise(flows, results, n);
+        netns_lab_free(lab);
+        return result;
+}
+
+json_t *lab_run_copy(const struct lab_point *p)
+{
+        size_t size = (size_t)p->x, rounds = 0;
+        char *from = malloc(size), *to = malloc(size);
+        uint64_t begin_ns, until_ns;
+        json_t *o = json_object();
+
+        if (!from || !to) {
+                free(from);
+                free(to);
+                json_decref(o);
+                return NULL;
+        }
+        memset(from, 1, size);
+        memset(to, 2, size);
+        begin_ns = clock_now_ns();
+        until_ns = begin_ns + (uint64_t)(lab_setting(p, "seconds", 0.2) * 1e9);
+        while (clock_now_ns() < until_ns) {
+                for (size_t done = 0; done < (1u << 20); done += size) {
+                        memcpy(to, from, size);
+                        /* So that it is not left out. */
+                        __asm__ volatile("" : : "r"(to) : "memory");
+                        rounds++;
+                }
+        }
+        set(o, "mbyte_per_s", (double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3));
+        free(from);
+        free(to);
+        return o;
+}
