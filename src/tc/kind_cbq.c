@@ -71,15 +71,20 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
+/* Of a qdisc the kernel takes the rate and the idle times only; its turns it sets by itself (cbq_init()). */
+static bool equal_turns(const struct tc_object *x, const struct tc_cbq *a, const struct tc_cbq *b)
+{
+        return x->type == TC_QDISC || (a->allot_bytes == b->allot_bytes && a->weight == b->weight && a->priority == b->priority);
+}
+
 static bool equal(const struct tc_object *x, const struct tc_object *y)
 {
         const struct tc_cbq *a = &x->params.cbq, *b = &y->params.cbq;
 
         return a->rate_bytes == b->rate_bytes && tc_ticks_equal(a->max_idle, b->max_idle) &&
                tc_ticks_equal(a->min_idle, b->min_idle) && tc_ticks_equal(a->off_time, b->off_time) &&
-               a->average_packet_bytes == b->average_packet_bytes && a->allot_bytes == b->allot_bytes &&
-               a->weight == b->weight && a->split == b->split && a->default_map == b->default_map &&
-               a->min_packet_bytes == b->min_packet_bytes && a->cell_log == b->cell_log && a->priority == b->priority &&
+               a->average_packet_bytes == b->average_packet_bytes && equal_turns(x, a, b) && a->split == b->split &&
+               a->default_map == b->default_map && a->min_packet_bytes == b->min_packet_bytes && a->cell_log == b->cell_log &&
                a->ewma_log == b->ewma_log && a->bounded == b->bounded && a->isolated == b->isolated;
 }
 

@@ -54,7 +54,7 @@ enum scenario_qos tc_layout_backend(const struct tc_tree *have)
         if (!root || root->handle != TC_OUR_ROOT || !root->kind)
                 return QOS_NONE;
         if (root->kind == &tc_kind_cbq)
-                return root->params.cbq.weight == TC_OUR_MAJOR ? QOS_CBQ_TBF : QOS_NONE;
+                return root->params.cbq.off_time == TC_OUR_MAJOR ? QOS_CBQ_TBF : QOS_NONE;
         if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
                 return QOS_NONE;
         for (size_t i = 0; i < have->n; i++) {

@@ -11,7 +11,10 @@
 #define LINK_QUANTUM_BYTES 60000
 #define CBQ_EWMA_LOG 5
 #define CBQ_MIN_PACKET_BYTES 64
+/* The kernel refuses rate tables with cells of a single byte. */
+#define CBQ_CELLS_FROM_BYTES 256u
 #define CBQ_MAX_BURST_PACKETS 20.0
+#define CBQ_MAX_WEIGHT_RATIO 16u
 /* The kernel's own "no bound below". */
 #define CBQ_NO_MIN_IDLE 0x7fffffffu
 /* All of TC_PRIO_*. */
@@ -134,6 +137,17 @@ static uint32_t max_idle(double bandwidth, double rate, double packet)
         return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
 }
 
+/* What a class may send in its turn is its weight relative to the mean of its priority, times a packet; of what exceeds 32
+ * packets the kernel makes half of one. */
+static uint32_t weight(const struct tc_plan *p, uint64_t rate)
+{
+        uint64_t least = rate;
+
+        for (size_t i = 0; i < p->n; i++)
+                least = MIN(least, tc_rate_bytes(p->shares[i].guaranteed_bps));
+        return (uint32_t)MAX(MIN(MIN(rate, CBQ_MAX_WEIGHT_RATIO * least) / 10, (uint64_t)UINT32_MAX), UINT64_C(1));
+}
+
 static struct tc_cbq cbq(const struct tc_plan *p, uint64_t guaranteed_bps, int priority)
 {
         uint64_t bandwidth = tc_rate_bytes(p->link_rate_bps), rate = tc_rate_bytes(guaranteed_bps);
@@ -145,13 +159,13 @@ static struct tc_cbq cbq(const struct tc_plan *p, uint64_t guaranteed_bps, int p
                 .min_idle = CBQ_NO_MIN_IDLE,
                 .average_packet_bytes = p->frame_bytes,
                 .allot_bytes = p->frame_bytes,
-                .weight = (uint32_t)MAX(MIN(rate / 10, (uint64_t)UINT32_MAX), UINT64_C(1)),
+                .weight = weight(p, rate),
                 .min_packet_bytes = CBQ_MIN_PACKET_BYTES,
                 .priority = (uint8_t)(priority + 1), /* the kernel counts from 1 */
                 .ewma_log = CBQ_EWMA_LOG,
         };
 
-        c.cell_log = tc_rate_table(table, c.rate_bytes, p->frame_bytes, CBQ_MIN_PACKET_BYTES);
+        c.cell_log = tc_rate_table(table, c.rate_bytes, MAX(p->frame_bytes, CBQ_CELLS_FROM_BYTES), CBQ_MIN_PACKET_BYTES);
         return c;
 }
 
@@ -175,7 +189,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
         root.params.cbq = cbq(p, p->link_rate_bps, PRIORITY_OTHER);
         root.params.cbq.bounded = root.params.cbq.isolated = true;
-        root.params.cbq.weight = TC_OUR_MAJOR; /* has no effect at the top: carries our mark */
+        root.params.cbq.off_time = TC_OUR_MAJOR; /* has no effect at the top, which is never made to wait: carries our mark */
         r = tc_tree_add(t, &root);
         if (r >= 0)
                 r = add_cbq(t, p, TC_LINK_CLASS, p->link_rate_bps, PRIORITY_OTHER);

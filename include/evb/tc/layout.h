@@ -13,7 +13,7 @@
 #include "evb/tc/object.h"
 #include "evb/tc/plan.h"
 
-/* Handle of our root, and again as its rate2quantum, of no effect otherwise: by both we know our own. */
+/* Handle of our root, and again as HTB's rate2quantum or CBQ's off-time, of no effect there: by both we know our own. */
 #define TC_OUR_MAJOR 0xe7bu
 #define TC_OUR_ROOT TC_ID(TC_OUR_MAJOR, 0)
 #define TC_LINK_CLASS TC_ID(TC_OUR_MAJOR, 1)

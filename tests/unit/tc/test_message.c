@@ -276,6 +276,12 @@ static void equality_sees_everything(void **state)
         a = cbq_class(), b = cbq_class();
         b.params.cbq.isolated = true;
         assert_false(tc_object_equal(&a, &b));
+        b = cbq_class();
+        b.params.cbq.weight++;
+        assert_false(tc_object_equal(&a, &b));
+        /* A qdisc's own turns are the kernel's choice. */
+        a.type = b.type = TC_QDISC;
+        assert_true(tc_object_equal(&a, &b));
         a = bfifo(), b = bfifo();
         b.params.fifo.limit++;
         assert_false(tc_object_equal(&a, &b));

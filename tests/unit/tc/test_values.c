@@ -211,6 +211,32 @@ static void owners_are_told_apart(void **state)
         tc_tree_fini(&ours);
 }
 
+/* What a CBQ of the kernel does not take, or silently mends: rate tables with cells of a byte, turns of over 32 packets. */
+static void cbq_is_as_its_kernel_wants_it(void **state)
+{
+        struct tc_destination to[100];
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), QOS_CBQ_TBF);
+        uint64_t least = UINT64_MAX, most = 0;
+        struct tc_tree t;
+
+        q.mtu_bytes = 200;
+        to[7].rate_bps = UINT64_C(900000000);
+        t = sample_tree(&q, NULL);
+        for (size_t i = 0; i < t.n; i++) {
+                const struct tc_object *o = &t.objects[i];
+
+                if (strcmp(o->kind_name, "cbq") != 0)
+                        continue;
+                assert_in_range(o->params.cbq.cell_log, 1, 16);
+                if (TC_MINOR(o->handle) >= 0x1000) {
+                        least = MIN(least, o->params.cbq.weight);
+                        most = MAX(most, o->params.cbq.weight);
+                }
+        }
+        assert_true(least > 0 && most > least && most <= 16 * (least + 1));
+        tc_tree_fini(&t);
+}
+
 /* A kernel of the test's own: takes changes as the real one would, and refuses what that refuses. */
 static bool parent_is_there(const struct tc_tree *t, const struct tc_object *o)
 {
@@ -406,6 +432,7 @@ int main(void)
                 cmocka_unit_test(what_cannot_work_is_refused),
                 cmocka_unit_test(destinations_keep_their_classes),
                 cmocka_unit_test(owners_are_told_apart),
+                cmocka_unit_test(cbq_is_as_its_kernel_wants_it),
                 cmocka_unit_test(differences_lead_from_any_tree_to_any),
                 cmocka_unit_test(a_changed_match_is_made_anew),
                 cmocka_unit_test(status_is_read_from_the_tree),
