@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""The layout of the papers, CBQ with TBF, in a real kernel that has CBQ: user-mode Linux 5.10.
+
+    test_cbq.py EVB CASE XSAVE-LIBRARY CBQ-BY-LIBNL CACHE-FOLDER
+"""
+import ipaddress
+import json
+import pathlib
+import re
+import sys
+
+from harness import Skip, main
+from uml.machine import Machine
+
+PRELOAD, BY_LIBNL, CACHE = (pathlib.Path(word).resolve() for word in sys.argv[3:6])
+MODULES = ["sch_cbq", "sch_tbf", "cls_u32", "dummy", "veth"]
+LINK_BPS = 10 ** 9
+RATES = {"10.0.0.5": 50_000_000, "10.0.0.6": 12_500_000, "fd00::5": 20_000_000, "fd00:1:2::6": 333_333_336}
+LIMIT = 5_000_000
+DEVICE = "ip link add d0 type dummy && ip link set d0 up"
+TC = [f"tc -d {what} show dev d0" for what in ("qdisc", "class", "filter")]
+
+
+def machine(evb):
+    binary = pathlib.Path(evb).read_bytes()
+    if b"__asan_init" in binary or b"__tsan_init" in binary:
+        raise Skip("the shadow memory of sanitizers has no room in user-mode Linux")
+    return Machine(PRELOAD, CACHE)
+
+
+def apply(evb, rates, backend="cbq+tbf", device="d0", link_bps=LINK_BPS):
+    to = " ".join(f"--dest {address}={bps}" for address, bps in rates.items())
+    return f"{evb} qos apply --dev {device} --backend {backend} --link-rate {link_bps} --control-port 5000 --limit {LIMIT} --json {to}"
+
+
+def done(answer, expect=0):
+    assert answer.exit == expect, f"{answer.step}: exit {answer.exit}, not {expect}: {answer.err}\n{answer.out}"
+    return answer.out
+
+
+def told(answer):
+    return json.loads(done(answer))
+
+
+def check_status(status, rates):
+    found = {d["address"]: d["rate_bps"] for d in status["destinations"]}
+    assert status["backend"] == "cbq+tbf" and found == rates, status
+    assert len({d["classid"] for d in status["destinations"]}) == len(rates), status
+    assert all(d["limit_bytes"] == LIMIT for d in status["destinations"]), status
+    assert status["control"]["classid"] == "e7b:2" and status["default"]["classid"] == "e7b:3", status
+
+
+def bits(text):
+    """A rate as tc writes it: rounded down at its unit."""
+    number, unit = re.fullmatch(r"(\d+)([kKMG]?)bit", text).groups()
+    return int(number) * {"": 1, "k": 10 ** 3, "K": 10 ** 3, "M": 10 ** 6, "G": 10 ** 9}[unit]
+
+
+def near(text, bps):
+    return 0 <= bps - bits(text) < 1000
+
+
+def matched_address(block):
+    """What a filter's lines "match VALUE/MASK at OFFSET" are for; None: no destination."""
+    keys = re.findall(r"match ([0-9a-f]{8})/ffffffff at (\d+)", block)
+    if [at for _, at in keys] not in (["16"], ["24", "28", "32", "36"]):
+        return None
+    return ipaddress.ip_address(bytes.fromhex("".join(value for value, _ in keys)))
+
+
+def check_tc(qdiscs, classes, filters, status):
+    """tc says the same."""
+    root = re.search(r"qdisc cbq e7b: root .* rate (\w+) ", qdiscs)
+    link = re.search(r"class cbq e7b:1 parent e7b: rate (\w+) .*\(bounded\)", classes)
+    assert root and near(root[1], LINK_BPS) and link and near(link[1], LINK_BPS), qdiscs + classes
+    assert re.search(r"class cbq e7b:2 parent e7b:1 leaf 2: .* prio 1/1", classes), classes
+    assert re.search(r"class cbq e7b:3 parent e7b:1 leaf 3: .* prio 3/3.*\n.*\nsplit e7b: defmap 0000ffff", classes), classes
+    blocks = re.split(r"\n(?=filter)", filters)
+    assert sum("flowid e7b:2 " in b and "match 00001388/0000ffff" in b for b in blocks) == 2, filters
+    for d in status["destinations"]:
+        minor = d["classid"].split(":")[1]
+        leaf = re.search(rf"class cbq {d['classid']} parent e7b:1 leaf {minor}: rate \w+ .* prio 2/2", classes)
+        assert leaf and "bounded" not in leaf[0], classes
+        # tc counts the burst in whole microseconds of the rate, and tells the limit as the time that it takes beyond the burst.
+        tbf = re.search(rf"qdisc tbf {minor}: parent {d['classid']} rate (\w+) burst (\d+)b/1 .* lat ([\d.]+)(m?)s ", qdiscs)
+        assert tbf and near(tbf[1], d["rate_bps"]) and 0 <= d["burst_bytes"] - int(tbf[2]) <= d["rate_bps"] / 8e6 + 1, f"{d}\n{qdiscs}"
+        seconds = (d["limit_bytes"] - d["burst_bytes"]) * 8 / d["rate_bps"]
+        assert abs(float(tbf[3]) / (1000 if tbf[4] else 1) / seconds - 1) < 0.01, f"{d}\n{qdiscs}"
+        own = [b for b in blocks if f"flowid {d['classid']} " in b]
+        assert len(own) == 1 and ipaddress.ip_address(d["address"]) == matched_address(own[0]), f"{d}\n{filters}"
+        assert ("protocol ipv6" in own[0]) == (":" in d["address"]), own
+    n = len(status["destinations"])
+    assert (qdiscs.count("qdisc "), classes.count("class cbq"), filters.count("flowid")) == (n + 3, n + 4, n + 2), qdiscs + classes
+
+
+def layout(evb):
+    """Installed, told and read by tc the same; nothing to do the second time; changed in place; gone without a trace."""
+    status = f"{evb} qos status --dev d0 --json"
+    others = {**RATES, "10.0.0.5": 60_000_000, "10.0.0.7": 1_000_000}
+    del others["fd00::5"]
+    # Enough of them for a hash, and one so much faster that its turn would be too long for the kernel.
+    many = {f"10.0.{i // 50}.{i % 50 + 1}": 600_000_000 if i == 7 else 1_000_000 + 8000 * i for i in range(100)}
+    answers = machine(evb).run(MODULES, [
+        f"{DEVICE}; tc qdisc show dev d0", apply(evb, RATES), apply(evb, RATES), status, *TC, apply(evb, others), status,
+        apply(evb, many), status, apply(evb, RATES, link_bps=2 * LINK_BPS), f"{evb} qos remove --dev d0 --json",
+        "tc qdisc show dev d0", "dmesg | grep -iE 'cbq|tbf|warn|bug:'", "ip link set d0 mtu 200",
+        apply(evb, RATES)])
+    before, first, second, now, *tc, changed, after, more, hashed, other_link, removed, nothing, said, _, small = answers
+    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue, filter for each.
+    assert told(first)["operations"] == 8 + 3 * len(RATES), first
+    assert told(second)["operations"] == 0, second
+    for answer in (first, second, now):
+        check_status(told(answer), RATES)
+    check_tc(*map(done, tc), told(now))
+    assert 0 < told(changed)["operations"] < told(first)["operations"], changed
+    check_status(told(after), others)
+    done(more)
+    check_status(told(hashed), many)
+    check_status(told(other_link), RATES)
+    assert told(removed)["backend"] == "none", removed
+    assert done(nothing) == done(before) and "cbq" not in done(nothing), nothing
+    assert said.out == "", f"the kernel complains: {said.out}"
+    check_status(told(small), RATES)
+
+
+def auto(evb):
+    """The layouts that a kernel can, as its modules come: none; CBQ; HTB as well, which goes before."""
+    guest = machine(evb)
+    _, neither, cbq, _, htb_asked, both, _, cbq_asked = guest.run(["sch_tbf", "cls_u32", "dummy"], [
+        DEVICE, apply(evb, RATES, "auto"), f"{guest.load('sch_cbq')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
+        apply(evb, RATES, "htb+tbf"), f"{guest.load('sch_htb')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
+        apply(evb, RATES)])
+    assert neither.exit == 77 and "has no cbq" in neither.err, neither
+    assert told(cbq)["backend"] == "cbq+tbf" and told(cbq)["reasons"]["backend"] == "auto: cbq+tbf, as this kernel lacks htb", cbq
+    assert htb_asked.exit == 77 and "has no htb (module sch_htb)" in htb_asked.err, htb_asked
+    assert told(both)["backend"] == "htb+tbf" and "htb+tbf, which this kernel has" in told(both)["reasons"]["backend"], both
+    assert told(cbq_asked)["backend"] == "cbq+tbf" and told(cbq_asked)["reasons"]["backend"] == "cbq+tbf, as told", cbq_asked
+
+
+def handle(number):
+    return f"{number >> 16:x}:" + (f"{number & 0xffff:x}" if number & 0xffff else "")
+
+
+def words_of(commands, kind):
+    """Our own reading, by object: what follows the kind in its tc command."""
+    found = {}
+    for line in commands:
+        at = re.search(rf"(?:handle|classid) (\S+) {kind} (.*)$", line)
+        if at:
+            words = at[2].split()
+            found[at[1]] = dict(zip(words, words[1:])), words, re.search(r"parent (\S+)", line)
+    return found
+
+
+def check_cbq(o, ours):
+    """libnl tells CBQ's rate as text with two digits behind the point, and all else as it is."""
+    values, words, parent = ours
+    text = o["text"]
+    rate, unit = re.search(r"rate ([\d.]+)([KM]?i?B)/s", text).groups()
+    unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+    bps = bits(values.get("rate", values["bandwidth"]))
+    assert abs(float(rate) * unit - bps / 8) <= 0.0051 * unit, (o, words)
+    for name in ("mpu", "cell", "allot"):
+        assert re.search(rf"\b{name} (\d+)", text)[1] == values[name], (name, o, words)
+    assert re.search(r"avgpkt (\d+)", text)[1] == values["avpkt"] and re.search(r"ewma_log (\d+)", text)[1] == values["ewma"], (o, words)
+    if o["type"] == "class":
+        assert re.search(r"prio (\d+)", text)[1] == values["prio"] and handle(o["parent"]) == parent[1], (o, words)
+    split, defmap = re.search(r"split (\S+) defmap (\w+)", text).groups()
+    assert (split, int(defmap, 16)) == (values.get("split", "none"), int(values.get("defmap", "0"), 16)), (o, words)
+
+
+def libnl(evb):
+    """libnl-route, which reads CBQ though it cannot make it, sees what we say that we see."""
+    _, first, now, theirs = machine(evb).run(MODULES, [DEVICE, apply(evb, RATES), f"{evb} qos status --dev d0 --json", f"{BY_LIBNL} d0"])
+    done(first)
+    status = told(now)
+    check_status(status, RATES)
+    objects = [json.loads(line) for line in done(theirs).splitlines()]
+    ours = words_of(status["tc_commands"], "cbq")
+    cbq = [o for o in objects if o["kind"] == "cbq" and not (o["type"] == "class" and o["handle"] & 0xffff == 0)]
+    assert sorted(handle(o["handle"]) for o in cbq) == sorted(ours), (cbq, ours)
+    for o in cbq:
+        check_cbq(o, ours[handle(o["handle"])])
+    rows = {d["classid"]: d for d in [*status["destinations"], status["control"], status["default"]]}
+    queues = [o for o in objects if o["type"] == "qdisc" and o["kind"] in ("tbf", "bfifo")]
+    assert sorted(handle(o["parent"]) for o in queues) == sorted(rows), (queues, rows)
+    for o in queues:
+        row = rows[handle(o["parent"])]
+        assert o["limit_bytes"] == row["limit_bytes"], (o, row)
+        assert o["kind"] == "bfifo" or o["rate_bytes"] * 8 == row["rate_bps"], (o, row)
+
+
+def rates(evb):
+    """What is sent to three at once arrives at the three rates that were asked for. Of IPv4, as this kernel's IPv6 is a module
+    that is not at hand; with bursts that make up for pauses of 10 ms."""
+    rate = {"10.7.0.5": 5_000_000, "10.7.0.6": 10_000_000, "10.7.0.7": 20_000_000}
+    guest = machine(evb)
+    make = ["ip netns add a", "ip netns add b", "ip link add v0 netns a type veth peer name v1 netns b",
+            "ip -n a address add 10.7.0.1/24 dev v0", *(f"ip -n b address add {address}/24 dev v1" for address in rate),
+            "ip -n a link set v0 up", "ip -n b link set v1 up"]
+    made, shaped, measured, now = guest.run(MODULES, [
+        " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --burst 25kB",
+        f"{guest.python('meter.py')} a b 3 {' '.join(rate)}", f"ip netns exec a {evb} qos status --dev v0 --json"])
+    done(made)
+    check_status(told(shaped), rate)
+    result = told(measured)
+    print(f"{result['attempts']} attempts, longest pause of the guest {result['pause_s'] * 1000:.0f} ms")
+    for (address, asked), got in zip(rate.items(), result["bps"]):
+        print(f"{address}: {asked / 1e6:g} Mbit/s asked, {got / 1e6:.2f} measured")
+        assert abs(got / asked - 1) < 0.25, result
+    for d in told(now)["destinations"]:
+        assert d["packets"] > 0 and d["overlimits"] > 0 and d["drops"] == 0, d
+
+
+main({"layout": layout, "auto": auto, "libnl": libnl, "rates": rates})

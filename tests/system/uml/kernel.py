@@ -1,0 +1,120 @@
+"""The kernel of user-mode Linux with its modules: from the folder that is shared by those who work on this, or from Debian's
+archive. Unpacked once into the build folder.
+"""
+import contextlib
+import fcntl
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+
+from harness import SHARED, Skip
+
+PACKAGE = "user-mode-linux=5.10um3+b1"
+RELEASE = "bullseye"
+KEYS = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+FETCH_S = 100
+TRY_AGAIN_S = 600
+
+
+def from_shared(to):
+    archives = sorted((SHARED / "kernels" / "cbq-uml").glob("uml-*.txz"))
+    if not archives:
+        return False
+    with tarfile.open(archives[-1]) as archive:
+        archive.extractall(to)
+    return True
+
+
+def call(words, **options):
+    return subprocess.run(words, capture_output=True, text=True, timeout=FETCH_S, **options)
+
+
+def repositories():
+    """Where this machine has its Debian from, whether or not it has fetched anything from there."""
+    uris = re.findall(r"^'(\S+/debian)/+dists/", call(["apt-get", "update", "--print-uris"]).stdout, re.M)
+    return list(dict.fromkeys(uris))
+
+
+def keep_few(to):
+    """Of the package, whose modules are many."""
+    for path in [*to.rglob("linux.uml"), *to.rglob("sch_*.ko"), *to.rglob("cls_*.ko"), *to.rglob("dummy.ko"), *to.rglob("veth.ko"),
+                 *to.glob("root/usr/share/doc/*/copyright")]:
+        path.rename(to / path.name)
+    for path in to.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix in (".deb", ".list"):
+            path.unlink()
+
+
+def from_archive(to):
+    """By an apt of its own, whose folders are below `to`: what the machine's apt knows stays as it is. None, or what is wrong."""
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        return "no apt here"
+    wrong = "apt has no Debian archive among its sources"
+    for uri in repositories():
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (to / folder).mkdir(parents=True, exist_ok=True)
+        signed = f" [signed-by={KEYS}]" if KEYS.exists() else ""
+        (to / "sources.list").write_text(f"deb{signed} {uri} {RELEASE} main\n")
+        apt = ["apt-get", "-q", "-o", f"Dir::Etc::SourceList={to}/sources.list", "-o", "Dir::Etc::SourceParts=/dev/null", "-o",
+               f"Dir::State::Lists={to}/lists", "-o", f"Dir::Cache={to}/cache", "-o", "Acquire::Languages=none", "-o",
+               "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=1"]
+        wrong = f"Debian's {RELEASE} cannot be had from apt's source"
+        if call([*apt, "update"]).returncode == 0 and call([*apt, "download", PACKAGE], cwd=to).returncode == 0:
+            call(["dpkg-deb", "-x", *map(str, to.glob("*.deb")), to / "root"], check=True)
+            keep_few(to)
+            return None
+    return wrong
+
+
+def make(fresh):
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    if from_shared(fresh):
+        return
+    try:
+        wrong = from_archive(fresh)
+    except (subprocess.SubprocessError, OSError) as e:
+        wrong = f"fetching it: {e}"
+    if wrong:
+        raise Skip(f"no kernel with CBQ: none in {SHARED.name}/kernels, and {wrong}")
+
+
+@contextlib.contextmanager
+def locked(path):
+    """One fetches, the others wait: not for ever."""
+    deadline = time.monotonic() + 2 * FETCH_S
+    with open(path, "w", encoding="utf-8") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Skip("another test is still fetching the kernel") from None
+                time.sleep(0.1)
+        yield
+
+
+def kernel(cache):
+    """(linux.uml, its modules by name). What could not be had is not asked for again at once."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise Skip("user-mode Linux is for x86-64 only")
+    cache.mkdir(parents=True, exist_ok=True)
+    kit, failed = cache / "kit", cache / "failed"
+    with locked(cache / "lock"):
+        if not kit.is_dir():
+            if failed.exists() and time.time() - failed.stat().st_mtime < TRY_AGAIN_S:
+                raise Skip(failed.read_text())
+            try:
+                make(cache / "fresh")
+            except Skip as reason:
+                failed.write_text(str(reason))
+                raise
+            (cache / "fresh").rename(kit)
+    return next(kit.rglob("linux.uml")), {path.stem: path for path in kit.rglob("*.ko")}
