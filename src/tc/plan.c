@@ -9,6 +9,7 @@
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/tc/units.h"
 
 #define ETHERNET_HEADER_BYTES 14u
 /* Of a port's rate, given to data when rates are left to us: the rest takes up what timers are late by. */
@@ -87,6 +88,17 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                          quantity_format_rate(p->link_rate_bps, link));
 }
 
+static int check_control(const struct tc_plan *p, char *why)
+{
+        char control[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX];
+
+        if (p->control.guaranteed_bps + p->other.guaranteed_bps < p->link_rate_bps)
+                return 0;
+        snprintf(why, TC_REASON_MAX, "%s for control leave nothing of the link for data, allowed: less than %s",
+                 quantity_format_rate(p->control.guaranteed_bps, control), quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
+        return -EINVAL;
+}
+
 static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *ret_bps, char *why)
 {
         char port[QUANTITY_TEXT_MAX], control[QUANTITY_TEXT_MAX];
@@ -149,20 +161,31 @@ static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_
                          (unsigned long long)q->send_buffer_bytes);
 }
 
-static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s, const char *address)
+/* Each rule is told of the first destination that breaks it. */
+enum { RULE_BUFFER = 1, RULE_SHORT = 2, RULE_LIMIT = 4, RULE_PORT = 8 };
+
+static bool is_first(unsigned *told, unsigned rule)
+{
+        bool first = !(*told & rule);
+
+        *told |= rule;
+        return first;
+}
+
+static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s, unsigned *told, const char *address)
 {
         uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
 
-        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2)
+        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(told, RULE_BUFFER))
                 warn(p, "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu: packets may be lost there",
                      address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u), (unsigned long long)q->switch_buffer_bytes);
-        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS))
+        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(told, RULE_SHORT))
                 warn(p, "%s: a burst of %llu bytes is less than 100 us of its rate: the rate may not be reached", address,
                      (unsigned long long)s->burst_bytes);
 }
 
-/* Where it could not work at all, -EINVAL; where a rule is broken, a warning for the first destination that breaks it. */
-static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, bool *told, char *why)
+/* Where it could not work at all, -EINVAL; where a rule is broken, a warning. */
+static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, unsigned *told, char *why)
 {
         const struct tc_share *s = &p->shares[i];
         char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX];
@@ -181,14 +204,16 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
                 snprintf(why, TC_REASON_MAX, "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf", address);
                 return -EINVAL;
         }
-        if (*told)
-                return 0;
-        *told = true;
-        check_burst(p, q, s, address);
-        if (s->limit_bytes < q->send_buffer_bytes)
+        if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX) {
+                snprintf(why, TC_REASON_MAX, "%s: a burst of %llu bytes lasts longer at its rate than the kernel can count, allowed: up to %llu", address,
+                         (unsigned long long)s->burst_bytes, (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
+                return -EINVAL;
+        }
+        check_burst(p, q, s, told, address);
+        if (s->limit_bytes < q->send_buffer_bytes && is_first(told, RULE_LIMIT))
                 warn(p, "%s: a limit of %llu bytes is below the %llu of the socket buffers: packets may be dropped here, at the source",
                      address, (unsigned long long)s->limit_bytes, (unsigned long long)q->send_buffer_bytes);
-        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps)
+        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps && is_first(told, RULE_PORT))
                 warn(p, "%s: %u sources of %s are more than a port of %s takes", address, MAX(q->sources, 1u),
                      quantity_format_rate(s->rate_bps, rate), quantity_format_rate(q->link_rate_bps, port));
         return 0;
@@ -238,13 +263,15 @@ static void check_link(struct tc_plan *p, const struct tc_request *q)
 
 static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
 {
-        bool told = false;
+        unsigned told = 0;
         uint64_t rate_bps;
         int r;
 
         p->link_burst_bytes = MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes), (uint64_t)q->super_packet_bytes);
         plan_control(p, q);
-        r = plan_rate(p, q, &rate_bps, why);
+        r = check_control(p, why);
+        if (r >= 0)
+                r = plan_rate(p, q, &rate_bps, why);
         for (size_t i = 0; r >= 0 && i < p->n; i++) {
                 struct tc_share *s = &p->shares[i];
 

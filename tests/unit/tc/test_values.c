@@ -113,6 +113,27 @@ static void broken_rules_are_named(void **state)
         }
 }
 
+/* The first destination keeps all rules; those behind it are looked at as well. */
+static void every_destination_is_checked(void **state)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, QOS_HTB_TBF);
+        bool port = false, buffer = false;
+        struct tc_plan p;
+
+        (void)state;
+        to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
+        q.burst_bytes = 200000;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 3); /* each rule once */
+        for (size_t k = 0; k < p.n_warnings; k++) {
+                port |= strstr(p.warnings[k], "more than a port") && strstr(p.warnings[k], "10.1.0.2:");
+                buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
+        }
+        assert_true(port && buffer);
+        tc_plan_fini(&p);
+}
+
 static void what_cannot_work_is_refused(void **state)
 {
         struct tc_destination to[2];
@@ -124,7 +145,14 @@ static void what_cannot_work_is_refused(void **state)
         q.burst_bytes = 1513;
         assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
         assert_non_null(strstr(why, "1514"));
+        q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "burst"));
         q.burst_bytes = 0;
+        q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "control"));
+        q.control_rate_bps = 0;
         q.limit_bytes = 1000;
         assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
         q.limit_bytes = 0;
@@ -429,6 +457,7 @@ int main(void)
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(broken_rules_are_named),
+                cmocka_unit_test(every_destination_is_checked),
                 cmocka_unit_test(what_cannot_work_is_refused),
                 cmocka_unit_test(destinations_keep_their_classes),
                 cmocka_unit_test(owners_are_told_apart),
