@@ -251,7 +251,7 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"tx-usecs", "N", "interrupt coalescing, likewise", &o.tx_usecs},
                 {"tx-frames", "N", "interrupt coalescing, likewise", &o.tx_frames},
                 {"patience", "TIME", "how long a class that is no longer wanted may drain; default: 5s", &o.patience},
-                {"force", NULL, "replace even a root qdisc of someone else that has classes", &o.force},
+                {"force", NULL, "replace even a root qdisc of someone else that has classes; watch: in a repair", &o.force},
                 {"repair", NULL, "watch: undo what others change", &o.repair},
         };
         int r = options_parse(&o.common, &command, own, ARRAY_SIZE(own), 0, argc, argv);

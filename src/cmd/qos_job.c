@@ -189,6 +189,14 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         r = read_twins(o, s);
         if (r != OPTIONS_GO_ON)
                 return r;
+        if (!o->config && (o->node || o->common.n_settings > 0)) {
+                fprintf(stderr, "evb qos: --%s goes with --config FILE\n", o->node ? "node" : "set");
+                return QOS_EXIT_WRONG;
+        }
+        if (o->config && o->sources) {
+                fprintf(stderr, "evb qos: --sources is for use without --config, allowed: --set ros.count=%s\n", o->sources);
+                return QOS_EXIT_WRONG;
+        }
         if (o->config && (!o->node || o->destinations.n > 0)) {
                 fprintf(stderr, "evb qos: --config goes with --node NAME, and takes the destinations from the file\n");
                 return QOS_EXIT_WRONG;

@@ -20,6 +20,7 @@ struct watching {
         const struct qos_options *options;
         struct qos_job job;
         struct tc_socket *socket;
+        struct tc_shaper *shaper; /* held while we repair: nobody else then shapes the device, or we would fight */
         struct tc_tree want;
         struct tc_watch *watch;
         struct loop *loop;
@@ -75,7 +76,13 @@ static void tell_drift(struct watching *w, const struct tc_change *c)
 static int repair(struct watching *w, const struct tc_tree *have)
 {
         struct tc_outcome o = {};
-        int r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);
+        int r;
+
+        if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
+                fprintf(stderr, "evb qos: %s has a root qdisc of someone else, with classes: left as it is; --force replaces it\n", w->job.device_name);
+                return 0;
+        }
+        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);
 
         if (r < 0) {
                 fprintf(stderr, "evb qos: %s\n", o.error);
@@ -182,8 +189,16 @@ static int watch(struct watching *w)
 
 static int open_all(struct watching *w)
 {
+        struct tc_outcome o = {};
         int r = tc_socket_new(&w->socket);
 
+        if (r >= 0 && w->options->repair) {
+                r = tc_shaper_new(&w->shaper, &w->job.device, &o);
+                if (r < 0) {
+                        fprintf(stderr, "evb qos: %s\n", o.error);
+                        return qos_exit_status(r);
+                }
+        }
         if (r >= 0)
                 r = loop_new(&w->loop);
         if (r >= 0)
@@ -214,6 +229,7 @@ int qos_watch(const struct qos_options *o)
         tc_watch_free(w.watch);
         loop_free(w.loop);
         tc_tree_fini(&w.want);
+        tc_shaper_free(w.shaper);
         tc_socket_free(w.socket);
         qos_job_fini(&w.job);
         return status;

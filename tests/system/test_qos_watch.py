@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""evb qos on a device of a namespace of the test's own.
+
+    test_qos_watch.py EVB CASE
+"""
+import contextlib
+import json
+import os
+import subprocess
+import time
+
+from harness import Skip, folder, main, need_root
+
+SPACE = f"evb-qos-{os.getpid()}"
+DESTINATIONS = ["--dest", "10.0.0.2=20Mbit", "--dest", "fd00::3=30Mbit"]
+LIMIT_S = 60
+
+
+class Network:
+    """A namespace with v0, and a state folder."""
+
+    def __init__(self, evb, where):
+        self.evb, self.env = evb, dict(os.environ, EVB_STATE_DIRECTORY=str(where))
+
+    def run(self, *words, expect=0):
+        done = subprocess.run(["ip", "netns", "exec", SPACE, *words], capture_output=True, text=True, timeout=LIMIT_S, env=self.env)
+        assert expect is None or done.returncode == expect, f"{words}: exit {done.returncode}, not {expect}: {done.stderr}"
+        return done
+
+    def qos(self, *words, expect=0):
+        return self.run(self.evb, "qos", *words, expect=expect)
+
+    def report(self, *words):
+        return json.loads(self.qos(*words, "--json").stdout)
+
+    def tc(self, text):
+        return self.run("tc", *text.split()).stdout
+
+    @contextlib.contextmanager
+    def watching(self, *words):
+        process = subprocess.Popen(["ip", "netns", "exec", SPACE, self.evb, "qos", "watch", "--dev", "v0", *words], env=self.env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert "watching" in process.stdout.readline()
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.communicate(timeout=LIMIT_S)
+
+
+@contextlib.contextmanager
+def network(evb):
+    need_root()
+    if subprocess.run(["tc", "-V"], capture_output=True, check=False).returncode != 0:
+        raise Skip("tc (iproute2) is not installed")
+    subprocess.run(["ip", "netns", "add", SPACE], check=True, timeout=LIMIT_S)
+    try:
+        with folder() as where:
+            n = Network(evb, where)
+            n.run("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+            n.run("ip", "link", "set", "v0", "up")
+            yield n
+    finally:
+        subprocess.run(["ip", "netns", "del", SPACE], check=True, timeout=LIMIT_S)
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
+        time.sleep(0.02)
+
+
+def mistakes(evb):
+    """Said, and nothing changed."""
+    with network(evb) as n:
+        for words, says in (
+            (["--set", "qos.rate=5Mbit"], "--set goes with --config"),
+            (["--node", "ros1"], "--node goes with --config"),
+            (["--burst", "100"], "below a frame"),
+            (["--burst", "1GiB"], "burst"),
+            (["--control-port", "777", "--control-rate", "11Gbit"], "control"),
+            (["--patience", "7parsecs"], "--patience"),
+            (["--backend", "cbq"], "--backend"),
+            (["--mtu", "65536"], "--mtu"),
+            (["--dest", "10.0.0.2=1Mbit"], "twice"),
+            (["--dest", "10.0.0.256"], "10.0.0.256"),
+        ):
+            done = n.qos("apply", "--dev", "v0", *DESTINATIONS, *words, expect=2)
+            assert says in done.stderr and not done.stdout, (words, done)
+        assert "e7b:" not in n.tc("qdisc show dev v0")
+
+
+def watch_leaves_others_alone(evb):
+    """Repairs what is ours; a tree that someone else has put in its place it tells of, and leaves."""
+    with network(evb) as n:
+        n.qos("apply", "--dev", "v0", *DESTINATIONS)
+        with n.watching("--repair"):
+            n.tc("qdisc del dev v0 root")
+            wait_for("repair", lambda: n.report("status", "--dev", "v0")["backend"] == "htb+tbf")
+            n.tc("qdisc replace dev v0 root handle 5: htb default 1")
+            n.tc("class add dev v0 parent 5: classid 5:1 htb rate 1mbit quantum 2000")
+            time.sleep(1)
+            assert "class htb 5:1" in n.tc("class show dev v0")
+
+
+def watch_holds_the_device(evb):
+    """While one repairs, another does not remove: they would fight, and what was there before would be forgotten."""
+    with network(evb) as n:
+        n.tc("qdisc add dev v0 root handle 5: tbf rate 10mbit burst 10k limit 100k")
+        n.qos("apply", "--dev", "v0", *DESTINATIONS)
+        with n.watching("--repair"):
+            done = n.qos("remove", "--dev", "v0", expect=1)
+            assert "being shaped by process" in done.stderr, done
+            n.qos("status", "--dev", "v0")
+        n.qos("remove", "--dev", "v0")
+        assert "qdisc tbf 5:" in n.tc("qdisc show dev v0")
+
+
+main({
+    "mistakes": mistakes,
+    "watch-leaves-others-alone": watch_leaves_others_alone,
+    "watch-holds-the-device": watch_holds_the_device,
+})
