@@ -101,7 +101,7 @@ static void words(const struct tc_object *o, struct strbuf *b)
         strbuf_add(b, " allot %u avpkt %u cell %u mpu %u ewma %u", c->allot_bytes, c->average_packet_bytes,
                    1u << MIN(c->cell_log, 16), c->min_packet_bytes, c->ewma_log);
         if (o->type == TC_CLASS)
-                strbuf_add(b, " weight %ubps%s%s", c->weight, c->bounded ? " bounded" : "", c->isolated ? " isolated" : "");
+                strbuf_add(b, " weight %u%s%s", c->weight, c->bounded ? " bounded" : "", c->isolated ? " isolated" : "");
         if (c->split || c->default_map) {
                 char split[TC_HANDLE_TEXT_MAX];
 

@@ -73,7 +73,8 @@ static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
 
         o.params.tbf = (struct tc_tbf){
                 .rate_bytes = rate_bytes,
-                .burst_ticks = tc_ticks_of_bytes(s->burst_bytes, rate_bytes),
+                /* As the kernel counts a packet of that size. */
+                .burst_ticks = tc_ticks_of_bytes(s->burst_bytes + p->overhead_bytes, rate_bytes),
                 .burst_bytes = (uint32_t)s->burst_bytes,
                 .limit_bytes = (uint32_t)s->limit_bytes,
                 .overhead_bytes = p->overhead_bytes,

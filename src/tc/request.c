@@ -18,6 +18,11 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
                         snprintf(why, TC_REASON_MAX, "more than %u SFIs cannot be shaped for", TC_DESTINATIONS_MAX);
                         return -EINVAL;
                 }
+                if (!sfi->address[0]) {
+                        snprintf(why, TC_REASON_MAX, "node %.31s has no address, allowed: sections [node NAME] with addresses, or evb run, which gives them",
+                                 sfi->name);
+                        return -EINVAL;
+                }
                 if (!tc_address_parse(&to[q->n_destinations].address, sfi->address)) {
                         snprintf(why, TC_REASON_MAX, "node %.31s: \"%.60s\" is no IPv4 or IPv6 address", sfi->name, sfi->address);
                         return -EINVAL;

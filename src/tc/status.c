@@ -28,7 +28,7 @@ static void add_queue(struct tc_row *r, const struct tc_object *q)
 {
         if (q->kind == &tc_kind_tbf) {
                 r->rate_bps = q->params.tbf.rate_bytes * 8;
-                r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes);
+                r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) - q->params.tbf.overhead_bytes;
                 r->limit_bytes = q->params.tbf.limit_bytes;
         } else if (q->kind == &tc_kind_bfifo)
                 r->limit_bytes = q->params.fifo.limit;
