@@ -74,11 +74,24 @@ int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
         return tc_socket_dump(s->socket, s->device.ifindex, false, ret);
 }
 
+/* A handle that the root does not have: to what is there already a kernel answers otherwise. */
+static uint32_t unused_handle(struct tc_shaper *s)
+{
+        struct tc_tree have = {};
+        uint32_t handle = TC_ID(TC_OUR_MAJOR - 1, 0);
+        const struct tc_object *root = tc_shaper_read(s, &have) >= 0 ? tc_tree_qdisc(&have, TC_ROOT) : NULL;
+
+        if (root && root->handle == handle)
+                handle = TC_ID(TC_OUR_MAJOR - 2, 0);
+        tc_tree_fini(&have);
+        return handle;
+}
+
 /* A root of that kind without parameters: a kernel that has the kind finds them wanting, one that has not says so. Either
  * way nothing changes. */
-static int probe_kind(struct tc_shaper *s, const char *kind, struct tc_ack *ack)
+static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
-        struct tc_object o = {.type = TC_QDISC, .handle = TC_ID(TC_OUR_MAJOR - 1, 0), .parent = TC_ROOT};
+        struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
         struct tc_change change = {TC_REPLACE, &o, 0};
 
         strcpy(o.kind_name, kind);
@@ -93,6 +106,7 @@ int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_
                 enum scenario_qos backend;
                 const char *kinds[2];
         } layouts[] = {{QOS_HTB_TBF, {"htb", "tbf"}}, {QOS_HTB, {"htb", NULL}}, {QOS_CBQ_TBF, {"cbq", "tbf"}}};
+        uint32_t handle = unused_handle(s);
         char missing[64] = "";
 
         for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {
@@ -102,7 +116,7 @@ int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_
                         continue;
                 for (size_t k = 0; k < 2 && layouts[i].kinds[k]; k++) {
                         struct tc_ack ack;
-                        int r = probe_kind(s, layouts[i].kinds[k], &ack);
+                        int r = probe_kind(s, handle, layouts[i].kinds[k], &ack);
 
                         if (r < 0)
                                 return tc_outcome_fail(o, r, "asking the kernel for %s on %s: %s%s%s%s", layouts[i].kinds[k], s->device.name,

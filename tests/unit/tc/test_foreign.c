@@ -148,10 +148,39 @@ static void whatever_is_done_to_ours_is_put_right(void **state)
         }
 }
 
+/* Whatever handle someone's root has, also that which we probe with. */
+static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
+{
+        static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k", "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+                char command[128], why[TC_REASON_MAX], *text, *then;
+                struct tc_shaper *s = network_shaper();
+                struct tc_outcome o = {};
+                enum scenario_qos backend;
+
+                snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
+                network_tc(command);
+                text = network_text();
+                assert_int_equal(tc_shaper_probe(s, QOS_AUTO, &backend, why, &o), 0);
+                assert_int_equal(backend, QOS_HTB_TBF);
+                then = network_text();
+                assert_string_equal(text, then);
+                network_tc("qdisc del dev " NETWORK_DEVICE " root");
+                tc_shaper_free(s);
+                free(text);
+                free(then);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(all_is_put_back_to_the_letter),
+                cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
                 cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
         };
         int failed;
