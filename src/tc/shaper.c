@@ -140,6 +140,27 @@ int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_
         return tc_outcome_fail(o, -EOPNOTSUPP, "qos.backend %s: this kernel has no %s (module sch_%s)", tc_backend_name(asked), missing, missing);
 }
 
+/* Somebody was killed, or refused, while putting back: the root is still missing, or not all of it is there. */
+static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *have)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *saved = tc_tree_qdisc(&s->state.saved, TC_ROOT);
+
+        if (!s->state.restoring || !saved || tc_layout_owner(have) == TC_OWNER_OURS)
+                return false;
+        return !root || root->handle == 0 || (root->handle == saved->handle && strcmp(root->kind_name, saved->kind_name) == 0);
+}
+
+static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
+{
+        struct tc_tree have = {};
+        int r = tc_shaper_read(s, &have);
+
+        if (r >= 0 && is_half_restored(s, &have))
+                r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o);
+        tc_tree_fini(&have);
+        return r;
+}
+
 /* Before anything is changed: whose root is there, and what will have to be put back. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o)
 {
@@ -200,8 +221,12 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
         struct tc_tree have = {}, want = {};
         struct tc_destination *asked = s->state.asked;
         size_t n_asked = s->state.n_asked;
-        int r = tc_shaper_read(s, &have);
+        int r;
 
+        if (finish_restoring(s, o) < 0)
+                tc_outcome_warn(o, "%s", o->error);
+        s->state.restoring = false;
+        r = tc_shaper_read(s, &have);
         if (r < 0)
                 return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
         r = take_over(s, &have, force, o);
@@ -363,11 +388,15 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
                 /* What cannot be let out is dropped, and told; it must not keep us from giving the device back. */
                 (void)let_out(s, &have, o);
                 o->error[0] = '\0';
+                s->state.restoring = true;
+                /* A full disk must not keep us from that either. */
+                (void)tc_state_write(&s->state);
                 r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o);
                 if (o->dropped_bytes > 0)
                         tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped", (unsigned long long)o->dropped_bytes,
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
-        }
+        } else
+                r = finish_restoring(s, o);
         if (r >= 0)
                 r = put_tuning_back(s, o);
         if (r >= 0)

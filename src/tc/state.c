@@ -143,6 +143,7 @@ static int read_state(struct tc_state *s)
 
         for (size_t i = 0; r >= 0 && i < json_array_size(saved); i++)
                 r = object_from_json(json_array_get(saved, i), &s->saved);
+        s->restoring = json_is_true(json_object_get(j, "restoring"));
         if (r >= 0)
                 r = tuning_from_json(json_object_get(j, "previous"), &s->previous);
         if (r >= 0)
@@ -159,6 +160,7 @@ static void forget(struct tc_state *s)
         s->asked = NULL;
         s->n_asked = 0;
         s->previous = TC_TUNING_UNCHANGED;
+        s->restoring = false;
 }
 
 /* A namespace's cookie, unlike its number, never comes again before the next boot. Where either is not to be had the rest
@@ -302,7 +304,7 @@ int tc_state_write(struct tc_state *s)
         for (size_t i = 0; i < s->n_asked; i++)
                 json_array_append_new(asked, json_pack("{s:s, s:I}", "address", tc_address_format(&s->asked[i].address, address), "rate_bps",
                                                        (json_int_t)s->asked[i].rate_bps));
-        j = json_pack("{s:i, s:s, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "saved", saved, "previous", tuning_to_json(&s->previous), "asked", asked);
+        j = json_pack("{s:i, s:s, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "restoring", (int)s->restoring, "saved", saved, "previous", tuning_to_json(&s->previous), "asked", asked);
         if (!j)
                 return -ENOMEM;
         r = replace(s, j);

@@ -14,6 +14,7 @@ struct tc_state {
         char path[256];
         char of[96]; /* the device, this boot's and this namespace's */
         struct tc_tree saved;      /* n == 0: the kernel's own default */
+        bool restoring;            /* `saved` is being put back; whoever finds this set finishes it */
         struct tc_tuning previous; /* of the interface */
         struct tc_destination *asked;
         size_t n_asked;

@@ -1,6 +1,10 @@
 /* What others have set up on a device: put back to the letter where it was replaced, left alone where it is beside the root. */
 #include "tc_network.h"
 
+#include <linux/rtnetlink.h>
+#include <signal.h>
+#include <sys/wait.h>
+
 #define HTB "qdisc add dev " NETWORK_DEVICE " root handle 1: htb default 1"
 #define CLASS(id, text) "class add dev " NETWORK_DEVICE " parent 1: classid 1:" id " htb " text
 #define FILTER(text) "filter add dev " NETWORK_DEVICE " parent 1: protocol ip " text
@@ -176,11 +180,68 @@ static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
         }
 }
 
+/* Sees the old root go, and dies with nothing put back yet. */
+static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
+{
+        bool *deleted = ctx;
+
+        if (*deleted)
+                raise(SIGKILL);
+        *deleted = m->nlmsg_type == RTM_DELQDISC;
+}
+
+static void who_comes_after_a_killed_removal_finishes_it(void **state)
+{
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_plan p = sample_plan(&q);
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t k = 0; k < ARRAY_SIZE(set_ups[4].commands) && set_ups[4].commands[k]; k++)
+                network_tc(set_ups[4].commands[k]);
+        text = whole_text();
+        for (int again = 0; again < 2; again++) {
+                struct tc_shaper *s;
+                struct tc_outcome o = {};
+                int status;
+                pid_t child = fork();
+
+                if (child == 0) {
+                        bool deleted = false;
+
+                        s = network_shaper();
+                        (void)tc_shaper_apply(s, &p, true, NS_PER_S, true, &o);
+                        tc_socket_set_hook(tc_shaper_socket(s), die_at_the_second_batch, &deleted);
+                        (void)tc_shaper_remove(s, &o);
+                        _exit(0);
+                }
+                assert_int_equal(waitpid(child, &status, 0), child);
+                assert_true(WIFSIGNALED(status));
+                then = whole_text();
+                assert_string_not_equal(text, then);
+                free(then);
+                s = network_shaper();
+                if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
+                        fail_msg("%s", o.error);
+                remove_all(s);
+                tc_shaper_free(s);
+                then = whole_text();
+                assert_string_equal(text, then);
+                free(then);
+        }
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        free(text);
+        tc_plan_fini(&p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(all_is_put_back_to_the_letter),
                 cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
+                cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
                 cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
         };
         int failed;
