@@ -326,8 +326,14 @@ void tc_state_fini(struct tc_state *s)
         if (!s)
                 return;
         forget(s);
-        if (s->fd >= 0 && s->empty)
+        if (s->fd >= 0 && s->empty) {
+                char path[sizeof s->path + sizeof NEW];
+
+                /* Of one that was killed while it wrote. */
+                snprintf(path, sizeof path, "%s" NEW, s->path);
+                (void)unlink(path);
                 (void)unlink(s->path);
+        }
         if (s->fd >= 0)
                 close(s->fd);
         s->fd = -1;
