@@ -12,6 +12,7 @@ static const struct command commands[] = {
         {"dfm", cmd_dfm, "", "the data flow manager: takes triggers, assigns events"},
         {"sfi", cmd_sfi, "", "one builder: collects fragments, builds and writes events"},
         {"qos", cmd_qos, "VERB", "shape this machine's traffic at the source: plan, apply, status, watch, remove"},
+        {"lab", cmd_lab, "VERB", "the published measurements again: list, run, report, clean"},
         {"check", cmd_check, "FILE", "read a scenario and show it as it is understood"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
 };

@@ -16,8 +16,14 @@ static bool under_journal;
 
 void log_open(const char *name, enum log_level level)
 {
+        const char *wished = getenv("EVB_LOG");
+
         snprintf(log_name, sizeof log_name, "%s", name);
         log_max = level;
+        if (wished && strcmp(wished, "warning") == 0)
+                log_max = LOG_LEVEL_WARNING;
+        else if (wished && strcmp(wished, "debug") == 0)
+                log_max = LOG_LEVEL_DEBUG;
         under_journal = getenv("JOURNAL_STREAM") != NULL;
 }
 

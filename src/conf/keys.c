@@ -44,6 +44,8 @@ const struct scenario_key scenario_keys[] = {
         {"ros", "fragment-sizes", KEY_TEXT, AT(ros, fragment_sizes), "fixed", "fixed | uniform:A-B | lognormal:MEAN,SIGMA", 0, 0, 0, "How the sizes are distributed; fixed: all are ros.fragment-size. SIGMA is that of the logarithm."},
         {"ros", "buffer-size", KEY_BYTES, AT(ros, buffer_size_bytes), "64MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 64 * GIB, "Memory for fragments that are not cleared yet."},
         {"ros", "buffer-events", KEY_COUNT, AT(ros, buffer_events), "65536", NULL, 0, 16, 16777216, "Fragments held at most."},
+        {"ros", "stagger", KEY_CHOICE, AT(ros, stagger), "yes", "no|yes", 0, 0, 0, "UDP: the ROSs begin each round at different SFIs."},
+        {"ros", "pacing", KEY_RATE, AT(ros, pacing_bps), "none", "none", SCENARIO_UNLIMITED, 8000, UINT64_C(400000000000), "UDP: the program itself keeps to this rate for each SFI, without the kernel's help; to compare shaping with."},
 
         {"sfi", "count", KEY_COUNT, AT(sfi, count), "0", NULL, 0, 0, EVB_SFI_MAX, "Makes nodes sfi1, sfi2 … on this machine; 0 where [node NAME] sections name them."},
         {"sfi", "output", KEY_CHOICE, AT(sfi, output), "null", "null|file", 0, 0, 0, "What becomes of built events: checked and dropped, or written."},

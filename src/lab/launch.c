@@ -162,6 +162,7 @@ static void become_node(const struct launch *l, const struct child *c, int out, 
         fcntl(c->stats_fd, F_SETFD, 0);
         snprintf(stats, sizeof stats, "%d", c->stats_fd);
         setenv(NODE_STATS_ENV, stats, 1);
+        setenv("EVB_LOG", "warning", 0);
         unsetenv("NOTIFY_SOCKET");
         execl(l->options->program, "evb", role, "--config", l->config, "--node", c->node->name, "--json", (char *)NULL);
         fprintf(stderr, "%s: cannot start %s: %s\n", c->node->name, l->options->program, strerror(errno));

@@ -10,17 +10,25 @@
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next one has its turn, and before messages are looked at again. */
 #define ROUNDS 4
+/* ros.pacing: what may be sent at once after a pause; and what a frame has beyond the payload of UDP, and of IP. */
+#define PACED_FRAMES 4
+#define FRAME_BEYOND_UDP_BYTES 42
+#define FRAME_BEYOND_IP_BYTES 14
 
 struct udp_way {
         struct endpoint *endpoint;
         struct loop_io io;
         struct loop *loop;
         bool blocked; /* until EPOLLOUT */
+        /* ros.pacing: bytes that may be sent now, and since when; NEVER_NS: not waiting. */
+        double tokens;
+        uint64_t tokens_ns, paced_until_ns;
 };
 
 struct udp_sender {
         struct udp_way *ways;
-        uint32_t n;
+        uint32_t n, first; /* where a round begins */
+        double bytes_per_ns, burst_bytes; /* ros.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
 };
 
@@ -57,6 +65,7 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                 return log_error_errno(r, "cannot open UDP to %s: %m", net_address_format(&to, text));
         stats_set(&s->node->stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
         w->loop = s->node->loop;
+        w->paced_until_ns = NEVER_NS;
         w->io = (struct loop_io){.fd = w->endpoint->fd, .events = 0, .ready = is_writable, .ctx = w};
         return loop_add(w->loop, &w->io);
 }
@@ -70,6 +79,10 @@ static int udp_open(struct data_sender *s)
                 return log_error_errno(ENOMEM, "data sockets: %m");
         s->state = u;
         u->n = (uint32_t)s->node->scenario->sfi.count;
+        if (s->node->scenario->ros.stagger)
+                u->first = (uint32_t)((uint64_t)s->node->self->index * u->n / MAX(s->node->scenario->ros.count, UINT64_C(1)));
+        u->bytes_per_ns = (double)s->node->scenario->ros.pacing_bps / 8e9;
+        u->burst_bytes = PACED_FRAMES * (double)(s->node->scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
         u->ways = calloc(u->n, sizeof *u->ways);
         if (!u->ways || chunk_packer_new(&s->packer, node_datagram_bytes(s->node->scenario), DATAGRAMS_MAX) < 0)
                 return log_error_errno(ENOMEM, "data sockets: %m");
@@ -90,6 +103,22 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
+/* How many of n datagrams may go now by ros.pacing; counted as the kernel's own shaping counts them. */
+static size_t pace(struct udp_sender *u, struct udp_way *w, const struct chunk_datagram *d, size_t n)
+{
+        uint64_t now_ns = clock_now_ns();
+        size_t k = 0;
+
+        if (u->bytes_per_ns <= 0)
+                return n;
+        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns, u->burst_bytes);
+        w->tokens_ns = now_ns;
+        while (k < n && w->tokens > 0)
+                w->tokens -= (double)(d[k++].size_bytes + FRAME_BEYOND_UDP_BYTES);
+        w->paced_until_ns = k < n ? now_ns + (uint64_t)(MAX(-w->tokens, 1.0) / u->bytes_per_ns) : NEVER_NS;
+        return k;
+}
+
 /* One batch; *ret_more: it went out, and there may be another. */
 static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
 {
@@ -97,7 +126,7 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         struct udp_way *w = &u->ways[sfi];
         struct message_header header = data_sender_header(s, sfi);
         const struct chunk_datagram *d;
-        size_t jobs = data_sender_take(s, sfi), n = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d);
+        size_t jobs = data_sender_take(s, sfi), packed = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d), n = pace(u, w, d, packed);
         uint64_t bytes = 0;
         int taken;
 
@@ -114,7 +143,7 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
                 stats_add(&s->node->stats->packets_sent, (uint64_t)taken);
                 stats_add(&s->node->stats->bytes_sent, bytes);
         }
-        *ret_more = taken == (int)n && n > 0;
+        *ret_more = taken == (int)n && n > 0 && n == packed;
         if (taken < (int)n) {
                 w->blocked = true;
                 stats_add(&s->node->stats->send_blocked, 1);
@@ -123,13 +152,12 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         return 0;
 }
 
-static int udp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
+/* The SFIs from one up to another. */
+static int serve(struct data_sender *s, uint32_t from, uint32_t to, bool *more_of_any)
 {
         struct udp_sender *u = s->state;
 
-        (void)now_ns;
-        *ret_more = false;
-        for (uint32_t i = ros_next_with_jobs(s->core, 0); i < u->n; i = ros_next_with_jobs(s->core, i + 1)) {
+        for (uint32_t i = ros_next_with_jobs(s->core, from); i < to; i = ros_next_with_jobs(s->core, i + 1)) {
                 bool more = !u->ways[i].blocked;
 
                 for (int round = 0; more && round < ROUNDS; round++) {
@@ -138,15 +166,30 @@ static int udp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
                         if (r < 0)
                                 return r;
                 }
-                *ret_more |= more;
+                *more_of_any |= more;
         }
         return 0;
 }
 
+static int udp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
+{
+        struct udp_sender *u = s->state;
+        int r;
+
+        (void)now_ns;
+        *ret_more = false;
+        r = serve(s, u->first, u->n, ret_more);
+        return r < 0 ? r : serve(s, 0, u->first, ret_more);
+}
+
 static uint64_t udp_deadline(const struct data_sender *s)
 {
-        (void)s;
-        return NEVER_NS;
+        const struct udp_sender *u = s->state;
+        uint64_t deadline_ns = NEVER_NS;
+
+        for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++)
+                deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);
+        return deadline_ns;
 }
 
 const struct data_sender_ops data_send_udp = {

@@ -21,6 +21,13 @@ void *memory_map(size_t size_bytes)
         return m;
 }
 
+void *memory_map_shared(size_t size_bytes)
+{
+        void *memory = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+        return memory == MAP_FAILED ? NULL : memory;
+}
+
 void memory_unmap(void *memory, size_t size_bytes)
 {
         if (memory)

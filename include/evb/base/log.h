@@ -6,7 +6,8 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Who speaks ("ros3"); copied, at most 63 characters. Messages up to `level` are written. */
+/* Who speaks ("ros3"); copied, at most 63 characters. Messages up to `level` are written;
+ * EVB_LOG=warning or debug in the environment says otherwise. */
 void log_open(const char *name, enum log_level level);
 enum log_level log_level(void);
 

@@ -9,6 +9,7 @@ int cmd_sfi(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_qos(int argc, char **argv);
+int cmd_lab(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 
 /* Loads a scenario; where it is wrong, tells all mistakes and returns NULL. Freed by the caller. */

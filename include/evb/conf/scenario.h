@@ -50,7 +50,7 @@ struct scenario {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns, node_timeout_ns;
         } dfm;
         struct {
-                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events;
+                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
                 char source[SCENARIO_TEXT_MAX];
                 char fragment_sizes[SCENARIO_TEXT_MAX];
                 /* From the two texts: */

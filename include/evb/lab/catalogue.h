@@ -54,6 +54,14 @@ extern const size_t n_lab_catalogue;
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
 size_t lab_points(const struct lab_measurement *m, bool quick, struct lab_point *ret, size_t max);
+/* Published figures that can be put into the same picture; ends with an empty label. */
+struct lab_mark {
+        const char *id, *label;
+        double x, y;
+};
+
+extern const struct lab_mark lab_marks[];
+
 /* The value of a setting of a point, or `otherwise`. */
 double lab_setting(const struct lab_point *p, const char *key, double otherwise);
 

@@ -1,0 +1,349 @@
+/* evb lab: the published measurements, made again on this machine, judged, and shown. */
+#include <errno.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/lab/catalogue.h"
+#include "evb/lab/netns.h"
+#include "evb/sys/loop.h"
+#include "lab_results.h"
+
+#define RESULTS "evb-lab.jsonl"
+#define SCRIPT "lab-report.py"
+
+struct lab_options {
+        struct options common;
+        const char *quick, *results, *output, *again;
+};
+
+static int list(const struct lab_options *o)
+{
+        json_t *all = json_array();
+        FILE *to = options_open_json(&o->common);
+
+        if (o->common.json && !to)
+                return 2;
+        for (size_t i = 0; i < n_lab_catalogue; i++) {
+                const struct lab_measurement *m = &lab_catalogue[i];
+
+                if (to)
+                        json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title", m->title, "published", m->published));
+                else
+                        printf("%-10s %s\n%-10s then: %s\n", m->id, m->title, "", m->published);
+        }
+        if (to) {
+                json_t *whole = json_pack("{s:O}", "measurements", all);
+
+                json_dumpf(whole, to, JSON_INDENT(1));
+                fputc('\n', to);
+                json_decref(whole);
+                if (to != stdout)
+                        fclose(to);
+        }
+        json_decref(all);
+        return 0;
+}
+
+/* "all", a letter, an id, or several with commas between. */
+static bool is_meant(const struct lab_measurement *m, const char *words)
+{
+        for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
+                size_t n = strcspn(w, ",");
+
+                if ((n == 3 && strncmp(w, "all", 3) == 0) || (n == 1 && m->id[0] == w[0]) || (strlen(m->id) == n && strncmp(m->id, w, n) == 0))
+                        return true;
+        }
+        return false;
+}
+
+static int refuse_unknown(const char *words)
+{
+        for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
+                int n = (int)strcspn(w, ",");
+                bool known = n == 3 && strncmp(w, "all", 3) == 0;
+                char word[64];
+
+                snprintf(word, sizeof word, "%.*s", n, w);
+                for (size_t i = 0; i < n_lab_catalogue; i++)
+                        known |= is_meant(&lab_catalogue[i], word);
+                if (known)
+                        continue;
+                fprintf(stderr, "evb lab run: there is no measurement \"%s\", allowed: all, a letter, or", word);
+                for (size_t i = 0; i < n_lab_catalogue; i++)
+                        fprintf(stderr, " %s", lab_catalogue[i].id);
+                fprintf(stderr, "; several with commas between\n");
+                return 2;
+        }
+        return 0;
+}
+
+static size_t plan(const char *words, bool quick, struct lab_point *points, size_t max)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_lab_catalogue; i++) {
+                if (is_meant(&lab_catalogue[i], words))
+                        n += lab_points(&lab_catalogue[i], quick, points + n, max - n);
+        }
+        return n;
+}
+
+static void judge(const struct lab_measurement *m, const json_t *results, char *why, size_t size, enum lab_verdict *ret)
+{
+        json_t *mine = results_of(results, m->id);
+
+        if (json_array_size(mine) == 0) {
+                *ret = LAB_UNKNOWN;
+                snprintf(why, size, "not measured");
+        } else
+                *ret = m->judge(m, mine, why, size);
+        json_decref(mine);
+}
+
+/* Some measure the same points and look at another figure of them. */
+static const json_t *same_point(const json_t *results, const struct lab_point *p)
+{
+        const json_t *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                const char *settings = json_string_value(json_object_get(r, "settings"));
+
+                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && !json_object_get(r, "copied"))
+                        return r;
+        }
+        return NULL;
+}
+
+static void draw(const struct lab_options *o, const struct lab_point *p, size_t i, size_t n, double left_s)
+{
+        if (!o->common.progress && !isatty(STDERR_FILENO))
+                return;
+        fprintf(stderr, "%s%zu/%zu %s, %s at %g; some %.0f min %02.0f s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->series, p->x,
+                (double)((int)left_s / 60), (double)((int)left_s % 60), isatty(STDERR_FILENO) ? "" : "\n");
+}
+
+static bool make(const struct lab_options *o, const char *path, struct lab_point *p, json_t *results)
+{
+        const json_t *twin = same_point(results, p);
+        json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
+
+        (void)o;
+        if (!figures)
+                return false;
+        if (twin)
+                json_object_set_new(figures, "copied", json_true());
+        if (!results_append(path, p, figures)) {
+                json_decref(figures);
+                return false;
+        }
+        json_array_append_new(results, figures);
+        return true;
+}
+
+static int tell_verdicts(const struct lab_options *o, const char *words, const json_t *results)
+{
+        json_t *all = json_array(), *whole;
+        FILE *to = options_open_json(&o->common);
+        bool differs = false;
+
+        if (o->common.json && !to)
+                return 2;
+        for (size_t i = 0; i < n_lab_catalogue; i++) {
+                const struct lab_measurement *m = &lab_catalogue[i];
+                enum lab_verdict v;
+                char why[400] = "";
+
+                if (!is_meant(m, words))
+                        continue;
+                judge(m, results, why, sizeof why, &v);
+                differs |= v == LAB_DIFFERS;
+                if (to != stdout)
+                        printf("%-10s %-8s %s\n%-10s %-8s then: %s\n", m->id, lab_verdict_text(v), why, "", "", m->published);
+                json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict", lab_verdict_text(v), "why", why));
+        }
+        whole = json_pack("{s:o}", "verdicts", all);
+        if (to) {
+                json_dumpf(whole, to, JSON_INDENT(1));
+                fputc('\n', to);
+                if (to != stdout)
+                        fclose(to);
+        }
+        json_decref(whole);
+        return differs ? 1 : 0;
+}
+
+static int run(const struct lab_options *o)
+{
+        const char *words = o->common.words[0], *path = o->results ?: RESULTS;
+        struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
+        json_t *results = NULL;
+        double left_s = 0;
+        size_t n = 0, failed = 0;
+        int status = points ? refuse_unknown(words) : 1;
+
+        if (status == 0 && geteuid() != 0) {
+                fprintf(stderr, "evb lab run: network namespaces need root\n");
+                status = 77;
+        }
+        if (status == 0) {
+                results = !o->again && access(path, F_OK) == 0 ? results_read(&path, 1) : json_array();
+                n = plan(words, o->quick, points, LAB_POINTS_MAX);
+                status = results ? 0 : 2;
+        }
+        for (size_t i = 0; i < n; i++)
+                left_s += results_have(results, &points[i]) ? 0 : points[i].seconds;
+        for (size_t i = 0; status == 0 && i < n; i++) {
+                if (results_have(results, &points[i]))
+                        continue;
+                draw(o, &points[i], i, n, left_s);
+                failed += !make(o, path, &points[i], results);
+                left_s -= points[i].seconds;
+        }
+        if (isatty(STDERR_FILENO))
+                fputc('\n', stderr);
+        if (status == 0)
+                status = tell_verdicts(o, words, results);
+        if (failed > 0) {
+                fprintf(stderr, "evb lab run: %zu points could not be made\n", failed);
+                status = 1;
+        }
+        json_decref(results);
+        free(points);
+        return status;
+}
+
+/* Beside the program as it was built, or where it was installed. */
+static bool find_script(char path[static PATH_MAX])
+{
+        char self[PATH_MAX];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        const char *const places[] = {"../../scripts", "../share/evb"};
+
+        if (n < 0)
+                return false;
+        self[n] = '\0';
+        dirname(self);
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                snprintf(path, PATH_MAX, "%.3000s/%s/" SCRIPT, self, places[i]);
+                if (access(path, R_OK) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static json_t *describe(const struct lab_measurement *m, const json_t *results)
+{
+        json_t *points = results_of(results, m->id), *marks = json_array(), *o;
+        enum lab_verdict v;
+        char why[400] = "";
+
+        judge(m, results, why, sizeof why, &v);
+        for (const struct lab_mark *k = lab_marks; k->id; k++) {
+                if (strcmp(k->id, m->id) == 0)
+                        json_array_append_new(marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
+        }
+        o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o}", "id", m->id, "title", m->title, "published", m->published, "x_label", m->x_label,
+                      "y_label", m->y_label, "y", m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points", points, "marks", marks);
+        return o;
+}
+
+static int report(const struct lab_options *o)
+{
+        const char *path = o->common.words[0], *output = o->output ?: "evb-lab";
+        json_t *results = results_read(&path, 1), *all = json_array(), *whole;
+        char script[PATH_MAX], command[PATH_MAX + 600];
+        FILE *to;
+        int status;
+
+        if (!results)
+                return 2;
+        for (size_t i = 0; i < n_lab_catalogue; i++)
+                json_array_append_new(all, describe(&lab_catalogue[i], results));
+        whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
+        json_decref(results);
+        if (!find_script(script)) {
+                fprintf(stderr, "evb lab report: " SCRIPT " is neither in scripts beside the build nor installed\n");
+                json_decref(whole);
+                return 77;
+        }
+        if (strpbrk(output, "'\\\n") || strpbrk(script, "'\\\n")) {
+                fprintf(stderr, "evb lab report: --output: \"%s\" is not allowed, allowed: a folder without quotes in its name\n", output);
+                json_decref(whole);
+                return 2;
+        }
+        snprintf(command, sizeof command, "python3 '%s' '%.500s'", script, output);
+        to = popen(command, "w");
+        if (to)
+                json_dumpf(whole, to, JSON_COMPACT);
+        status = to ? pclose(to) : -1;
+        json_decref(whole);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static int clean(const struct lab_options *o)
+{
+        int n = netns_clean();
+
+        (void)o;
+        printf("%d namespaces of launchers that live no more removed\n", n);
+        return 0;
+}
+
+static const struct verb {
+        const char *name, *full_name, *arguments;
+        int (*run)(const struct lab_options *o);
+        size_t n_words;
+        const char *help;
+} verbs[] = {
+        {"list", "lab list", "", list, 0, "The measurements, and what was published."},
+        {"run", "lab run", "ID[,ID...]|all", run, 1, "Make measurements again (root); what is in the file of results already is not made twice."},
+        {"report", "lab report", "RESULTS", report, 1, "A page with all pictures and verdicts, from a file of results."},
+        {"clean", "lab clean", "", clean, 0, "Remove what killed runs have left."},
+};
+
+static int run_verb(const struct verb *v, int argc, char **argv)
+{
+        const struct command command = {v->full_name, cmd_lab, v->arguments, v->help};
+        struct lab_options o = {};
+        const struct option_entry own[] = {
+                {"quick", NULL, "fewer and shorter points: all of them in under 5 minutes", &o.quick},
+                {"results", "FILE", "where points go, and are looked for; default: " RESULTS, &o.results},
+                {"again", NULL, "make points that are there again", &o.again},
+                {"output", "FOLDER", "report: where pages and pictures go; default: evb-lab", &o.output},
+        };
+        int r = options_parse(&o.common, &command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
+
+        return r == OPTIONS_GO_ON ? v->run(&o) : r;
+}
+
+static int help(FILE *to)
+{
+        fprintf(to, "evb lab VERB [OPTION]...; evb lab VERB --help tells more\n\n");
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+                fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+        return to == stdout ? 0 : 2;
+}
+
+int cmd_lab(int argc, char **argv)
+{
+        if (argc < 2)
+                return help(stderr);
+        if (strcmp(argv[1], "--help") == 0)
+                return help(stdout);
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+                if (strcmp(argv[1], verbs[i].name) == 0)
+                        return run_verb(&verbs[i], argc - 1, argv + 1);
+        }
+        fprintf(stderr, "evb lab: unknown verb \"%s\", allowed: list run report clean\n", argv[1]);
+        return 2;
+}

@@ -1,0 +1,129 @@
+/* The file of results. */
+#include "lab_results.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+
+#define LINE_MAX_BYTES 65536
+
+static void read_lines(FILE *f, const char *path, json_t *to)
+{
+        static char line[LINE_MAX_BYTES];
+
+        for (unsigned number = 1; fgets(line, sizeof line, f); number++) {
+                json_error_t e;
+                json_t *j = json_loads(line, 0, &e);
+
+                if (json_is_object(j) && json_is_string(json_object_get(j, "id")) && json_is_string(json_object_get(j, "series")))
+                        json_array_append(to, j);
+                else
+                        fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
+                json_decref(j);
+        }
+}
+
+json_t *results_read(const char *const *paths, size_t n)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n; i++) {
+                FILE *f = fopen(paths[i], "re");
+
+                if (!f) {
+                        fprintf(stderr, "%s: %s\n", paths[i], strerror(errno));
+                        json_decref(all);
+                        return NULL;
+                }
+                read_lines(f, paths[i], all);
+                fclose(f);
+        }
+        return all;
+}
+
+static bool is_text(const json_t *r, const char *key, const char *value)
+{
+        const char *text = json_string_value(json_object_get(r, key));
+
+        return text && strcmp(text, value) == 0;
+}
+
+bool results_have(const json_t *results, const struct lab_point *p)
+{
+        const json_t *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                if (is_text(r, "id", p->measurement->id) && is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
+                    json_number_value(json_object_get(r, "x")) == p->x)
+                        return true;
+        }
+        return false;
+}
+
+json_t *results_of(const json_t *results, const char *id)
+{
+        json_t *some = json_array(), *r;
+        size_t i;
+
+        json_array_foreach((json_t *)results, i, r)
+        {
+                if (is_text(r, "id", id))
+                        json_array_append(some, r);
+        }
+        return some;
+}
+
+static void name_processor(char *text, size_t size)
+{
+        FILE *f = fopen("/proc/cpuinfo", "re");
+        char line[256];
+
+        snprintf(text, size, "unknown");
+        while (f && fgets(line, sizeof line, f)) {
+                const char *colon = strchr(line, ':');
+
+                if (strncmp(line, "model name", 10) != 0 || !colon)
+                        continue;
+                snprintf(text, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+                break;
+        }
+        if (f)
+                fclose(f);
+}
+
+bool results_append(const char *path, const struct lab_point *p, json_t *figures)
+{
+        char when[32], processor[128];
+        time_t now = time(NULL);
+        struct utsname u;
+        struct tm utc;
+        FILE *f;
+        bool ok;
+
+        uname(&u);
+        name_processor(processor, sizeof processor);
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+        json_object_set_new(figures, "id", json_string(p->measurement->id));
+        json_object_set_new(figures, "series", json_string(p->series));
+        json_object_set_new(figures, "x", json_real(p->x));
+        json_object_set_new(figures, "settings", json_string(p->settings));
+        json_object_set_new(figures, "time", json_string(when));
+        json_object_set_new(figures, "kernel", json_string(u.release));
+        json_object_set_new(figures, "processor", json_string(processor));
+        json_object_set_new(figures, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+        json_object_set_new(figures, "version", json_string(EVB_VERSION));
+        f = fopen(path, "ae");
+        ok = f && json_dumpf(figures, f, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0 && fputc('\n', f) != EOF;
+        if (f && fclose(f) != 0)
+                ok = false;
+        if (!ok)
+                fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        return ok;
+}

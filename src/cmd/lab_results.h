@@ -1,0 +1,15 @@
+/* Results of measurements: a line of JSON a point, appended as it is made. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/lab/catalogue.h"
+
+/* An array of all points in the files; lines that are none are left out, and told. NULL: a file cannot be read (told). */
+json_t *results_read(const char *const *paths, size_t n);
+/* Is this point among them, made by the same settings? */
+bool results_have(const json_t *results, const struct lab_point *p);
+/* Those of one measurement. */
+json_t *results_of(const json_t *results, const char *id);
+/* Completes a point's figures with what it is, the machine and the time; appends it. False: not written (told). */
+bool results_append(const char *path, const struct lab_point *p, json_t *figures);
