@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "evb/base/log.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/lab/catalogue.h"
@@ -79,7 +80,7 @@ static int refuse_unknown(const char *words)
                 fprintf(stderr, "evb lab run: there is no measurement \"%s\", allowed: all, a letter, or", word);
                 for (size_t i = 0; i < n_lab_catalogue; i++)
                         fprintf(stderr, " %s", lab_catalogue[i].id);
-                fprintf(stderr, "; several with commas between\n");
+                fprintf(stderr, "; as many as wanted\n");
                 return 2;
         }
         return 0;
@@ -184,12 +185,18 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const j
 
 static int run(const struct lab_options *o)
 {
-        const char *words = o->common.words[0], *path = o->results ?: RESULTS;
+        const char *path = o->results ?: RESULTS;
+        char words[512];
+        struct strbuf b = strbuf_init(words, sizeof words);
         struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
         json_t *results = NULL;
         double left_s = 0;
         size_t n = 0, failed = 0;
-        int status = points ? refuse_unknown(words) : 1;
+        int status;
+
+        for (size_t i = 0; i < o->common.n_words; i++)
+                strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
+        status = points ? refuse_unknown(words) : 1;
 
         if (status == 0 && geteuid() != 0) {
                 fprintf(stderr, "evb lab run: network namespaces need root\n");
@@ -259,8 +266,8 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
 
 static int report(const struct lab_options *o)
 {
-        const char *path = o->common.words[0], *output = o->output ?: "evb-lab";
-        json_t *results = results_read(&path, 1), *all = json_array(), *whole;
+        const char *output = o->output ?: "evb-lab";
+        json_t *results = results_read(o->common.words, o->common.n_words), *all = json_array(), *whole;
         char script[PATH_MAX], command[PATH_MAX + 600];
         FILE *to;
         int status;
@@ -281,7 +288,8 @@ static int report(const struct lab_options *o)
                 json_decref(whole);
                 return 2;
         }
-        snprintf(command, sizeof command, "python3 '%s' '%.500s'", script, output);
+        /* Debian's matplotlib belongs to Debian's python3, which need not be the first one. */
+        snprintf(command, sizeof command, "p=python3; $p -c 'import matplotlib' 2>/dev/null || p=/usr/bin/python3; exec $p '%s' '%.500s'", script, output);
         to = popen(command, "w");
         if (to)
                 json_dumpf(whole, to, JSON_COMPACT);
@@ -306,8 +314,8 @@ static const struct verb {
         const char *help;
 } verbs[] = {
         {"list", "lab list", "", list, 0, "The measurements, and what was published."},
-        {"run", "lab run", "ID[,ID...]|all", run, 1, "Make measurements again (root); what is in the file of results already is not made twice."},
-        {"report", "lab report", "RESULTS", report, 1, "A page with all pictures and verdicts, from a file of results."},
+        {"run", "lab run", "ID...|all", run, OPTIONS_MANY, "Make measurements again (root); what is in the file of results already is not made twice."},
+        {"report", "lab report", "RESULTS...", report, OPTIONS_MANY, "A page with all pictures and verdicts, from files of results."},
         {"clean", "lab clean", "", clean, 0, "Remove what killed runs have left."},
 };
 

@@ -149,7 +149,7 @@ int options_parse(struct options *o, const struct command *command, const struct
                         return usage(command, "one word too many", argv[i]);
                 o->words[o->n_words++] = argv[i];
         }
-        if (o->n_words < n_words)
+        if (n_words == OPTIONS_MANY ? o->n_words == 0 : o->n_words < n_words)
                 return usage(command, "missing", command->arguments);
         return OPTIONS_GO_ON;
 }

@@ -209,7 +209,7 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
         n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s", m->base, s->settings,
                              !quick ? "" : events ? " scenario.duration=1s" : " seconds=0.5");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
-        p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + 0.6;
+        p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
         if (events)
                 drop_load(p->settings);
 }

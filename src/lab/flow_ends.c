@@ -95,26 +95,29 @@ static void pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
 void flow_send(const struct flow *f, struct flow_page *p, struct flow_end *end, unsigned which)
 {
         uint8_t *message = calloc(1, MAX(f->message_bytes, 1u));
-        uint64_t begin_ns;
+        uint64_t begin_ns, messages = 0;
         int fd = connect_sender(f, p);
 
         (void)which;
         be_ready(p);
         begin_ns = clock_now_ns();
-        while (message && state(p) == FLOW_GO) {
+        while (message && state(p) <= FLOW_GO) {
                 size_t sent = 0;
 
                 if (f->messages_per_s > 0)
-                        pace(begin_ns, end->messages, f->messages_per_s);
-                while (sent < f->message_bytes && state(p) == FLOW_GO) {
+                        pace(begin_ns, messages, f->messages_per_s);
+                while (sent < f->message_bytes && state(p) <= FLOW_GO) {
                         ssize_t n = send(fd, message + sent, f->message_bytes - sent, 0);
 
                         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ECONNREFUSED)
                                 fail(p);
                         sent += n > 0 ? (size_t)n : 0;
                 }
-                end->messages += sent == f->message_bytes;
-                end->bytes += sent;
+                messages++;
+                if (state(p) != FLOW_WARM) {
+                        end->messages += sent == f->message_bytes;
+                        end->bytes += sent;
+                }
         }
         close(fd);
         free(message);
@@ -151,7 +154,7 @@ void flow_receive(const struct flow *f, struct flow_page *p, struct flow_end *en
 {
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
         uint8_t *part = malloc(PART_BYTES);
-        uint64_t begin_ns = 0;
+        uint64_t begin_ns = 0, messages = 0;
         int fd = open_socket(f, p, false);
 
         (void)which;
@@ -167,7 +170,7 @@ void flow_receive(const struct flow *f, struct flow_page *p, struct flow_end *en
                 ssize_t n;
 
                 if (f->receiver_packets_per_s > 0 && begin_ns > 0)
-                        pace(begin_ns, end->messages, f->receiver_packets_per_s);
+                        pace(begin_ns, messages, f->receiver_packets_per_s);
                 n = recv(fd, part, PART_BYTES, 0);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
                         fail(p);
@@ -176,6 +179,10 @@ void flow_receive(const struct flow *f, struct flow_page *p, struct flow_end *en
                 if (n <= 0)
                         continue;
                 begin_ns = begin_ns ?: clock_now_ns();
+                messages++;
+                /* Of TCP what still arrives when nothing is sent any more came too late for the time that is measured. */
+                if (state(p) == FLOW_WARM || (f->kind == FLOW_TCP && state(p) != FLOW_GO))
+                        continue;
                 end->messages++;
                 end->bytes += (uint64_t)n;
         }

@@ -5,7 +5,7 @@
 
 #include "evb/lab/flows.h"
 
-enum flow_state { FLOW_WAIT, FLOW_GO, FLOW_STOP_SENDING, FLOW_END };
+enum flow_state { FLOW_WAIT, FLOW_WARM, FLOW_GO, FLOW_STOP_SENDING, FLOW_END };
 
 struct flow_end {
         uint64_t messages, bytes; /* written by its process alone, read when that has ended */

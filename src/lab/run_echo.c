@@ -107,7 +107,7 @@ static void echo(const struct lab_point *p, const char *to, struct echo_page *pa
                 char back[64];
                 uint64_t begin_ns;
 
-                while (buffer > 0 && sendto(fill, payload, sizeof payload, 0, (void *)&data, sizeof data) > 0)
+                for (int left = 2 * buffer / FILL_BYTES; left > 0 && sendto(fill, payload, sizeof payload, 0, (void *)&data, sizeof data) > 0; left--)
                         ;
                 begin_ns = clock_now_ns();
                 if (send(fd, "echo", 4, 0) < 0 || poll(&wait, 1, ANSWER_MS) != 1 || recv(fd, back, sizeof back, 0) != 4) {

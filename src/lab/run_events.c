@@ -19,9 +19,8 @@ double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_byte
         double room = mtu_bytes - 28 - 32, frame = mtu_bytes + 14;
         double whole = 32 + 32 * (double)(uint64_t)((fragment_bytes + 31) / 32);
 
-        if (whole <= room)
-                return link_bps / 8 * (double)(uint64_t)(room / whole) * fragment_bytes / frame;
-        return link_bps / 8 * (room - 32) / frame;
+        /* Datagrams are filled: one fragment in each is cut, and has a second header. */
+        return link_bps / 8 * (room / frame) * fragment_bytes / (whole + 32 * whole / room);
 }
 
 /* An empty file: all is set by settings. */

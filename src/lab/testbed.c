@@ -14,6 +14,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/tc/device.h"
 #include "evb/tc/socket.h"
 #include "netns_internal.h"
 #include "wires.h"
@@ -164,21 +165,35 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
         return add_address(at_node, address, index_of(at_node, DEVICE));
 }
 
-/* Rates, buffers, and packets instead of super-packets: a switch knows no others. */
+/* Packets, not super-packets, on a device: a switch knows no others. */
+static int cut_packets(const struct netns_lab *lab, int namespace, const char *device)
+{
+        struct tc_ack ack = {};
+        int r = netns_enter(namespace);
+
+        if (r < 0)
+                return log_error_errno(r, "lab: %m");
+        r = tc_device_segment(device, false, &ack);
+        if (netns_enter(lab->home) < 0)
+                abort();
+        return r < 0 ? log_error_errno(r, "lab: segmentation offload of %s: %m: %s", device, ack.text) : 0;
+}
+
+/* Rates and buffers of all wires and ports. */
 static int shape_wires(struct netns_lab *lab)
 {
         const struct scenario *s = lab->scenario;
         int r = open_tc_in(lab, lab->namespaces[s->n_nodes], &lab->at_switch);
 
         for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
-                struct tc_socket *at_node = NULL;
+                char port[32];
 
+                snprintf(port, sizeof port, "port%u", i + 1);
                 r = wires_set_rate(lab->at_switch, s, i + 1);
                 if (r >= 0)
-                        r = open_tc_in(lab, lab->namespaces[i], &at_node);
+                        r = cut_packets(lab, lab->namespaces[s->n_nodes], port);
                 if (r >= 0)
-                        r = wires_cut_packets(at_node, DEVICE);
-                tc_socket_free(at_node);
+                        r = cut_packets(lab, lab->namespaces[i], DEVICE);
         }
         return r;
 }

@@ -130,24 +130,6 @@ static int index_of(struct tc_socket *at, const char *name)
         return r < 0 ? r : index;
 }
 
-int wires_cut_packets(struct tc_socket *at, const char *device)
-{
-        uint8_t buffer[128] __attribute__((aligned(8))) = {};
-        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
-        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
-        struct tc_ack ack;
-        int index = index_of(at, device), r;
-
-        if (index < 0)
-                return log_error_errno(index, "lab: device %s: %m", device);
-        m->nlmsg_type = RTM_NEWLINK;
-        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-        i->ifi_index = index;
-        mnl_attr_put_u32(m, IFLA_GSO_MAX_SEGS, 1);
-        r = tc_socket_ask(at, m, NULL, NULL, &ack);
-        return r < 0 ? log_error_errno(r, "lab: segmentation of %s: %m: %s", device, ack.text) : 0;
-}
-
 int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
 {
         uint64_t rate_bps = s->network.link_rate_bps, burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
@@ -166,11 +148,7 @@ int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
         r = set_tbf(at, wire_index, rate_bps, burst_bytes, WIRE_LIMIT_BYTES);
         if (r >= 0)
                 r = set_tbf(at, port_index, rate_bps, burst_bytes, s->network.switch_buffer_bytes);
-        if (r >= 0)
-                r = redirect(at, port_index, wire_index);
-        if (r >= 0)
-                r = wires_cut_packets(at, port);
-        return r < 0 ? r : wires_cut_packets(at, wire);
+        return r < 0 ? r : redirect(at, port_index, wire_index);
 }
 
 int wires_read_drops(struct tc_socket *at, unsigned i, uint64_t *ret_packets)

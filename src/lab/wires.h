@@ -10,7 +10,5 @@ struct tc_socket;
  * a long queue that its socket feels (wire{i}, an ifb device); what goes to it waits in the port's buffer, and is dropped
  * where that is full. Errors are logged. */
 int wires_set_rate(struct tc_socket *at_switch, const struct scenario *s, unsigned i);
-/* Packets, not super-packets, on a device: in the namespace of the socket. */
-int wires_cut_packets(struct tc_socket *at, const char *device);
 /* Dropped by the port to a node; on the wire from it there is nothing to drop. Negative errno. */
 int wires_read_drops(struct tc_socket *at_switch, unsigned i, uint64_t *ret_packets);

@@ -13,8 +13,8 @@
 
 #define ETHERNET_HEADER_BYTES 14u
 /* Of a port's rate, given to data when rates are left to us: the rest takes up what timers are late by. */
-#define DATA_PERMILLE 995u
-#define CONTROL_PERCENT 1u
+#define DATA_PERMILLE 998u
+#define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
 #define QUANTUM_MAX_BYTES 60000u
 /* Room in queues that nothing is to be dropped in. */
@@ -71,7 +71,7 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
         char link[QUANTITY_TEXT_MAX];
 
         p->control_port = q->control_port;
-        p->other.guaranteed_bps = MAX(p->link_rate_bps * CONTROL_PERCENT / 100, MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
+        p->other.guaranteed_bps = MAX(p->link_rate_bps / 1000 * CONTROL_PERMILLE, MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
         p->other.rate_bps = p->link_rate_bps;
         p->other.burst_bytes = p->link_burst_bytes;
         p->other.limit_bytes = OTHER_LIMIT_BYTES;
@@ -84,7 +84,7 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                 p->control.guaranteed_bps = q->control_rate_bps;
                 snprintf(p->reason_control, sizeof p->reason_control, "as told");
         } else
-                snprintf(p->reason_control, sizeof p->reason_control, "%u %% of the link's %s, ahead of all data", CONTROL_PERCENT,
+                snprintf(p->reason_control, sizeof p->reason_control, "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10, CONTROL_PERMILLE % 10,
                          quantity_format_rate(p->link_rate_bps, link));
 }
 

@@ -138,6 +138,17 @@ def required(evb):
         assert report["qos_backend"] == "none" and report["qos_rate_bps"] is None and report["drops"]["source_qdisc_packets"] is None
 
 
+def paced(evb):
+    """The program itself keeps to a rate: no qdisc of ours, no packet lost at the port, and no faster than told."""
+    need_root()
+    with folder() as where:
+        report = run(evb, scenario(where), {"network.link-rate": "1Gbit", "ros.pacing": "100Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1,
+                                            "trigger.events": 1000}, net="lab")
+    complete(report)
+    assert report["qos_backend"] == "none" and report["drops"]["switch_packets"] == 0, report["drops"]
+    assert report["throughput_bytes_per_second"] < 6 * 100e6 / 8, report["throughput_bytes_per_second"]
+
+
 def no_cbq(evb):
     """A layout that this kernel lacks: named, 77."""
     need_root()
@@ -157,5 +168,6 @@ main({
     "follows-sfis": follows_sfis,
     "killed": killed,
     "required": required,
+    "paced": paced,
     "no-cbq": no_cbq,
 })

@@ -3,10 +3,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define OPTIONS_SETTINGS_MAX 64
 #define OPTIONS_WORDS_MAX 16
+#define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
 
 /* The arguments of an option that may be given more than once. */
 struct option_list {

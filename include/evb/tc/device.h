@@ -22,6 +22,10 @@ int tc_device_read(struct tc_device *ret, const char *name);
 /* The device that has an address; -ENODEV: none has. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 
+/* Switches segmentation offload of a device of the calling thread's namespace: off, it is handed no super-packets, of TCP or
+ * of UDP. *ack has the kernel's words. */
+int tc_device_segment(const char *device, bool on, struct tc_ack *ack);
+
 /* TC_UNCHANGED: left as it is; in what was read: not to be had. */
 #define TC_UNCHANGED UINT32_MAX
 struct tc_tuning {

@@ -41,19 +41,19 @@ static void plans_follow_the_rules(void **state)
         (void)state;
         to[0].rate_bps = to[1].rate_bps = 0;
         p = sample_plan(&q);
-        /* (1 Gbit/s - 1 %) x 99.5 % / 6 */
-        assert_int_equal(p.shares[0].rate_bps, UINT64_C(164175000));
+        /* (1 Gbit/s - 0.5 %) x 99.8 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165501666));
         assert_int_equal(p.shares[0].burst_bytes, (256 << 10) / 4 / 6);
         assert_true(p.shares[0].burst_bytes * 6 <= q.switch_buffer_bytes / 2);
         assert_int_equal(p.shares[0].limit_bytes, (2 << 20) + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
-        assert_int_equal(p.control.guaranteed_bps, 10000000);
+        assert_int_equal(p.control.guaranteed_bps, 5000000);
         assert_int_equal(p.n_warnings, 0);
         tc_plan_fini(&p);
 
         q.switch_buffer_bytes = 0; /* a millisecond of the rate */
         p = sample_plan(&q);
-        assert_int_equal(p.shares[0].burst_bytes, 164175000 / 8 / 1000);
+        assert_int_equal(p.shares[0].burst_bytes, 165501666 / 8 / 1000);
         tc_plan_fini(&p);
 }
 
@@ -444,7 +444,7 @@ static void status_is_read_from_the_tree(void **state)
         assert_int_equal(s.rows[0].counters.backlog_bytes, 100);
         assert_int_equal(s.drops, 7);
         assert_true(s.control.present && s.other.present);
-        assert_int_equal(s.control.rate_bps, 10000000);
+        assert_int_equal(s.control.rate_bps, 5000000);
         tc_status_fini(&s);
         tc_tree_fini(&t);
 }

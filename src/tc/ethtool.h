@@ -1,0 +1,24 @@
+/* Requests to ethtool over generic netlink, in the namespace of the calling thread. */
+#pragma once
+
+#include <libmnl/libmnl.h>
+
+#include "evb/tc/message.h"
+
+#define ETHTOOL_BUFFER_BYTES 8192
+
+struct ethtool {
+        struct mnl_socket *mnl;
+        uint32_t sequence;
+        uint16_t family;
+        struct tc_ack *ack; /* gets the kernel's words where something is refused; may be NULL */
+        uint8_t buffer[ETHTOOL_BUFFER_BYTES] __attribute__((aligned(8)));
+};
+
+/* -EOPNOTSUPP: this kernel has none. ethtool_close() also after a failure. */
+int ethtool_open(struct ethtool *e, struct tc_ack *ack);
+void ethtool_close(struct ethtool *e);
+/* A request about a device, in the buffer of *e; attributes are added behind. */
+struct nlmsghdr *ethtool_begin(struct ethtool *e, uint8_t command, uint16_t header_attribute, const char *device);
+/* Sends it; each answer goes to `answer` (may be NULL). 0, or negative errno. */
+int ethtool_ask(struct ethtool *e, const struct nlmsghdr *m, void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx);

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""The published measurements as a user makes them again.
+
+    test_lab.py EVB CASE
+"""
+import json
+import os
+import subprocess
+
+from harness import Skip, folder, main, need_root
+from network import sh
+
+
+def lists(evb):
+    measurements = json.loads(sh(evb, "lab", "list", "--json").stdout)["measurements"]
+    ids = [m["id"] for m in measurements]
+    wanted = [f"A{i}" for i in range(1, 9)] + [f"B{i}" for i in range(1, 7)] + [f"C{i}" for i in range(1, 10)]
+    assert set(wanted) <= set(ids) and len(ids) == len(set(ids)), ids
+    text = sh(evb, "lab", "list").stdout
+    assert all(f"{i} " in text for i in ids)
+
+
+def mistakes(evb):
+    for words, status, says in (
+        (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, "fly"), (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
+    ):
+        done = sh(evb, "lab", *words, check=False)
+        assert done.returncode == status and says in done.stderr, (words, done)
+    if os.geteuid() == 0:
+        done = sh("setpriv", "--reuid=65534", "--clear-groups", evb, "lab", "run", "A2", check=False)
+        assert done.returncode == 77 and "root" in done.stderr, done
+
+
+def points(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def resume(evb):
+    """Points go to a file as they are made; what is there is not made again; another length is."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        done = sh(evb, "lab", "run", "A2,B1,C9", "--quick", "--results", str(path), "--json", check=False)
+        verdicts = {v["id"]: v["verdict"] for v in json.loads(done.stdout)["verdicts"]}
+        assert set(verdicts) == {"A2", "B1", "C9"} and "unknown" not in verdicts.values(), done
+        first = points(path)
+        assert all({"id", "series", "x", "settings", "time", "kernel", "processor", "processors", "version"} <= set(p) for p in first)
+        lines = path.read_text().splitlines()
+        # As if it had been cut off: the last point is missing, the one before is half there.
+        path.write_text("\n".join(lines[:-2] + [lines[-2][:40]]) + "\n")
+        done = sh(evb, "lab", "run", "A2,B1,C9", "--quick", "--results", str(path), check=False)
+        assert "not a result" in done.stderr, done.stderr
+        again = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        assert [(p["id"], p["series"], p["x"]) for p in again] == [(p["id"], p["series"], p["x"]) for p in first]
+
+
+def report(evb):
+    """A page that needs nothing else, and each picture beside it."""
+    need_root()
+    with folder() as where:
+        path, out = where / "results.jsonl", where / "out"
+        sh(evb, "lab", "run", "B1,A2", "--quick", "--results", str(path), check=False)
+        done = sh(evb, "lab", "report", str(path), "--output", str(out), check=False)
+        if done.returncode == 77:
+            raise Skip("matplotlib is not installed")
+        assert done.returncode == 0, done
+        page = (out / "report.html").read_text()
+        assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
+        assert "not measured" in page and "agrees" in page
+        for name in ("A2.png", "A2.svg", "B1.png", "B1.svg"):
+            assert (out / name).stat().st_size > 5000, name
+
+
+def clean(evb):
+    """Namespaces of launchers that live no more go; others stay."""
+    need_root()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    stale, living = f"evb-{dead.pid}-x", f"evb-{os.getpid()}-x"
+    if sh("ip", "-V", check=False).returncode != 0:
+        raise Skip("ip (iproute2) is not installed")
+    try:
+        for name in (stale, living):
+            sh("ip", "netns", "add", name)
+        sh(evb, "lab", "clean")
+        left = sh("ip", "netns", "list").stdout
+        assert stale not in left and living in left, left
+    finally:
+        for name in (stale, living):
+            sh("ip", "netns", "del", name, check=False)
+
+
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "report": report, "clean": clean})
