@@ -129,8 +129,8 @@ static void draw(const struct lab_options *o, const struct lab_point *p, size_t 
 {
         if (!o->common.progress && !isatty(STDERR_FILENO))
                 return;
-        fprintf(stderr, "%s%zu/%zu %s, %s at %g; some %.0f min %02.0f s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->series, p->x,
-                (double)((int)left_s / 60), (double)((int)left_s % 60), isatty(STDERR_FILENO) ? "" : "\n");
+        fprintf(stderr, "%s%zu/%zu %s, %s at %g; some %d min %02d s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->series, p->x,
+                (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
 }
 
 static bool make(const struct lab_options *o, const char *path, struct lab_point *p, json_t *results)

@@ -159,12 +159,12 @@ static json_t *summarise(const struct flow *flows, const struct flow_result *res
                 for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
                         set(o, quantiles[i].name, (double)histogram_quantile(gaps, quantiles[i].q) / 1e3);
                 /* Ten bins a decade, from 100 ns to 1 s. */
-                for (double edge = 2; edge < 9.05; edge += 0.1) {
-                        uint64_t upper = (uint64_t)__builtin_pow(10, edge);
+                for (int bin = 0; bin <= 70; bin++) {
+                        uint64_t upper = (uint64_t)__builtin_pow(10, 2 + bin / 10.0);
                         double below = 0;
 
-                        for (double q = 0.001; q < 1; q += 0.001)
-                                below += histogram_quantile(gaps, q) <= upper;
+                        for (int q = 1; q < 1000; q++)
+                                below += histogram_quantile(gaps, q / 1000.0) <= upper;
                         json_array_append_new(edges, json_real((double)upper / 1e3));
                         json_array_append_new(counts, json_real(below / 999));
                 }
@@ -181,7 +181,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
         double rate_bps = lab_setting(p, "rate", 0);
         struct netns_lab *lab = NULL;
-        struct flow flows[FLOWS_MAX];
+        struct flow flows[FLOWS_MAX] = {};
         json_t *result = NULL;
         unsigned n = 0;
         int r = s && results ? make_lab(p, s, &lab) : -ENOMEM;
