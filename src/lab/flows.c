@@ -144,6 +144,7 @@ int flows_run(const struct flow *flows, unsigned n, double seconds, struct flow_
         collect(&e, results);
         for (unsigned i = 0; i < n; i++) {
                 results[i].seconds = seconds;
+                results[i].sending_seconds = seconds + (flows[0].kind == FLOW_TCP ? (double)WARM_NS / 1e9 : 0);
                 results[i].sent_messages = e.page->senders[i].messages;
                 results[i].sent_bytes = e.page->senders[i].bytes;
                 results[i].gaps_ns = e.page->watchers[i].gaps_ns;

@@ -125,7 +125,7 @@ static void set(json_t *o, const char *name, double v)
 
 static json_t *summarise(const struct flow *flows, const struct flow_result *results, unsigned n)
 {
-        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0, receiver_cpu = 0, seconds = results[0].seconds;
+        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0, receiver_cpu = 0, seconds = results[0].seconds, sending = results[0].sending_seconds;
         const struct histogram *gaps = &results[0].gaps_ns;
         json_t *o = json_object();
 
@@ -147,8 +147,8 @@ static json_t *summarise(const struct flow *flows, const struct flow_result *res
         set(o, "least_mbps", least);
         if (flows[0].kind != FLOW_TCP)
                 set(o, "loss_percent", expected > 0 ? 100 * (1 - messages / expected) : 0);
-        set(o, "sender_cpu_percent", 100 * sender_cpu / seconds);
-        set(o, "receiver_cpu_percent", 100 * receiver_cpu / seconds);
+        set(o, "sender_cpu_percent", 100 * sender_cpu / sending);
+        set(o, "receiver_cpu_percent", 100 * receiver_cpu / sending);
         if (flows[0].watch_wire && gaps->count > 0) {
                 static const struct {
                         const char *name;

@@ -30,6 +30,7 @@ struct flow {
 
 struct flow_result {
         double seconds;                     /* that were measured */
+        double sending_seconds;             /* in all: what processor time is a share of */
         uint64_t sent_messages, sent_bytes;
         uint64_t received_messages[FLOW_RECEIVERS_MAX], received_bytes[FLOW_RECEIVERS_MAX];
         double sender_cpu_seconds, receiver_cpu_seconds;
