@@ -71,7 +71,11 @@ def draw_curves(m, axes):
         kept = [t for i, t in enumerate(ticks) if i == 0 or t / ticks[i - 1] > 1.3]
         axes.set_xticks(kept if len(kept) > 1 else ticks, [f"{t:,.0f}" for t in (kept if len(kept) > 1 else ticks)], rotation=30 if len(kept) > 8 else 0)
         axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    values = [v for points in series_of(m).values() for _, (v, _) in points if v > 0]
+    if values and max(values) > 1000 * min(values):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     axes.set_xlabel(m["x_label"])
     axes.set_ylabel(m["y_label"])
 

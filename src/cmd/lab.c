@@ -272,8 +272,10 @@ static int report(const struct lab_options *o)
         FILE *to;
         int status;
 
-        if (!results)
+        if (!results) {
+                json_decref(all);
                 return 2;
+        }
         for (size_t i = 0; i < n_lab_catalogue; i++)
                 json_array_append_new(all, describe(&lab_catalogue[i], results));
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);

@@ -176,6 +176,9 @@ static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
 
         o.params.cbq = cbq(p, guaranteed_bps, priority);
         o.params.cbq.bounded = classid == TC_LINK_CLASS;
+        /* It shares its priority with the class of other traffic, and must not be too heavy for that. */
+        if (classid == TC_LINK_CLASS)
+                o.params.cbq.weight = MIN(o.params.cbq.weight, CBQ_MAX_WEIGHT_RATIO * weight(p, tc_rate_bytes(p->other.guaranteed_bps)));
         if (classid == TC_OTHER_CLASS) {
                 o.params.cbq.split = TC_OUR_ROOT;
                 o.params.cbq.default_map = CBQ_ALL_PRIORITIES;
