@@ -122,13 +122,14 @@ def counters(evb):
             six.sendto(b"x" * 100, ("fd00:9::2", 5000))
             four.sendto(b"x" * 100, ("239.1.2.3", 5000))
             four.sendto(b"x" * 100, ("10.9.0.2", 46800))
+            four.sendto(b"x" * 100, ("239.255.69.86", 46800))
             six.sendto(b"x" * 100, ("fd00:9::2", 46800))
 
         def packets():
             s = network.qos(evb, "a", "status", "--dev", "eth0")
             return [d["packets"] for d in s["destinations"]] + [s["control"]["packets"], s["default"]["packets"] >= 1]
 
-        wait_until("packets in their classes", lambda: packets() == [10, 10, 10, 20, True])
+        wait_until("packets in their classes", lambda: packets() == [10, 10, 10, 30, True])
         four.close()
         six.close()
 

@@ -7,7 +7,7 @@
 
 struct netns_lab;
 
-/* Builds it, and fills the nodes' addresses in. Errors are logged: -EPERM, -EINVAL (a key that cannot be had here). */
+/* Builds it, and fills the nodes' addresses in. Errors are logged: -EPERM, -EOPNOTSUPP and others. */
 int netns_lab_new(struct netns_lab **ret, struct scenario *s);
 struct netns_lab *netns_lab_free(struct netns_lab *lab);
 /* A node's namespace, for netns_enter(); borrowed. -1: no such node. */

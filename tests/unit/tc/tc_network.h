@@ -135,3 +135,15 @@ static inline char *network_text(void)
         fclose(to);
         return text;
 }
+
+/* All tests of a program in one network; 77 where there is none to be had. A macro, as cmocka counts its array. */
+#define network_run_tests(tests)                                                                             \
+        ({                                                                                                   \
+                int _failed = 77;                                                                            \
+                                                                                                             \
+                if (network_enter()) {                                                                       \
+                        _failed = cmocka_run_group_tests(tests, NULL, NULL);                                 \
+                        network_leave();                                                                     \
+                }                                                                                            \
+                _failed;                                                                                     \
+        })

@@ -244,11 +244,6 @@ int main(void)
                 cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
                 cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
         };
-        int failed;
 
-        if (!network_enter())
-                return 77;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-        network_leave();
-        return failed;
+        return network_run_tests(tests);
 }

@@ -354,11 +354,6 @@ int main(void)
                 cmocka_unit_test(drift_is_put_right),
                 cmocka_unit_test(frames_may_grow),
         };
-        int failed;
 
-        if (!network_enter())
-                return 77;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-        network_leave();
-        return failed;
+        return network_run_tests(tests);
 }

@@ -240,11 +240,6 @@ int main(void)
                 cmocka_unit_test(a_strange_file_is_not_believed),
                 cmocka_unit_test(what_was_remembered_outlives_a_full_disk),
         };
-        int failed;
 
-        if (!network_enter())
-                return 77;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-        network_leave();
-        return failed;
+        return network_run_tests(tests);
 }

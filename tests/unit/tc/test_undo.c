@@ -262,11 +262,6 @@ int main(void)
                 cmocka_unit_test(a_classless_root_is_put_back),
                 cmocka_unit_test(one_process_shapes_a_device),
         };
-        int failed;
 
-        if (!network_enter())
-                return 77;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-        network_leave();
-        return failed;
+        return network_run_tests(tests);
 }
