@@ -134,12 +134,11 @@ static void draw(const struct lab_options *o, const struct lab_point *p, size_t 
                 (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
 }
 
-static bool make(const struct lab_options *o, const char *path, struct lab_point *p, json_t *results)
+static bool make(const char *path, struct lab_point *p, json_t *results)
 {
         const json_t *twin = same_point(results, p);
         json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
 
-        (void)o;
         if (!figures)
                 return false;
         if (twin)
@@ -233,7 +232,7 @@ static int run(const struct lab_options *o)
                 if (results_have(results, &points[i]))
                         continue;
                 draw(o, &points[i], i, n, left_s);
-                failed += !make(o, path, &points[i], results);
+                failed += !make(path, &points[i], results);
                 left_s -= points[i].seconds;
         }
         if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)

@@ -74,7 +74,7 @@ static int tell(const struct qos_options *o, struct tc_shaper *shaper, const str
         if (r >= 0)
                 r = tc_status_make(&status, &have, asked, n_asked);
         if (r >= 0) {
-                if (tc_tuning_read(tc_shaper_socket(shaper), result.device, &tuning) >= 0)
+                if (tc_tuning_read(result.device, &tuning) >= 0)
                         result.tuning = &tuning;
                 result.status = &status;
                 if (status.backend != QOS_NONE && !result.want)
@@ -160,7 +160,7 @@ static int status(const struct qos_options *o)
                 (void)tc_state_peek(&state, &job.device);
                 if (r >= 0)
                         r = tc_status_make(&s, &have, state.asked, state.n_asked);
-                if (r >= 0 && tc_tuning_read(socket, job.device_name, &tuning) >= 0)
+                if (r >= 0 && tc_tuning_read(job.device_name, &tuning) >= 0)
                         result.tuning = &tuning;
                 if (s.backend == QOS_NONE)
                         result.want = NULL;

@@ -20,7 +20,7 @@
 #include "evb/lab/netns.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/memory.h"
-#include "evb/tc/shaper.h"
+#include "shape.h"
 
 #define CONTROL_PORT 46800
 #define DATA_PORT 46801
@@ -59,7 +59,7 @@ static void answer(const char *address)
         }
 }
 
-static int shape(const struct lab_point *p, const char *to)
+static int shape(const struct lab_point *p, int namespace, const char *to)
 {
         struct tc_destination destination = {.rate_bps = (uint64_t)lab_setting(p, "rate", 2e9)};
         struct tc_request q = {
@@ -72,23 +72,8 @@ static int shape(const struct lab_point *p, const char *to)
                 .destinations = &destination,
                 .n_destinations = 1,
         };
-        char why[TC_REASON_MAX] = "";
-        struct tc_outcome o = {};
-        struct tc_device device;
-        struct tc_shaper *s;
-        struct tc_plan plan;
-        int r;
 
-        if (!tc_address_parse(&destination.address, to))
-                return -EINVAL;
-        r = tc_device_read(&device, "eth0");
-        if (r >= 0)
-                r = tc_plan_make(&plan, &q, why);
-        if (r >= 0)
-                r = tc_shaper_new(&s, &device, &o);
-        if (r >= 0)
-                r = tc_shaper_apply(s, &plan, false, 0, true, &o);
-        return r < 0 ? log_error_errno(r, "lab: shaping: %s%s", why, o.error) : 0;
+        return tc_address_parse(&destination.address, to) ? lab_shape(namespace, &q) : -EINVAL;
 }
 
 /* Tops the queue up with data before each echo. */
@@ -155,7 +140,7 @@ json_t *lab_run_echo(const struct lab_point *p)
         struct echo_page *page = memory_map_shared(sizeof *page);
         struct netns_lab *lab = NULL;
         json_t *result = NULL;
-        pid_t answerer, asker;
+        pid_t answerer, asker = -1;
         int status;
 
         if (!s || !page)
@@ -171,11 +156,10 @@ json_t *lab_run_echo(const struct lab_point *p)
         answerer = begin_child(netns_lab_node(lab, "answerer"));
         if (answerer == 0)
                 answer(s->nodes[1].address);
-        asker = begin_child(netns_lab_node(lab, "asker"));
+        if (shape(p, netns_lab_node(lab, "asker"), s->nodes[1].address) >= 0)
+                asker = begin_child(netns_lab_node(lab, "asker"));
         if (asker == 0) {
                 nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-                if (shape(p, s->nodes[1].address) < 0)
-                        _exit(1);
                 echo(p, s->nodes[1].address, page);
                 _exit(page->failed);
         }

@@ -3,15 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/lab/catalogue.h"
 #include "evb/lab/flows.h"
 #include "evb/sys/loop.h"
-#include "evb/tc/shaper.h"
+#include "shape.h"
 
 #define GROUP "239.255.69.1"
 #define PORT 7100
@@ -35,42 +33,6 @@ static int make_lab(const struct lab_point *p, struct scenario *s, struct netns_
                 snprintf(n->name, sizeof n->name, "%s%u", sender ? "sender" : "receiver", n->index + 1);
         }
         return netns_lab_new(ret, s);
-}
-
-/* In a process of its own, as it has to be in the sender's namespace. */
-static int shape(const struct lab_point *p, const struct scenario *s, int namespace, const struct tc_destination *to, size_t n)
-{
-        struct tc_request q = {
-                .link_rate_bps = s->network.link_rate_bps,
-                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
-                .switch_buffer_bytes = s->network.switch_buffer_bytes,
-                .sources = (uint32_t)s->ros.count,
-                .send_buffer_bytes = 4u << 20,
-                .backend = QOS_HTB_TBF,
-                .destinations = to,
-                .n_destinations = n,
-        };
-        pid_t child = fork();
-        int status;
-
-        (void)p;
-        if (child == 0) {
-                struct tc_outcome o = {};
-                struct tc_device device;
-                struct tc_shaper *shaper;
-                struct tc_plan plan;
-                char why[TC_REASON_MAX] = "";
-
-                if (netns_enter(namespace) < 0 || tc_device_read(&device, "eth0") < 0 || tc_plan_make(&plan, &q, why) < 0 ||
-                    tc_shaper_new(&shaper, &device, &o) < 0 || tc_shaper_apply(shaper, &plan, false, 0, true, &o) < 0) {
-                        log_error("lab: shaping: %s%s", why, o.error);
-                        _exit(1);
-                }
-                _exit(0);
-        }
-        if (child < 0 || waitpid(child, &status, 0) != child)
-                return -errno;
-        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
 static struct flow make_flow(const struct lab_point *p, const struct scenario *s, struct netns_lab *lab, unsigned from, unsigned to, enum flow_kind kind)
@@ -100,10 +62,20 @@ static struct flow make_flow(const struct lab_point *p, const struct scenario *s
         return f;
 }
 
-static int shape_senders(const struct lab_point *p, const struct scenario *s, struct netns_lab *lab, enum flow_kind kind, double rate_bps)
+static int shape_senders(const struct scenario *s, struct netns_lab *lab, enum flow_kind kind, double rate_bps)
 {
         struct tc_destination to[SHAPED_MAX];
         size_t n = kind == FLOW_MULTICAST ? 1 : s->sfi.count;
+        struct tc_request q = {
+                .link_rate_bps = s->network.link_rate_bps,
+                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .switch_buffer_bytes = s->network.switch_buffer_bytes,
+                .sources = (uint32_t)s->ros.count,
+                .send_buffer_bytes = 4u << 20,
+                .backend = QOS_HTB_TBF,
+                .destinations = to,
+                .n_destinations = n,
+        };
         int r = 0;
 
         for (size_t i = 0; i < n; i++) {
@@ -114,7 +86,7 @@ static int shape_senders(const struct lab_point *p, const struct scenario *s, st
                         return -EINVAL;
         }
         for (unsigned i = 0; r >= 0 && i < s->ros.count; i++)
-                r = shape(p, s, netns_lab_node(lab, s->nodes[i].name), to, n);
+                r = lab_shape(netns_lab_node(lab, s->nodes[i].name), &q);
         return r;
 }
 
@@ -187,7 +159,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         int r = s && results ? make_lab(p, s, &lab) : -ENOMEM;
 
         if (r >= 0 && rate_bps > 0)
-                r = shape_senders(p, s, lab, kind, rate_bps);
+                r = shape_senders(s, lab, kind, rate_bps);
         for (unsigned i = 0; r >= 0 && i < s->ros.count; i++) {
                 for (unsigned k = 0; k < (kind == FLOW_MULTICAST ? 1 : s->sfi.count) && n < FLOWS_MAX; k++)
                         flows[n++] = make_flow(p, s, lab, i, k, kind);

@@ -98,7 +98,7 @@ static void note_tuning(struct shaping *s)
         struct tc_tuning t = TC_TUNING_UNCHANGED;
         struct node_stats *st = s->node->stats;
 
-        (void)tc_tuning_read(tc_shaper_socket(s->shaper), s->device.name, &t);
+        (void)tc_tuning_read(s->device.name, &t);
         stats_set(&st->mtu_bytes, t.mtu_bytes);
         stats_set(&st->rx_usecs, t.rx_usecs);
         stats_set(&st->rx_frames, t.rx_frames);

@@ -161,13 +161,12 @@ bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now)
         return is_so(want->mtu_bytes, now->mtu_bytes) && coalesce_is_so(want, now);
 }
 
-int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret)
+int tc_tuning_read(const char *device, struct tc_tuning *ret)
 {
         struct tc_tuning t = TC_TUNING_UNCHANGED;
         struct tc_device d = {};
         int r = tc_device_read(&d, device);
 
-        (void)s;
         if (r < 0)
                 return r;
         t.mtu_bytes = d.mtu_bytes;
@@ -201,7 +200,7 @@ static void keep_asked(struct tc_tuning *previous, const struct tc_tuning *want)
 int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want, struct tc_tuning *previous, struct tc_ack *ack)
 {
         struct tc_tuning before, now;
-        int r = tc_tuning_read(s, device, &before);
+        int r = tc_tuning_read(device, &before);
 
         *ack = (struct tc_ack){};
         if (r >= 0 && want->mtu_bytes != TC_UNCHANGED && want->mtu_bytes != before.mtu_bytes)
@@ -211,7 +210,7 @@ int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tun
         if (coalesce_is_asked(want))
                 r = coalesce_write(device, want, ack);
         if (r >= 0)
-                r = tc_tuning_read(s, device, &now);
+                r = tc_tuning_read(device, &now);
         if (r >= 0 && !tc_tuning_is_so(want, &now))
                 r = -EBADE;
         if (r < 0) {

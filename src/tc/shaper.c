@@ -267,7 +267,7 @@ int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_
 
         if (tc_tuning_is_unchanged(want))
                 return 0;
-        r = tc_tuning_read(s->socket, s->device.name, &now);
+        r = tc_tuning_read(s->device.name, &now);
         if (r >= 0) {
                 if (tc_tuning_is_so(want, &now))
                         return 0;
@@ -367,7 +367,7 @@ static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
 
         if (tc_tuning_is_unchanged(&s->state.previous))
                 return 0;
-        if (tc_tuning_read(s->socket, s->device.name, &now) >= 0 && tc_tuning_is_so(&s->state.previous, &now))
+        if (tc_tuning_read(s->device.name, &now) >= 0 && tc_tuning_is_so(&s->state.previous, &now))
                 return 0;
         r = tc_tuning_write(s->socket, s->device.name, &s->state.previous, NULL, &ack);
         if (r < 0)

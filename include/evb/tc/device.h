@@ -42,7 +42,7 @@ void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now,
 /* Nothing of `want` is otherwise in `now`. */
 bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now);
 /* What the device has. Where it knows no coalescing, that stays TC_UNCHANGED. */
-int tc_tuning_read(struct tc_socket *s, const char *device, struct tc_tuning *ret);
+int tc_tuning_read(const char *device, struct tc_tuning *ret);
 /* Sets what is asked for, and reads back whether it is so; *previous (if not NULL) is what was there of it. Where it fails
  * nothing is changed, and *ack has the kernel's text. -EBADE: the device took it, but has something else. */
 int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want, struct tc_tuning *previous, struct tc_ack *ack);

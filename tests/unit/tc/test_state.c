@@ -62,7 +62,7 @@ static struct tc_tuning tuning_of(const char *name)
 {
         struct tc_tuning t;
 
-        assert_int_equal(tc_tuning_read(NULL, name, &t), 0);
+        assert_int_equal(tc_tuning_read(name, &t), 0);
         return t;
 }
 
