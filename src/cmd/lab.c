@@ -331,20 +331,18 @@ static int clean(const struct lab_options *o)
 }
 
 static const struct verb {
-        const char *name, *full_name, *arguments;
+        struct command command;
         int (*run)(const struct lab_options *o);
         size_t n_words;
-        const char *help;
 } verbs[] = {
-        {"list", "lab list", "", list, 0, "The measurements, and what was published."},
-        {"run", "lab run", "ID...|all", run, OPTIONS_MANY, "Make measurements again (root); what is in the file of results already is not made twice."},
-        {"report", "lab report", "RESULTS...", report, OPTIONS_MANY, "A page with all pictures and verdicts, from files of results."},
-        {"clean", "lab clean", "", clean, 0, "Remove what killed runs have left."},
+        {{"lab list", cmd_lab, "", "The measurements, and what was published."}, list, 0},
+        {{"lab run", cmd_lab, "ID...|all", "Make measurements again (root); what is in the file of results already is not made twice."}, run, OPTIONS_MANY},
+        {{"lab report", cmd_lab, "RESULTS...", "A page with all pictures and verdicts, from files of results."}, report, OPTIONS_MANY},
+        {{"lab clean", cmd_lab, "", "Remove what killed runs have left."}, clean, 0},
 };
 
 static int run_verb(const struct verb *v, int argc, char **argv)
 {
-        const struct command command = {v->full_name, cmd_lab, v->arguments, v->help};
         struct lab_options o = {};
         const struct option_entry own[] = {
                 {"quick", NULL, "fewer and shorter points: all of them in under 5 minutes", &o.quick},
@@ -352,29 +350,15 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                 {"again", NULL, "make points that are there again", &o.again},
                 {"output", "FOLDER", "report: where pages and pictures go; default: evb-lab", &o.output},
         };
-        int r = options_parse(&o.common, &command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
+        int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
 
         return r == OPTIONS_GO_ON ? v->run(&o) : r;
 }
 
-static int help(FILE *to)
-{
-        fprintf(to, "evb lab VERB [OPTION]...; evb lab VERB --help tells more\n\n");
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-                fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
-        return to == stdout ? 0 : 2;
-}
-
 int cmd_lab(int argc, char **argv)
 {
-        if (argc < 2)
-                return help(stderr);
-        if (strcmp(argv[1], "--help") == 0)
-                return help(stdout);
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-                if (strcmp(argv[1], verbs[i].name) == 0)
-                        return run_verb(&verbs[i], argc - 1, argv + 1);
-        }
-        fprintf(stderr, "evb lab: unknown verb \"%s\", allowed: list run report clean\n", argv[1]);
-        return 2;
+        int status;
+        const struct verb *v = options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+
+        return v ? run_verb(v, argc - 1, argv + 1) : status;
 }

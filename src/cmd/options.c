@@ -154,6 +154,44 @@ int options_parse(struct options *o, const struct command *command, const struct
         return OPTIONS_GO_ON;
 }
 
+static const struct command *verb_at(const void *verbs, size_t each_bytes, size_t i)
+{
+        return (const void *)((const char *)verbs + i * each_bytes);
+}
+
+static const char *last_word(const char *name)
+{
+        const char *blank = strrchr(name, ' ');
+
+        return blank ? blank + 1 : name;
+}
+
+static int print_verbs(const char *command, const void *verbs, size_t n, size_t each_bytes, FILE *to)
+{
+        fprintf(to, "evb %s VERB [OPTION]...; evb %s VERB --help tells more\n\n", command, command);
+        for (size_t i = 0; i < n; i++)
+                fprintf(to, "  %-8s %s\n", last_word(verb_at(verbs, each_bytes, i)->name), verb_at(verbs, each_bytes, i)->help);
+        return to == stdout ? 0 : 2;
+}
+
+const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv, int *ret_status)
+{
+        if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+                *ret_status = print_verbs(argv[0], verbs, n, each_bytes, argc < 2 ? stderr : stdout);
+                return NULL;
+        }
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(argv[1], last_word(verb_at(verbs, each_bytes, i)->name)) == 0)
+                        return verb_at(verbs, each_bytes, i);
+        }
+        fprintf(stderr, "evb %s: unknown verb \"%s\", allowed:", argv[0], argv[1]);
+        for (size_t i = 0; i < n; i++)
+                fprintf(stderr, " %s", last_word(verb_at(verbs, each_bytes, i)->name));
+        fputc('\n', stderr);
+        *ret_status = 2;
+        return NULL;
+}
+
 FILE *options_open_json(const struct options *o)
 {
         FILE *f;

@@ -206,28 +206,18 @@ static int remove_shaping(const struct qos_options *o)
 }
 
 static const struct verb {
-        const char *name, *full_name;
+        struct command command;
         int (*run)(const struct qos_options *o);
-        const char *help;
 } verbs[] = {
-        {"plan", "qos plan", plan, "What would be installed, why, and the same as tc commands; changes nothing."},
-        {"apply", "qos apply", apply, "Bring the device to the plan: only what differs is sent, and read back."},
-        {"status", "qos status", status, "What the kernel has and counts, for each destination."},
-        {"watch", "qos watch", qos_watch, "Tell what others change of it, and packets that are dropped; with --repair, change it back."},
-        {"remove", "qos remove", remove_shaping, "Let out what is queued, and put back what was there before."},
+        {{"qos plan", cmd_qos, "", "What would be installed, why, and the same as tc commands; changes nothing."}, plan},
+        {{"qos apply", cmd_qos, "", "Bring the device to the plan: only what differs is sent, and read back."}, apply},
+        {{"qos status", cmd_qos, "", "What the kernel has and counts, for each destination."}, status},
+        {{"qos watch", cmd_qos, "", "Tell what others change of it, and packets that are dropped; with --repair, change it back."}, qos_watch},
+        {{"qos remove", cmd_qos, "", "Let out what is queued, and put back what was there before."}, remove_shaping},
 };
-
-static int help(FILE *to)
-{
-        fprintf(to, "evb qos VERB [OPTION]...; evb qos VERB --help tells more\n\n");
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-                fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
-        return to == stdout ? 0 : QOS_EXIT_WRONG;
-}
 
 static int run(const struct verb *verb, int argc, char **argv)
 {
-        const struct command command = {verb->full_name, cmd_qos, "", verb->help};
         struct qos_options o = {};
         const struct option_entry own[] = {
                 {"config", "FILE", "a scenario, whose node's device is meant; with --node", &o.config},
@@ -254,7 +244,7 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"force", NULL, "replace even a root qdisc of someone else that has classes; watch: in a repair", &o.force},
                 {"repair", NULL, "watch: undo what others change", &o.repair},
         };
-        int r = options_parse(&o.common, &command, own, ARRAY_SIZE(own), 0, argc, argv);
+        int r = options_parse(&o.common, &verb->command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r == OPTIONS_GO_ON)
                 r = verb->run(&o);
@@ -264,17 +254,8 @@ static int run(const struct verb *verb, int argc, char **argv)
 
 int cmd_qos(int argc, char **argv)
 {
-        if (argc < 2)
-                return help(stderr);
-        if (strcmp(argv[1], "--help") == 0)
-                return help(stdout);
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-                if (strcmp(argv[1], verbs[i].name) == 0)
-                        return run(&verbs[i], argc - 1, argv + 1);
-        }
-        fprintf(stderr, "evb qos: unknown verb \"%s\", allowed:", argv[1]);
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-                fprintf(stderr, " %s", verbs[i].name);
-        fputc('\n', stderr);
-        return QOS_EXIT_WRONG;
+        int status;
+        const struct verb *v = options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+
+        return v ? run(v, argc - 1, argv + 1) : status;
 }

@@ -50,5 +50,8 @@ enum options_result { OPTIONS_GO_ON = -1 };
  * error: exit status 2. */
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own, size_t n_own,
                   size_t n_words, int argc, char **argv);
+/* The verb that argv[1] names, as in `evb qos plan`: one of n structures of each_bytes that begin with a struct command,
+ * whose name is "qos plan". NULL: *ret_status is the exit status, and what there is has been told. */
+const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv, int *ret_status);
 /* Where --json goes; NULL where it is not asked for, or (the error has been told) cannot be opened. */
 FILE *options_open_json(const struct options *o);
