@@ -18,7 +18,7 @@
 #include "evb/tc/socket.h"
 #include "evb/tc/units.h"
 
-/* A packet leaves when the wire is free; this is what timers may be late by. */
+/* A packet leaves when the wire is free; this is what timers may be late by on a wire, where being late loses nothing. */
 #define BURST_LEAST_BYTES 16384u
 #define BURST_NS (100 * NS_PER_US)
 /* No wire loses what a sender has handed to it. */
@@ -130,6 +130,16 @@ static int index_of(struct tc_socket *at, const char *name)
         return r < 0 ? r : index;
 }
 
+/* A buffer of S bytes loses what exceeds rate * t + S. So does TBF with burst + limit = S, however they are parted; and a port with a
+ * large burst makes up for a timer that is late, where a small one would have been a slower port and lost what no switch loses. */
+static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s)
+{
+        uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN;
+        uint64_t burst_bytes = MAX(buffer_bytes / 2, frame_bytes);
+
+        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes, MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes);
+}
+
 int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
 {
         uint64_t rate_bps = s->network.link_rate_bps, burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
@@ -147,7 +157,7 @@ int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
                 return log_error_errno(ENODEV, "lab: %s: %m", port);
         r = set_tbf(at, wire_index, rate_bps, burst_bytes, WIRE_LIMIT_BYTES);
         if (r >= 0)
-                r = set_tbf(at, port_index, rate_bps, burst_bytes, s->network.switch_buffer_bytes);
+                r = set_port(at, port_index, s);
         return r < 0 ? r : redirect(at, port_index, wire_index);
 }
 
