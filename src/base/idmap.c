@@ -8,10 +8,15 @@
 
 #define EMPTY UINT64_MAX
 
-/* Fibonacci hashing: numbers that follow each other spread evenly, and cost one multiplication. */
+/* Cells of a cache line: numbers that follow each other, as those of events do, share one. */
+#define LINE_BITS 2u
+
+/* Fibonacci hashing of lines: they spread evenly, and cost one multiplication. */
 static uint32_t home(const struct idmap *map, uint64_t id)
 {
-        return (uint32_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & map->mask;
+        uint32_t line = (uint32_t)(((id >> LINE_BITS) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
+
+        return (line << LINE_BITS | (uint32_t)(id & ((1u << LINE_BITS) - 1))) & map->mask;
 }
 
 int idmap_init(struct idmap *map, uint32_t capacity)
@@ -23,7 +28,7 @@ int idmap_init(struct idmap *map, uint32_t capacity)
         while (cells < 2 * capacity)
                 cells *= 2;
         *map = (struct idmap){.mask = cells - 1, .capacity = capacity};
-        map->cells = malloc(cells * sizeof *map->cells);
+        map->cells = aligned_alloc(64, cells * sizeof *map->cells);
         if (!map->cells)
                 return -ENOMEM;
         for (uint32_t i = 0; i < cells; i++)
