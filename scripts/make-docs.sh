@@ -25,7 +25,7 @@ Every key can be set on the command line by
 which wins over the file.
 Nodes are made from ros.count and sfi.count, or named one by one in sections
 .Ic [node NAME]
-with the keys role (dfm, ros, sfi), address, device and cpus.
+with the keys role (dfm, ros, sfi), address, device and cpus; counts then take the first so many of them.
 .Sh KEYS
 HEAD
   "$evb" check --keys --man

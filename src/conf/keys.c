@@ -38,8 +38,8 @@ const struct scenario_key scenario_keys[] = {
         {"dfm", "keep-alive", KEY_TIME, AT(dfm, keep_alive_ns), "200ms", NULL, 0, MS, 60 * NS_PER_S, "How often nodes tell each other that they live."},
         {"dfm", "node-timeout", KEY_TIME, AT(dfm, node_timeout_ns), "3s", NULL, 0, 10 * MS, 3600 * NS_PER_S, "A node not heard of for so long is gone."},
 
-        {"ros", "count", KEY_COUNT, AT(ros, count), "0", NULL, 0, 0, EVB_ROS_MAX, "Makes nodes ros1, ros2 … on this machine; 0 where [node NAME] sections name them."},
-        {"ros", "source", KEY_TEXT, AT(ros, source), "pattern", "pattern | file:PATH | udp:PORT | tcp:HOST:PORT", 0, 0, 0, "Where fragments come from: pattern (every byte is checked at the SFI), an event file taken apart, or front-end electronics."},
+        {"ros", "count", KEY_COUNT, AT(ros, count), "0", NULL, 0, 0, EVB_ROS_MAX, "Makes nodes ros1, ros2 … on this machine; where [node NAME] sections name them, the first so many of these, 0: all."},
+        {"ros", "source", KEY_TEXT, AT(ros, source), "pattern", "pattern | file:PATH | udp:PORT | tcp:HOST:PORT", 0, 0, 0, "Where fragments come from: pattern (every byte is checked at the SFI), an event file taken apart, or front-end electronics.", true},
         {"ros", "fragment-size", KEY_BYTES, AT(ros, fragment_size_bytes), "1024", NULL, 0, 0, EVB_FRAGMENT_MAX_BYTES, "Payload of one ROS's fragment, pattern source."},
         {"ros", "fragment-sizes", KEY_TEXT, AT(ros, fragment_sizes), "fixed", "fixed | uniform:A-B | lognormal:MEAN,SIGMA", 0, 0, 0, "How the sizes are distributed; fixed: all are ros.fragment-size. SIGMA is that of the logarithm."},
         {"ros", "buffer-size", KEY_BYTES, AT(ros, buffer_size_bytes), "64MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 64 * GIB, "Memory for fragments that are not cleared yet."},
@@ -47,9 +47,9 @@ const struct scenario_key scenario_keys[] = {
         {"ros", "stagger", KEY_CHOICE, AT(ros, stagger), "yes", "no|yes", 0, 0, 0, "UDP: the ROSs begin each round at different SFIs."},
         {"ros", "pacing", KEY_RATE, AT(ros, pacing_bps), "none", "none", SCENARIO_UNLIMITED, 8000, UINT64_C(400000000000), "UDP: the program itself keeps to this rate for each SFI, without the kernel's help; to compare shaping with."},
 
-        {"sfi", "count", KEY_COUNT, AT(sfi, count), "0", NULL, 0, 0, EVB_SFI_MAX, "Makes nodes sfi1, sfi2 … on this machine; 0 where [node NAME] sections name them."},
+        {"sfi", "count", KEY_COUNT, AT(sfi, count), "0", NULL, 0, 0, EVB_SFI_MAX, "Makes nodes sfi1, sfi2 … on this machine; where [node NAME] sections name them, the first so many of these, 0: all."},
         {"sfi", "output", KEY_CHOICE, AT(sfi, output), "null", "null|file", 0, 0, 0, "What becomes of built events: checked and dropped, or written."},
-        {"sfi", "directory", KEY_TEXT, AT(sfi, directory), ".", "a directory that exists", 0, 0, 0, "Where event files go."},
+        {"sfi", "directory", KEY_TEXT, AT(sfi, directory), ".", "a directory that exists", 0, 0, 0, "Where event files go.", true},
         {"sfi", "file-events", KEY_COUNT, AT(sfi, file_events), "0", NULL, 0, 0, UINT32_MAX, "The next file is begun after so many events; 0: never for that reason."},
         {"sfi", "file-size", KEY_BYTES, AT(sfi, file_size_bytes), "2GiB", NULL, 0, 0, 1024 * GIB, "The next file is begun before this size is passed; 0: never for that reason."},
         {"sfi", "format", KEY_CHOICE, AT(sfi, format), "eformat3", "eformat3|eformat5", 0, 0, 0, "Raw event format v3.0 in EventStorage v2, or v5.0 in v6."},
@@ -64,9 +64,10 @@ const struct scenario_key scenario_keys[] = {
         {"network", "link-rate", KEY_RATE, AT(network, link_rate_bps), "unlimited", "unlimited", SCENARIO_UNLIMITED, 1000000, UINT64_C(400000000000), "Rate of each node's wire."},
         {"network", "mtu", KEY_BYTES, AT(network, mtu_bytes), "1500", NULL, 0, 1280, 65535, "Largest packet: data and control datagrams are made to fit."},
         {"network", "switch-buffer", KEY_BYTES, AT(network, switch_buffer_bytes), "256KiB", NULL, 0, 4096, GIB, "Buffer of each of the switch's output ports."},
-        {"network", "control-group", KEY_TEXT, AT(network, control_group), "239.255.69.86", "a multicast address | none", 0, 0, 0, "Where the DFM multicasts; none: it sends to each node in turn."},
-        {"network", "control-port", KEY_COUNT, AT(network, control_port), "46800", NULL, 0, 1, 65535, "UDP port of control messages."},
-        {"network", "data-port", KEY_COUNT, AT(network, data_port), "46801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments."},
+        {"network", "control-group", KEY_TEXT, AT(network, control_group), "239.255.69.86", "a multicast address | none", 0, 0, 0, "Where the DFM multicasts; none: it sends to each node in turn.", true},
+        {"network", "control-port", KEY_COUNT, AT(network, control_port), "46800", NULL, 0, 1, 65535, "UDP port of control messages.", true},
+        {"network", "data-port", KEY_COUNT, AT(network, data_port), "46801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments.", true},
+        {"network", "order-port", KEY_COUNT, AT(network, order_port), "46802", NULL, 0, 1, 65535, "TCP port of the DFM where nodes that stand by wait for the orders of evb lab.", true},
         {"network", "send-buffer", KEY_BYTES, AT(network, send_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of each of a ROS's data sockets."},
         {"network", "receive-buffer", KEY_BYTES, AT(network, receive_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of an SFI's data socket."},
         {"network", "segmentation", KEY_CHOICE, AT(network, segmentation), "auto", "auto|on|off", 0, 0, 0, "Let the kernel cut and join datagrams (UDP_SEGMENT, UDP_GRO)."},
@@ -105,6 +106,23 @@ const struct scenario_key *scenario_key_find(const char *section, const char *na
                         return &scenario_keys[i];
         }
         return NULL;
+}
+
+bool scenario_setting_is_local(const char *setting)
+{
+        size_t n = strcspn(setting, "=");
+
+        if (strncmp(setting, "node ", 5) == 0)
+                return true;
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                size_t section = strlen(k->section);
+
+                if (k->local && n == section + 1 + strlen(k->name) && strncmp(setting, k->section, section) == 0 && setting[section] == '.' &&
+                    strncmp(setting + section + 1, k->name, strlen(k->name)) == 0)
+                        return true;
+        }
+        return false;
 }
 
 /* The index of a word in "a|b|c", or -1. */

@@ -162,19 +162,36 @@ static void check_twice(struct loading *l, const struct scenario_node *n)
         }
 }
 
+/* Of nodes that sections name, a count takes the first so many. */
+static void keep_first(struct loading *l, enum node_role role, const char *section, uint64_t count)
+{
+        struct scenario *s = l->scenario;
+        size_t kept = 0;
+        uint64_t n = 0;
+
+        if (count == 0)
+                return;
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (s->nodes[i].role == role && n++ >= count)
+                        continue;
+                s->nodes[kept++] = s->nodes[i];
+        }
+        s->n_nodes = kept;
+        if (n > 0 && n < count)
+                conf_key_error(l, section, "count", "%llu are asked for, and [node NAME] sections name %llu, allowed: as many at most",
+                               (unsigned long long)count, (unsigned long long)n);
+}
+
 void conf_resolve_nodes(struct loading *l)
 {
         struct scenario *s = l->scenario;
         unsigned counts[ROLE_SFI + 1] = {};
         char what[64];
 
-        if (s->n_nodes > 0 && (s->ros.count > 0 || s->sfi.count > 0)) {
-                conf_key_error(l, s->ros.count > 0 ? "ros" : "sfi", "count",
-                               "there are [node NAME] sections too, allowed: either counts, or sections");
-                return;
-        }
         if (s->n_nodes == 0)
                 make_nodes(s);
+        keep_first(l, ROLE_ROS, "ros", s->ros.count);
+        keep_first(l, ROLE_SFI, "sfi", s->sfi.count);
         for (size_t i = 0; i < s->n_nodes; i++) {
                 struct scenario_node *n = &s->nodes[i];
 

@@ -1,6 +1,7 @@
 /* The one table of keys. The scenario file, --set, `evb check`, the help and the man page are made from it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ struct scenario_key {
         uint64_t word_value;  /* of that word */
         uint64_t least, most; /* of numbers */
         const char *help;
+        bool local; /* paths here, and where nodes find each other: not to be set by an order from elsewhere */
 };
 
 extern const struct scenario_key scenario_keys[];
@@ -38,6 +40,8 @@ char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t si
 char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text, size_t size_bytes);
 /* 0, or -EINVAL: not such a value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
+/* "SECTION.KEY=VALUE" sets a local key, or a node's: nobody but who starts the program may. */
+bool scenario_setting_is_local(const char *setting);
 /* The keys as text for people: one section after the other, with meaning, values and default. */
 void scenario_keys_print(FILE *to);
 /* The same as the body of a man page (mdoc). */

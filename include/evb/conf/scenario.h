@@ -66,7 +66,7 @@ struct scenario {
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
-                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port;
+                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port, order_port;
                 uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, fault_seed;
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];

@@ -163,13 +163,25 @@ static void test_allowed(void **state)
                                     cases[i].allowed);
 }
 
+/* What an order from elsewhere must not touch. */
+static void test_local(void **state)
+{
+        static const char *const local[] = {"ros.source=file:/etc/shadow", "sfi.directory=/", "node ros1.address=1.1.1.1", "network.control-group=none", "network.order-port=1", "sfi.directory"};
+        static const char *const free_to_set[] = {"ros.fragment-size=1", "qos.rate=auto", "trigger.rate=max", "sfi.directory2=x", "ros.sourc=x", "", "="};
+
+        for (size_t i = 0; i < ARRAY_SIZE(local); i++)
+                assert_true(scenario_setting_is_local(local[i]));
+        for (size_t i = 0; i < ARRAY_SIZE(free_to_set); i++)
+                assert_false(scenario_setting_is_local(free_to_set[i]));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_table),     cmocka_unit_test(test_defaults_are_written_as_they_stand),
                 cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
-                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed),
+                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed), cmocka_unit_test(test_local),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

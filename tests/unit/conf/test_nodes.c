@@ -48,6 +48,19 @@ static void test_named(void **state)
         assert_int_equal(sample.sfi.count, 1);
 }
 
+/* A count takes the first so many of those that sections name. */
+static void test_counts_of_named(void **state)
+{
+        const char *const few[] = {"ros.count=2"};
+
+        assert_int_equal(sample_load_with(ROS DFM "[node r2]\nrole = ros\n" SFI "[node r3]\nrole = ros\n", few, 1), 0);
+        assert_int_equal(sample.ros.count, 2);
+        assert_int_equal(sample.sfi.count, 1);
+        assert_int_equal(sample.n_nodes, 4);
+        assert_int_equal(scenario_find(&sample, "r2")->index, 1);
+        assert_null(scenario_find(&sample, "r3"));
+}
+
 static void test_settings_of_nodes(void **state)
 {
         const char *const right[] = {"node r.cpus=1", "node a.b.address=::1", "network.control-group=none"};
@@ -65,8 +78,9 @@ static void test_wrong(void **state)
         static const struct {
                 const char *text, *at, *what;
         } cases[] = {
-                {DFM ROS SFI "[ros]\ncount = 1\n", ":8: ros.count: ", "either counts, or sections"},
-                {DFM ROS SFI "[sfi]\ncount = 1\n", ":8: sfi.count: ", "either counts, or sections"},
+                {DFM ROS SFI "[ros]\ncount = 2\n", ":8: ros.count: ", "2 are asked for, and [node NAME] sections name 1, allowed: as many at most"},
+                {DFM ROS SFI "[sfi]\ncount = 9\n", ":8: sfi.count: ", "9 are asked for"},
+                {DFM ROS "[sfi]\ncount = 1\n", ":6: sfi.count: ", "0 SFIs, allowed: 1 to 512"},
                 {DFM ROS SFI "[node d2]\nrole = dfm\n", ": node.role: ", "2 nodes are the DFM, allowed: 1"},
                 {ROS SFI, ": node.role: ", "0 nodes are the DFM"},
                 {DFM SFI, ": ros.count: ", "0 ROSs, allowed: 1 to 1024"},
@@ -113,7 +127,7 @@ static void test_v6(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_counts), cmocka_unit_test(test_most),
+                cmocka_unit_test(test_counts), cmocka_unit_test(test_most), cmocka_unit_test(test_counts_of_named),
                 cmocka_unit_test(test_named),  cmocka_unit_test(test_settings_of_nodes),
                 cmocka_unit_test(test_wrong),  cmocka_unit_test(test_v6),
         };

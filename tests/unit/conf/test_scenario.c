@@ -95,7 +95,7 @@ static void tells_mistakes(void **state)
         expect_error(NODES, "dfm.event-timeout=1s", "dfm.event-timeout", "longer than sfi.timeout");
         expect_error(NODES, "dfm.node-timeout=300ms", "dfm.node-timeout", "three times");
         expect_error(NODES, "network.data-port=46800", "network.data-port", "another one");
-        expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count", "either counts, or sections");
+        expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count", "are asked for, and [node NAME] sections name 1");
         expect_error("[node a]\nrole = cook\n", NULL, ":2: node a.role", "dfm|ros|sfi");
         expect_error("[node a]\nrole = dfm\n[node b]\nrole = dfm\n[node c]\nrole = ros\n[node d]\nrole = sfi\n", NULL, "node.role", "2 nodes are the DFM");
         expect_error("[node a]\nrole = ros\naddress = 1.1.1.1\n[node b]\nrole = sfi\naddress = 1.1.1.1\n[node d]\nrole=dfm\n", NULL,
