@@ -2,23 +2,16 @@
 #include "evb/lab/launch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/lab/netns.h"
-#include "evb/node/node.h"
-#include "evb/sys/memory.h"
 #include "launch_internal.h"
 
-#define REPORT_MAX_BYTES (4u << 20)
 #define PROGRESS_NS (250 * NS_PER_MS)
 /* After the DFM has gone the others have heard so, or soon see it. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
@@ -31,11 +24,6 @@ struct child *launch_dfm(const struct launch *l)
                         return &l->children[i];
         }
         return NULL;
-}
-
-enum node_state launch_state(const struct child *c)
-{
-        return (enum node_state)atomic_load(&c->stats->state);
 }
 
 static void press(struct launch *l, int level, uint64_t deadline_ns)
@@ -81,13 +69,13 @@ static void tell_death(const struct launch *l, const struct child *c)
         (void)l;
 }
 
-static void child_ended(struct launch *l, struct child *c)
+static void child_ended(void *ctx, struct child *c)
 {
+        struct launch *l = ctx;
         uint64_t now_ns = loop_now_ns(l->loop);
         struct child *dfm = launch_dfm(l);
-        bool was_running = launch_state(dfm) >= NODE_RUNNING;
+        bool was_running = child_state(dfm) >= NODE_RUNNING;
 
-        c->running = false;
         l->n_running--;
         if (died(c) && l->press < PRESS_KILL)
                 tell_death(l, c);
@@ -105,101 +93,6 @@ static void child_ended(struct launch *l, struct child *c)
                 press(l, PRESS_DFM, now_ns + drain_ns(l->scenario));
 }
 
-static void exit_is_ready(void *ctx, uint32_t events)
-{
-        struct child *c = ctx;
-
-        (void)events;
-        if (wait4(c->pid, &c->status, WNOHANG, &c->usage) != c->pid)
-                return;
-        loop_remove(c->launch->loop, &c->exit_io);
-        child_ended(c->launch, c);
-}
-
-/* What a node prints is its report; a bound keeps one that goes wild from filling our memory. */
-static void report_is_ready(void *ctx, uint32_t events)
-{
-        struct child *c = ctx;
-        char part[4096];
-        ssize_t n;
-
-        (void)events;
-        while ((n = read(c->report_io.fd, part, sizeof part)) > 0) {
-                if (c->report_bytes + (size_t)n > REPORT_MAX_BYTES)
-                        continue;
-                if (c->report_bytes + (size_t)n > c->report_size) {
-                        char *grown = realloc(c->report, 2 * (c->report_bytes + (size_t)n));
-
-                        if (!grown)
-                                continue;
-                        c->report = grown;
-                        c->report_size = 2 * (c->report_bytes + (size_t)n);
-                }
-                memcpy(c->report + c->report_bytes, part, (size_t)n);
-                c->report_bytes += (size_t)n;
-        }
-        if (n == 0)
-                loop_remove(c->launch->loop, &c->report_io);
-}
-
-/* In the child, between fork and exec. */
-static void become_node(const struct launch *l, const struct child *c, int out, int namespace, pid_t parent)
-{
-        const char *role = c->node->role == ROLE_DFM ? "dfm" : c->node->role == ROLE_ROS ? "ros" : "sfi";
-        char stats[16];
-        sigset_t none;
-
-        setpgid(0, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-                _exit(1);
-        if (namespace >= 0 && netns_enter(namespace) < 0)
-                _exit(77);
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        signal(SIGPIPE, SIG_DFL);
-        dup2(out, STDOUT_FILENO);
-        fcntl(c->stats_fd, F_SETFD, 0);
-        snprintf(stats, sizeof stats, "%d", c->stats_fd);
-        setenv(NODE_STATS_ENV, stats, 1);
-        setenv("EVB_LOG", "warning", 0);
-        unsetenv("NOTIFY_SOCKET");
-        execl(l->options->program, "evb", role, "--config", l->config, "--node", c->node->name, "--json", (char *)NULL);
-        fprintf(stderr, "%s: cannot start %s: %s\n", c->node->name, l->options->program, strerror(errno));
-        _exit(127);
-}
-
-static int start_child(struct launch *l, struct child *c, struct netns_lab *lab)
-{
-        pid_t parent = getpid();
-        int out[2], r;
-        void *page;
-
-        c->launch = l;
-        c->exit_io.fd = c->report_io.fd = -1;
-        r = memory_share_new(c->node->name, sizeof *c->stats, &c->stats_fd, &page);
-        if (r < 0)
-                return log_error_errno(r, "page of counters: %m");
-        c->stats = page;
-        if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
-                return log_error_errno(errno, "pipe: %m");
-        c->pid = fork();
-        if (c->pid == 0)
-                become_node(l, c, out[1], lab ? netns_lab_node(lab, c->node->name) : -1, parent);
-        r = c->pid < 0 ? -errno : 0;
-        close(out[1]);
-        c->report_io = (struct loop_io){.fd = out[0], .events = EPOLLIN, .ready = report_is_ready, .ctx = c};
-        if (r < 0)
-                return log_error_errno(r, "cannot start %s: %m", c->node->name);
-        c->running = true;
-        l->n_running++;
-        c->exit_io = (struct loop_io){.fd = pidfd_open(c->pid, 0), .events = EPOLLIN, .ready = exit_is_ready, .ctx = c};
-        r = c->exit_io.fd < 0 ? -errno : loop_add(l->loop, &c->exit_io);
-        if (r >= 0)
-                r = loop_add(l->loop, &c->report_io);
-        return r < 0 ? log_error_errno(r, "cannot watch %s: %m", c->node->name) : 0;
-}
-
 static int start_children(struct launch *l, struct netns_lab *lab)
 {
         const struct scenario *s = l->scenario;
@@ -209,9 +102,16 @@ static int start_children(struct launch *l, struct netns_lab *lab)
         if (!l->children)
                 return log_error_errno(ENOMEM, "nodes: %m");
         for (size_t i = 0; r >= 0 && i < s->n_nodes; i++) {
-                l->children[i].node = &s->nodes[i];
-                l->n_children++;
-                r = start_child(l, &l->children[i], lab);
+                struct child *c = &l->children[l->n_children++];
+                struct child_command command = {
+                        .program = l->options->program,
+                        .config = l->config,
+                        .namespace = lab ? netns_lab_node(lab, s->nodes[i].name) : -1,
+                };
+
+                *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
+                r = child_start(c, &command);
+                l->n_running += c->running;
         }
         return r;
 }
@@ -248,9 +148,6 @@ static int watch(struct launch *l)
                         draw_ns = now_ns + PROGRESS_NS;
                 }
         }
-        /* What is still in the pipes. */
-        for (size_t i = 0; i < l->n_children; i++)
-                report_is_ready(&l->children[i], 0);
         return 0;
 }
 
@@ -290,23 +187,8 @@ static void set_loopback(struct scenario *s)
 
 static void clean_up(struct launch *l)
 {
-        for (size_t i = 0; i < l->n_children; i++) {
-                struct child *c = &l->children[i];
-
-                if (c->running) {
-                        kill(c->pid, SIGKILL);
-                        waitpid(c->pid, NULL, 0);
-                }
-                if (c->exit_io.fd >= 0)
-                        close(c->exit_io.fd);
-                if (c->report_io.fd >= 0)
-                        close(c->report_io.fd);
-                if (c->stats) {
-                        memory_unmap(c->stats, sizeof *c->stats);
-                        close(c->stats_fd);
-                }
-                free(c->report);
-        }
+        for (size_t i = 0; i < l->n_children; i++)
+                child_fini(&l->children[i]);
         free(l->children);
         if (l->config[0])
                 unlink(l->config);

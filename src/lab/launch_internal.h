@@ -1,27 +1,8 @@
-/* What the files of the launcher share: its children. */
+/* What the files of the launcher share: the run and its children. */
 #pragma once
 
-#include <sys/resource.h>
-#include <sys/types.h>
-
+#include "child.h"
 #include "evb/lab/launch.h"
-#include "evb/node/stats.h"
-#include "evb/sys/loop.h"
-
-struct child {
-        struct launch *launch;
-        const struct scenario_node *node;
-        pid_t pid;
-        struct loop_io exit_io;   /* pidfd */
-        struct loop_io report_io; /* pipe of its standard output */
-        struct node_stats *stats; /* outlives it */
-        int stats_fd;
-        bool running;
-        int status; /* of waitpid */
-        struct rusage usage;
-        char *report;
-        size_t report_bytes, report_size;
-};
 
 struct launch {
         const struct launch_options *options;
@@ -42,7 +23,6 @@ struct launch {
 };
 
 struct child *launch_dfm(const struct launch *l);
-enum node_state launch_state(const struct child *c);
 
 /* progress.c: one line, drawn again. */
 void progress_draw(const struct launch *l, uint64_t now_ns);

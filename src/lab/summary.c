@@ -96,17 +96,6 @@ static json_t *latency(const struct histogram *h)
         return o;
 }
 
-static double child_cpu_seconds(const struct child *c)
-{
-        return (double)(c->usage.ru_utime.tv_sec + c->usage.ru_stime.tv_sec) +
-               (double)(c->usage.ru_utime.tv_usec + c->usage.ru_stime.tv_usec) / 1e6;
-}
-
-static const char *role_name(enum node_role role)
-{
-        return role == ROLE_DFM ? "dfm" : role == ROLE_ROS ? "ros" : "sfi";
-}
-
 /* Processor time is the sum over a role's nodes, memory that of the largest of them. */
 static void add_usage(json_t *o, const struct launch *l)
 {
