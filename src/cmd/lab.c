@@ -23,7 +23,7 @@
 
 struct lab_options {
         struct options common;
-        const char *quick, *results, *output, *again;
+        const char *quick, *results, *output, *again, *scenario;
 };
 
 static int list(const struct lab_options *o)
@@ -87,15 +87,54 @@ static int refuse_unknown(const char *words)
         return 0;
 }
 
-static size_t plan(const char *words, bool quick, struct lab_point *points, size_t max)
+/* Points that the bed has nodes for; how many others there are is told. */
+static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
+{
+        size_t kept = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                if (lab_has_nodes(&points[i]))
+                        points[kept++] = points[i];
+        }
+        if (kept < n)
+                fprintf(stderr, "evb lab run: %s: %zu of %zu points need more nodes than the scenario has, and are left out\n", m->id, n - kept, n);
+        return kept;
+}
+
+static size_t plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points, size_t max)
 {
         size_t n = 0;
 
         for (size_t i = 0; i < n_lab_catalogue; i++) {
                 if (is_meant(&lab_catalogue[i], words))
-                        n += lab_points(&lab_catalogue[i], quick, points + n, max - n);
+                        n += keep_possible(&lab_catalogue[i], points + n, lab_points(&lab_catalogue[i], bed, quick, points + n, max - n));
         }
         return n;
+}
+
+/* The machines of --scenario; none: namespaces, for which root is needed. An exit status. */
+static int open_bed(const struct lab_options *o, struct lab_bed *bed)
+{
+        if (!o->scenario && geteuid() != 0) {
+                fprintf(stderr, "evb lab run: network namespaces need root; machines whose nodes stand by (--scenario) do not\n");
+                return 77;
+        }
+        if (!o->scenario)
+                return 0;
+        bed->scenario = command_load(o->scenario, &o->common);
+        if (!bed->scenario)
+                return 2;
+        if (bed->scenario->ros.source_kind != SOURCE_PATTERN) {
+                fprintf(stderr, "%s: ros.source: \"%s\" is not allowed for evb lab run, allowed: pattern\n", o->scenario, bed->scenario->ros.source);
+                return 2;
+        }
+        return remote_new(&bed->remote, bed->scenario) < 0 ? 1 : 0;
+}
+
+static void close_bed(struct lab_bed *bed)
+{
+        remote_free(bed->remote);
+        free((struct scenario *)bed->scenario);
 }
 
 static void judge(const struct lab_measurement *m, const json_t *results, char *why, size_t size, enum lab_verdict *ret)
@@ -206,6 +245,7 @@ static int run(const struct lab_options *o)
         char words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
         struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
+        struct lab_bed bed = {};
         json_t *results = NULL;
         double left_s = 0;
         size_t n = 0, failed = 0;
@@ -215,13 +255,11 @@ static int run(const struct lab_options *o)
                 strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
         status = points ? refuse_unknown(words) : 1;
 
-        if (status == 0 && geteuid() != 0) {
-                fprintf(stderr, "evb lab run: network namespaces need root\n");
-                status = 77;
-        }
+        if (status == 0)
+                status = open_bed(o, &bed);
         if (status == 0) {
                 results = !o->again && access(path, F_OK) == 0 ? results_read(&path, 1) : json_array();
-                n = plan(words, o->quick, points, LAB_POINTS_MAX);
+                n = plan(words, o->scenario ? &bed : NULL, o->quick, points, LAB_POINTS_MAX);
                 status = results ? 0 : 2;
         }
         if (status == 0 && mkdtemp(states))
@@ -246,6 +284,7 @@ static int run(const struct lab_options *o)
                 status = 1;
         }
         json_decref(results);
+        close_bed(&bed);
         free(points);
         return status;
 }
@@ -348,6 +387,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                 {"quick", NULL, "fewer and shorter points: all of them in under 5 minutes", &o.quick},
                 {"results", "FILE", "where points go, and are looked for; default: " RESULTS, &o.results},
                 {"again", NULL, "make points that are there again", &o.again},
+                {"scenario", "FILE", "run: measure on its machines, whose nodes stand by (evb ROLE --standby), not in namespaces here", &o.scenario},
                 {"output", "FOLDER", "report: where pages and pictures go; default: evb-lab", &o.output},
         };
         int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);

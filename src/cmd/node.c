@@ -1,18 +1,21 @@
-/* evb ros, evb dfm, evb sfi: one node in the foreground, as systemd and `evb run` start it. */
+/* evb ros, evb dfm, evb sfi: one node in the foreground, as systemd and `evb run` start it, for one run or for whatever
+ * `evb lab` orders. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
+#include "evb/lab/standby.h"
 #include "evb/node/node.h"
 
 static int run_role(const struct command *command, enum node_role role, int argc, char **argv)
 {
-        const char *config = NULL, *name = NULL;
+        const char *config = NULL, *name = NULL, *standby = NULL;
         const struct option_entry own[] = {
                 {"config", "FILE", "the scenario", &config},
                 {"node", "NAME", "which of its nodes this is", &name},
+                {"standby", NULL, "make the runs that evb lab run --scenario orders, until stopped", &standby},
         };
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;
@@ -35,6 +38,11 @@ static int run_role(const struct command *command, enum node_role role, int argc
                 fprintf(stderr, "%s: node: \"%s\" is %s, allowed: a node whose role is %s\n", config, name,
                         self ? "of another role" : "not there", command->name);
                 return 2;
+        }
+        if (standby) {
+                struct standby_options by = {.scenario = s, .name = name, .config = config, .settings = o.settings, .n_settings = o.n_settings};
+
+                return standby_run(&by);
         }
         node.scenario = s;
         node.name = name;

@@ -127,10 +127,21 @@ static void by_trigger(const struct lab_point *p, double x, char *to, size_t siz
         snprintf(to, size, " trigger.rate=%.0fHz", x);
 }
 
+/* What this machine's lab is built with, where the catalogue does not say otherwise. */
+static double link_bps(const struct lab_point *p)
+{
+        return p->bed && p->bed->scenario->network.link_rate_bps > 0 ? (double)p->bed->scenario->network.link_rate_bps : 1e9;
+}
+
+static double mtu_bytes(const struct lab_point *p)
+{
+        return p->bed ? (double)p->bed->scenario->network.mtu_bytes : 1500;
+}
+
 /* The trigger rate that offers a share of what the SFIs' ports take. */
 static void offer(const struct lab_point *p, double fragment_bytes, double load, char *to, size_t size)
 {
-        double limit = lab_payload_limit(1e9, 1500, fragment_bytes) * lab_setting(p, "sfi.count", 1);
+        double limit = lab_payload_limit(link_bps(p), mtu_bytes(p), fragment_bytes) * lab_setting(p, "sfi.count", 1);
 
         snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=%.0fmHz", fragment_bytes,
                  load / 100 * limit / (fragment_bytes * lab_setting(p, "ros.count", 1)) * 1000);
@@ -200,12 +211,12 @@ static void drop_load(char *settings)
         }
 }
 
-static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_series *s, double x, bool quick)
+static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_series *s, const struct lab_bed *bed, double x, bool quick)
 {
         bool events = m->run == lab_run_events;
         size_t n;
 
-        *p = (struct lab_point){.measurement = m, .series = s->name, .x = x};
+        *p = (struct lab_point){.measurement = m, .bed = bed, .series = s->name, .x = x};
         n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s", m->base, s->settings,
                              !quick ? "" : events ? " scenario.duration=1s" : " seconds=0.5");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
@@ -214,16 +225,24 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
                 drop_load(p->settings);
 }
 
-size_t lab_points(const struct lab_measurement *m, bool quick, struct lab_point *ret, size_t max)
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
 {
         const double *xs = quick ? m->sweep.quick : m->sweep.values;
         size_t n_xs = quick ? m->sweep.n_quick : m->sweep.n_values, n = 0;
 
         for (size_t k = 0; k < n_xs; k++) {
                 for (size_t i = 0; i < ARRAY_SIZE(m->series) && m->series[i].name && n < max; i++)
-                        make_point(&ret[n++], m, &m->series[i], xs[k], quick);
+                        make_point(&ret[n++], m, &m->series[i], bed, xs[k], quick);
         }
         return n;
+}
+
+bool lab_has_nodes(const struct lab_point *p)
+{
+        bool events = p->measurement->run == lab_run_events;
+
+        return !p->bed || (lab_setting(p, events ? "ros.count" : "senders", 1) <= (double)p->bed->scenario->ros.count &&
+                           lab_setting(p, events ? "sfi.count" : "receivers", 1) <= (double)p->bed->scenario->sfi.count);
 }
 
 const char *lab_verdict_text(enum lab_verdict v)

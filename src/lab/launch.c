@@ -41,7 +41,7 @@ static void press(struct launch *l, int level, uint64_t deadline_ns)
 }
 
 /* An event that an SFI does not finish is assigned again and waited for, all of it bounded by keys. */
-static uint64_t drain_ns(const struct scenario *s)
+uint64_t launch_drain_ns(const struct scenario *s)
 {
         return s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + TERM_NS;
 }
@@ -90,7 +90,7 @@ static void child_ended(void *ctx, struct child *c)
                 l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
                 press(l, PRESS_ALL, now_ns + TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
-                press(l, PRESS_DFM, now_ns + drain_ns(l->scenario));
+                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));
 }
 
 static int start_children(struct launch *l, struct netns_lab *lab)
@@ -123,7 +123,7 @@ static void heed_signals(struct launch *l, uint64_t now_ns)
         if (signals > 0 && l->signals == 0) {
                 if (l->options->progress)
                         log_info("stopping: triggers end, events are finished; once more to stop at once");
-                press(l, PRESS_DFM, now_ns + drain_ns(l->scenario));
+                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));
         } else if (signals > 1)
                 press(l, PRESS_KILL, NEVER_NS);
         l->signals = signals;

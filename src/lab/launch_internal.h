@@ -23,6 +23,8 @@ struct launch {
 };
 
 struct child *launch_dfm(const struct launch *l);
+/* How long nodes may take that are told to end. */
+uint64_t launch_drain_ns(const struct scenario *s);
 
 /* progress.c: one line, drawn again. */
 void progress_draw(const struct launch *l, uint64_t now_ns);

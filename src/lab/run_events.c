@@ -3,15 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/conf/keys.h"
 #include "evb/core/event.h"
 #include "evb/lab/catalogue.h"
 #include "evb/lab/launch.h"
 
-#define SETTINGS_MAX 48
+#define SETTINGS_MAX 96
+#define SETTING_MAX_BYTES 96
 
 double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes)
 {
@@ -23,37 +24,66 @@ double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_byte
         return link_bps / 8 * (room / frame) * fragment_bytes / (whole + 32 * whole / room);
 }
 
-/* An empty file: all is set by settings. */
-static int write_empty(char path[static 32])
+/* What the wires of real machines are is told by their scenario. */
+static bool is_of_wires(const char *setting)
 {
-        int fd;
+        static const char *const keys[] = {"network.link-rate=", "network.mtu=", "network.switch-buffer="};
+        bool is = false;
 
-        strcpy(path, "/tmp/evb-lab-XXXXXX");
-        fd = mkstemp(path);
-        if (fd < 0)
-                return -errno;
-        close(fd);
-        return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                is |= strncmp(setting, keys[i], strlen(keys[i])) == 0;
+        return is;
 }
 
-static struct scenario *load(const char *settings)
+/* Sections in which a point is what the catalogue says, whatever a testbed's scenario says: not nodes, wires, sockets, tuning. */
+static bool is_of_points(const struct scenario_key *k)
+{
+        static const char *const sections[] = {"scenario", "trigger", "dfm", "ros", "sfi", "qos"};
+        bool is = false;
+
+        for (size_t i = 0; i < ARRAY_SIZE(sections); i++)
+                is |= strcmp(k->section, sections[i]) == 0;
+        return is && !k->local && strcmp(k->name, "count") != 0 && k->standard[0];
+}
+
+/* The standard value of all that is not said. */
+static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES], const char *ret[static SETTINGS_MAX])
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_scenario_keys && n < SETTINGS_MAX; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+
+                if (!is_of_points(k))
+                        continue;
+                snprintf(texts[n], SETTING_MAX_BYTES, "%s.%s=%s", k->section, k->name, k->standard);
+                ret[n] = texts[n];
+                n++;
+        }
+        return n;
+}
+
+/* The words of `text`, which is cut up for it, behind the first n. */
+static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS_MAX], size_t n)
+{
+        char *save = NULL;
+
+        for (char *word = strtok_r(text, " ", &save); word && n < SETTINGS_MAX; word = strtok_r(NULL, " ", &save)) {
+                if (with_wires || !is_of_wires(word))
+                        ret[n++] = word;
+        }
+        return n;
+}
+
+/* Where no machines have a scenario of their own, all is set by settings. */
+static struct scenario *load(const struct lab_bed *bed, const char *const *settings, size_t n)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
-        _cleanup_free_ char *copy = strdup(settings);
-        const char *each[SETTINGS_MAX];
-        char path[32], *save = NULL;
-        size_t n = 0;
-        int r;
+        int r = s && errors ? scenario_load(s, bed ? bed->scenario->path : "/dev/null", settings, n, errors) : -ENOMEM;
 
-        if (!s || !errors || !copy || write_empty(path) < 0)
-                return NULL;
-        for (char *word = strtok_r(copy, " ", &save); word && n < SETTINGS_MAX; word = strtok_r(NULL, " ", &save))
-                each[n++] = word;
-        r = scenario_load(s, path, each, n, errors);
-        unlink(path);
         if (r < 0) {
-                log_error("lab: %s", errors->n > 0 ? errors->text[0] : strerror(-r));
+                log_error("lab: %s", errors && errors->n > 0 ? errors->text[0] : strerror(-r));
                 return NULL;
         }
         return take_ptr(s);
@@ -100,17 +130,15 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         return o;
 }
 
-json_t *lab_run_events(const struct lab_point *p)
+/* In namespaces of this machine, by the launcher that `evb run` has. */
+static json_t *run_here(const struct lab_point *p, struct scenario *s)
 {
-        _cleanup_free_ struct scenario *s = load(p->settings);
         struct launch_options options = {.scenario = s, .program = "/proc/self/exe", .net = LAUNCH_LAB};
         char *text = NULL;
         size_t size = 0;
-        json_t *report = NULL, *result = NULL;
+        json_t *report = NULL;
         int status;
 
-        if (!s)
-                return NULL;
         options.json = open_memstream(&text, &size);
         if (!options.json)
                 return NULL;
@@ -118,11 +146,27 @@ json_t *lab_run_events(const struct lab_point *p)
         fclose(options.json);
         if (status <= 1 && size > 0)
                 report = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, NULL);
-        if (report)
-                result = flatten(report, s);
         else
                 log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id, p->series, p->x, status);
-        json_decref(report);
         free(text);
+        return report;
+}
+
+json_t *lab_run_events(const struct lab_point *p)
+{
+        _cleanup_free_ char *words = strdup(p->settings);
+        char standards[SETTINGS_MAX][SETTING_MAX_BYTES];
+        const char *settings[SETTINGS_MAX];
+        size_t n = p->bed ? set_standards(standards, settings) : 0;
+        _cleanup_free_ struct scenario *s = NULL;
+        json_t *report, *result;
+
+        n = words ? split(words, !p->bed, settings, n) : 0;
+        s = words ? load(p->bed, settings, n) : NULL;
+        if (!s)
+                return NULL;
+        report = p->bed ? remote_run(p->bed->remote, settings, n) : run_here(p, s);
+        result = report ? flatten(report, s) : NULL;
+        json_decref(report);
         return result;
 }

@@ -156,6 +156,8 @@ class Running:
 def main(cases):
     """test_x.py EVB CASE: runs one case. 77: skipped, with the reason on standard output."""
     evb, case = sys.argv[1:3]
+    # What a test has made goes also where a time limit ends it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         cases[case](str(pathlib.Path(evb).resolve()))
     except Skip as reason:

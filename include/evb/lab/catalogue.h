@@ -6,14 +6,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "evb/lab/remote.h"
+
 #define LAB_SETTINGS_MAX 1024
 #define LAB_POINTS_MAX 1024
 
 struct lab_measurement;
 
+/* Machines to measure on, whose nodes stand by. Where there are none, each point has namespaces of this machine to itself. */
+struct lab_bed {
+        const struct scenario *scenario;
+        struct remote *remote;
+};
+
 /* One point: what is varied, and all settings by which it is made. */
 struct lab_point {
         const struct lab_measurement *measurement;
+        const struct lab_bed *bed; /* NULL: this machine */
         const char *series;
         double x;
         double seconds; /* that it is expected to take */
@@ -53,7 +62,9 @@ extern const size_t n_lab_catalogue;
 
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
-size_t lab_points(const struct lab_measurement *m, bool quick, struct lab_point *ret, size_t max);
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
+/* Whether the bed has nodes enough for a point. */
+bool lab_has_nodes(const struct lab_point *p);
 /* Published figures that can be put into the same picture; ends with an empty label. */
 struct lab_mark {
         const char *id, *label;

@@ -15,7 +15,7 @@ static void every_measurement_has_its_points(void **state)
         (void)state;
         for (size_t i = 0; i < n_lab_catalogue; i++) {
                 const struct lab_measurement *m = &lab_catalogue[i];
-                size_t all = lab_points(m, false, points, LAB_POINTS_MAX), few;
+                size_t all = lab_points(m, NULL, false, points, LAB_POINTS_MAX), few;
 
                 assert_ptr_equal(lab_find(m->id), m);
                 for (size_t k = 0; k < all; k++) {
@@ -23,7 +23,7 @@ static void every_measurement_has_its_points(void **state)
                         assert_true(points[k].seconds > 0 && points[k].seconds < 10);
                         assert_null(strstr(points[k].settings, " load="));
                 }
-                few = lab_points(m, true, points, LAB_POINTS_MAX);
+                few = lab_points(m, NULL, true, points, LAB_POINTS_MAX);
                 assert_true(few > 0 && few <= all);
                 for (size_t k = 0; k < few; k++)
                         quick_s += points[k].seconds;

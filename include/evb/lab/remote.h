@@ -1,0 +1,17 @@
+/* Machines whose nodes stand by, and the way to them: one connection to their DFM, through which they are given orders. One
+ * thread. Every wait is bounded. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/conf/scenario.h"
+
+struct remote;
+
+/* Connects to the DFM of the scenario and learns who stands by. Negative errno, logged. The scenario is borrowed. */
+int remote_new(struct remote **ret, const struct scenario *s);
+struct remote *remote_free(struct remote *r);
+
+/* A whole run of event building: the scenario's file with these settings ("SECTION.KEY=VALUE"), by all nodes that it then has.
+ * Its report as `evb run --json` gives it; NULL: it could not be made, logged. */
+json_t *remote_run(struct remote *r, const char *const *settings, size_t n);

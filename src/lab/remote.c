@@ -1,0 +1,179 @@
+/* The connection to the hub: who is there, orders out, answers in. What is ordered is in remote_run.c. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "remote_internal.h"
+
+#define CONNECT_NS (5 * NS_PER_S)
+#define GATHER_NS (10 * NS_PER_S)
+#define TICK_NS (100 * NS_PER_MS)
+
+size_t remote_node(const struct remote *r, const char *name)
+{
+        for (size_t i = 0; name && i < r->scenario->n_nodes; i++) {
+                if (strcmp(r->scenario->nodes[i].name, name) == 0)
+                        return i;
+        }
+        return SIZE_MAX;
+}
+
+static void set_member(struct remote *r, const char *name, bool there)
+{
+        size_t i = remote_node(r, name);
+
+        if (i == SIZE_MAX)
+                return;
+        r->stands_by[i] = there;
+        if (!there && r->left)
+                r->left(r->ctx, i);
+}
+
+static void take_answer(struct remote *r, const char *from, const json_t *answer)
+{
+        size_t i = remote_node(r, from);
+
+        if (i < SIZE_MAX && r->answered && json_integer_value(json_object_get(answer, "job")) == r->job)
+                r->answered(r->ctx, i, answer);
+}
+
+static void heard(void *ctx, json_t *message)
+{
+        struct remote *r = ctx;
+        const json_t *members = json_object_get(message, "members"), *name, *refused = json_object_get(message, "refused");
+        size_t i;
+
+        json_array_foreach(members, i, name)
+                set_member(r, json_string_value(name), true);
+        r->introduced |= members != NULL;
+        if (refused)
+                log_error("the DFM refuses: %s", json_string_value(refused) ?: "it does not say why");
+        set_member(r, json_string_value(json_object_get(message, "joined")), true);
+        set_member(r, json_string_value(json_object_get(message, "left")), false);
+        take_answer(r, json_string_value(json_object_get(message, "from")), json_object_get(message, "answer"));
+}
+
+static void ended(void *ctx, int error)
+{
+        struct remote *r = ctx;
+
+        r->lost = true;
+        if (error != -EPIPE || r->introduced)
+                log_error_errno(error, "connection to the DFM: %m");
+}
+
+int remote_wait(struct remote *r, bool (*done)(void *ctx), void *ctx, uint64_t deadline_ns)
+{
+        int error = 0;
+
+        while (!done(ctx)) {
+                if (r->lost)
+                        return -EPIPE;
+                if (clock_now_ns() >= deadline_ns)
+                        return -ETIMEDOUT;
+                error = loop_wait(r->loop, MIN(deadline_ns, clock_now_ns() + TICK_NS));
+                if (error < 0)
+                        return error;
+        }
+        return 0;
+}
+
+void remote_order(struct remote *r, const size_t *nodes, size_t n, json_t *order)
+{
+        json_t *to = json_array();
+
+        for (size_t i = 0; i < n; i++)
+                json_array_append_new(to, json_string(r->scenario->nodes[nodes[i]].name));
+        talk_say(&r->talk, json_pack("{s:o, s:o}", "to", to, "order", order));
+}
+
+struct gathering {
+        const struct remote *remote;
+        const size_t *nodes;
+        size_t n;
+};
+
+static bool all_there(void *ctx)
+{
+        const struct gathering *g = ctx;
+        bool all = true;
+
+        for (size_t i = 0; i < g->n; i++)
+                all &= g->remote->stands_by[g->nodes[i]];
+        return all;
+}
+
+int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
+{
+        struct gathering g = {r, nodes, n};
+        int error = remote_wait(r, all_there, &g, clock_now_ns() + GATHER_NS);
+        char names[400] = "";
+        struct strbuf b = strbuf_init(names, sizeof names);
+
+        if (error != -ETIMEDOUT)
+                return error;
+        for (size_t i = 0; i < n; i++) {
+                if (!r->stands_by[nodes[i]])
+                        strbuf_add(&b, "%s%s", b.length > 0 ? ", " : "", r->scenario->nodes[nodes[i]].name);
+        }
+        return log_error_errno(ENOTCONN, "not standing by: %s; start each by evb ROLE --config FILE --node NAME --standby", names);
+}
+
+static bool is_introduced(void *ctx)
+{
+        return ((const struct remote *)ctx)->introduced;
+}
+
+static int connect_to_hub(struct remote *r)
+{
+        const struct scenario_node *dfm = scenario_node_of(r->scenario, ROLE_DFM, 0);
+        struct net_address to;
+        int error = net_address_parse(&to, dfm->address, (uint16_t)r->scenario->network.order_port);
+
+        if (error < 0)
+                return log_error_errno(error, "%s: node %s has no address, which evb lab --scenario needs", r->scenario->path, dfm->name);
+        error = tcp_connect(NULL, &to, 0);
+        if (error >= 0)
+                error = talk_open(&r->talk, r->loop, error, true);
+        if (error < 0)
+                return log_error_errno(error, "%s, port %llu: %m", dfm->address, (unsigned long long)r->scenario->network.order_port);
+        talk_say(&r->talk, json_pack("{s:{s:s}}", "command", "version", EVB_VERSION));
+        error = remote_wait(r, is_introduced, r, clock_now_ns() + CONNECT_NS);
+        return error < 0 ? log_error_errno(error, "no DFM takes orders at %s, port %llu: start it by evb dfm --config FILE --node %s --standby", dfm->address,
+                                           (unsigned long long)r->scenario->network.order_port, dfm->name)
+                         : 0;
+}
+
+int remote_new(struct remote **ret, const struct scenario *s)
+{
+        struct remote *r = calloc(1, sizeof *r);
+        int error = r ? 0 : -ENOMEM;
+
+        if (error >= 0) {
+                *r = (struct remote){.scenario = s, .talk = {.heard = heard, .ended = ended, .ctx = r}};
+                r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
+                error = r->stands_by ? loop_new(&r->loop) : -ENOMEM;
+        }
+        if (error >= 0)
+                error = connect_to_hub(r);
+        if (error < 0) {
+                remote_free(r);
+                return error;
+        }
+        *ret = r;
+        return 0;
+}
+
+struct remote *remote_free(struct remote *r)
+{
+        if (!r)
+                return NULL;
+        talk_close(&r->talk);
+        loop_free(r->loop);
+        free(r->stands_by);
+        free(r);
+        return NULL;
+}

@@ -1,0 +1,222 @@
+/* A run of event building by nodes that stand by: the order, what each of them answers, and one report of all. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "launch_internal.h"
+#include "page_json.h"
+#include "remote_internal.h"
+
+/* To start, to hear of each other, and to answer. */
+#define BESIDE_NS (10 * NS_PER_S)
+
+/* One run: what the summary is made from, as if the nodes had been our children. */
+struct remote_run {
+        struct remote *remote;
+        struct launch launch;
+        struct launch_options options;
+        size_t *nodes;  /* of the run, in the remote's scenario */
+        bool *answered;
+        bool refused;
+};
+
+static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_index)
+{
+        for (size_t i = 0; i < run->launch.n_children; i++) {
+                if (run->nodes[i] == node) {
+                        *ret_index = i;
+                        return &run->launch.children[i];
+                }
+        }
+        return NULL;
+}
+
+static void take_result(struct child *c, const json_t *answer)
+{
+        json_t *report = json_object_get(answer, "report");
+        double cpu = json_number_value(json_object_get(answer, "cpu_seconds"));
+
+        c->status = (int)json_integer_value(json_object_get(answer, "status"));
+        c->usage.ru_utime = (struct timeval){.tv_sec = (time_t)cpu, .tv_usec = (suseconds_t)((cpu - (double)(time_t)cpu) * 1e6)};
+        c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
+        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0)
+                log_warning("%s: its counters are not to be understood", c->node->name);
+        c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
+        c->report_bytes = c->report ? strlen(c->report) : 0;
+}
+
+static void stop_all(struct remote_run *run)
+{
+        remote_order(run->remote, run->nodes, run->launch.n_children, json_pack("{s:s}", "kind", "stop"));
+}
+
+static void answered(void *ctx, size_t node, const json_t *answer)
+{
+        struct remote_run *run = ctx;
+        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+        struct child *c;
+        size_t i;
+
+        c = child_of(run, node, &i);
+        if (!c || !state || run->answered[i])
+                return;
+        if (strcmp(state, "refused") == 0) {
+                log_error("%s refuses: %s", c->node->name, why ?: "it does not say why");
+                run->refused = true;
+                stop_all(run);
+        } else if (strcmp(state, "ended") == 0)
+                take_result(c, answer);
+        else
+                return;
+        run->answered[i] = true;
+}
+
+/* As if it had been killed: nothing more is known of it. */
+static void left(void *ctx, size_t node)
+{
+        struct remote_run *run = ctx;
+        struct child *c;
+        size_t i;
+
+        c = child_of(run, node, &i);
+        if (!c || run->answered[i])
+                return;
+        log_warning("%s has gone in the middle of a run", c->node->name);
+        c->status = SIGKILL;
+        run->answered[i] = true;
+        if (c->node->role == ROLE_DFM)
+                stop_all(run);
+}
+
+static bool all_answered(void *ctx)
+{
+        const struct remote_run *run = ctx;
+        bool all = true;
+
+        for (size_t i = 0; i < run->launch.n_children; i++)
+                all &= run->answered[i];
+        return all;
+}
+
+static void give_order(struct remote_run *run, const char *const *settings, size_t n)
+{
+        json_t *all = json_array();
+        char number[40];
+
+        for (size_t i = 0; i < n; i++)
+                json_array_append_new(all, json_string(settings[i]));
+        /* What is under way from runs before is foreign to this one. */
+        snprintf(number, sizeof number, "run.number=%u", (unsigned)(clock_utc_ns() / NS_PER_MS % UINT32_MAX) | 1);
+        json_array_append_new(all, json_string(number));
+        remote_order(run->remote, run->nodes, run->launch.n_children,
+                     json_pack("{s:s, s:I, s:o}", "kind", "run", "job", run->remote->job, "settings", all));
+}
+
+static int make(struct remote_run *run, const char *const *settings, size_t n)
+{
+        const struct scenario *s = run->launch.scenario;
+        uint64_t end_ns = launch_drain_ns(s) + BESIDE_NS + s->dfm.node_timeout_ns;
+        int r = remote_wait_for(run->remote, run->nodes, run->launch.n_children);
+
+        if (r < 0)
+                return r;
+        run->remote->job++;
+        run->remote->answered = answered;
+        run->remote->left = left;
+        run->remote->ctx = run;
+        run->launch.start_ns = clock_now_ns();
+        give_order(run, settings, n);
+        r = remote_wait(run->remote, all_answered, run, s->scenario.duration_ns > 0 ? clock_now_ns() + s->scenario.duration_ns + end_ns : NEVER_NS);
+        if (r == -ETIMEDOUT) {
+                log_warning("the run does not end by itself: stopped");
+                stop_all(run);
+                r = remote_wait(run->remote, all_answered, run, clock_now_ns() + end_ns);
+        }
+        run->launch.end_ns = clock_now_ns();
+        run->remote->answered = NULL;
+        run->remote->left = NULL;
+        if (r < 0)
+                return log_error_errno(r, "waiting for the nodes' answers: %m");
+        return run->refused ? -ECANCELED : 0;
+}
+
+static json_t *report_of(struct remote_run *run)
+{
+        char *text = NULL;
+        size_t size = 0;
+        json_t *report = NULL;
+
+        run->options.json = open_memstream(&text, &size);
+        if (!run->options.json)
+                return NULL;
+        (void)summary_write(&run->launch);
+        if (fclose(run->options.json) == 0)
+                report = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, NULL);
+        free(text);
+        return report;
+}
+
+static struct scenario *load(const struct remote *r, const char *const *settings, size_t n)
+{
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
+        int error = s && errors ? scenario_load(s, r->scenario->path, settings, n, errors) : -ENOMEM;
+
+        if (error < 0) {
+                log_error("%s", errors && errors->n > 0 ? errors->text[0] : strerror(-error));
+                return NULL;
+        }
+        return take_ptr(s);
+}
+
+static int prepare(struct remote_run *run, struct remote *r, const struct scenario *s)
+{
+        struct launch *l = &run->launch;
+
+        *run = (struct remote_run){.remote = r, .launch = {.scenario = s}};
+        l->options = &run->options;
+        l->children = calloc(s->n_nodes, sizeof *l->children);
+        run->nodes = calloc(s->n_nodes, sizeof *run->nodes);
+        run->answered = calloc(s->n_nodes, sizeof *run->answered);
+        if (!l->children || !run->nodes || !run->answered)
+                return -ENOMEM;
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                struct child *c = &l->children[l->n_children++];
+
+                run->nodes[i] = remote_node(r, s->nodes[i].name);
+                c->node = &s->nodes[i];
+                c->stats = calloc(1, sizeof *c->stats);
+                if (!c->stats || run->nodes[i] == SIZE_MAX)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+static void clean_up(struct remote_run *run)
+{
+        for (size_t i = 0; i < run->launch.n_children; i++) {
+                free(run->launch.children[i].stats);
+                free(run->launch.children[i].report);
+        }
+        free(run->launch.children);
+        free(run->nodes);
+        free(run->answered);
+}
+
+json_t *remote_run(struct remote *r, const char *const *settings, size_t n)
+{
+        _cleanup_free_ struct scenario *s = load(r, settings, n);
+        struct remote_run run = {};
+        json_t *report = NULL;
+
+        if (!s)
+                return NULL;
+        if (prepare(&run, r, s) >= 0 && make(&run, settings, n) >= 0)
+                report = report_of(&run);
+        clean_up(&run);
+        return report;
+}

@@ -1,0 +1,163 @@
+/* From an order to a child process, and from its end to an answer. */
+#include "standby_job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/conf/keys.h"
+#include "launch_internal.h"
+#include "page_json.h"
+
+#define SETTINGS_MAX 128u
+
+void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
+              void (*answer)(void *ctx, json_t *what), void *ctx)
+{
+        *j = (struct job){.options = options, .self = self, .loop = loop, .answer = answer, .ctx = ctx, .kill_ns = NEVER_NS};
+}
+
+void job_fini(struct job *j)
+{
+        if (j->child.node)
+                child_fini(&j->child);
+        free(j->scenario);
+        j->scenario = NULL;
+}
+
+bool job_is_running(const struct job *j)
+{
+        return j->child.running;
+}
+
+const char *job_status(const struct job *j)
+{
+        return !job_is_running(j) ? "no run" : j->press == JOB_GOES ? "a run goes" : "a run ends";
+}
+
+uint64_t job_deadline_ns(const struct job *j)
+{
+        return job_is_running(j) ? j->kill_ns : NEVER_NS;
+}
+
+static void refuse(struct job *j, json_int_t id, const char *why)
+{
+        log_warning("an order is refused: %s", why);
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:s}", "job", id, "state", "refused", "why", why));
+}
+
+static void run_ended(void *ctx, struct child *c)
+{
+        struct job *j = ctx;
+        json_t *report = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:I, s:o, s:o?}", "job", j->id, "state", "ended", "status", c->status, "cpu_seconds",
+                                    child_cpu_seconds(c), "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page", page_to_json(c->stats),
+                                    "report", report));
+        log_info("run %lld ended with %s %d", (long long)j->id, WIFEXITED(c->status) ? "status" : "signal",
+                 WIFEXITED(c->status) ? WEXITSTATUS(c->status) : WTERMSIG(c->status));
+        /* The child is cleared away before the next run, not in its own call. */
+}
+
+/* Our own settings, then the order's. How many, or -EINVAL. */
+static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why, size_t size)
+{
+        size_t n = j->options->n_settings, i;
+        const json_t *each;
+
+        if (!json_is_array(settings) || n + json_array_size(settings) > max) {
+                snprintf(why, size, "settings: allowed: an array of at most %zu", max - n);
+                return -EINVAL;
+        }
+        memcpy(all, j->options->settings, n * sizeof *all);
+        json_array_foreach(settings, i, each)
+        {
+                const char *text = json_string_value(each);
+
+                if (!text || strlen(text) != json_string_length(each) || scenario_setting_is_local(text)) {
+                        snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text ?: "(no text)");
+                        return -EINVAL;
+                }
+                all[n++] = text;
+        }
+        return (ssize_t)n;
+}
+
+static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why, size_t size)
+{
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
+        int r = s && errors ? scenario_load(s, j->options->config, settings, n, errors) : -ENOMEM;
+
+        if (r < 0) {
+                snprintf(why, size, "%s", errors && errors->n > 0 ? errors->text[0] : strerror(-r));
+                return NULL;
+        }
+        if (!scenario_find(s, j->self->name)) {
+                snprintf(why, size, "node %s takes no part in such a run", j->self->name);
+                return NULL;
+        }
+        return take_ptr(s);
+}
+
+static void run(struct job *j, json_int_t id, const json_t *order)
+{
+        const char *settings[SETTINGS_MAX];
+        char why[600];
+        ssize_t n = gather(j, json_object_get(order, "settings"), settings, SETTINGS_MAX, why, sizeof why);
+        struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
+        struct child_command command = {.program = "/proc/self/exe", .config = j->options->config, .settings = settings, .n_settings = (size_t)MAX(n, 0), .namespace = -1};
+
+        if (!s) {
+                refuse(j, id, why);
+                return;
+        }
+        job_fini(j);
+        j->id = id;
+        j->scenario = s;
+        j->press = JOB_GOES;
+        j->kill_ns = NEVER_NS;
+        j->child = (struct child){.node = j->self, .loop = j->loop, .ended = run_ended, .ctx = j};
+        if (child_start(&j->child, &command) < 0)
+                refuse(j, id, "the node cannot be started; its own log says why");
+        else
+                log_info("run %lld begins", (long long)id);
+}
+
+void job_order(struct job *j, const json_t *order, uint64_t now_ns)
+{
+        const char *kind = json_string_value(json_object_get(order, "kind"));
+        json_int_t id = json_integer_value(json_object_get(order, "job"));
+
+        if (kind && strcmp(kind, "stop") == 0)
+                job_stop(j, now_ns);
+        else if (!kind || strcmp(kind, "run") != 0)
+                refuse(j, id, "an order of an unknown kind");
+        else if (job_is_running(j))
+                refuse(j, id, "the run before has not ended yet");
+        else
+                run(j, id, order);
+}
+
+void job_stop(struct job *j, uint64_t now_ns)
+{
+        if (!job_is_running(j) || j->press != JOB_GOES)
+                return;
+        j->press = JOB_TOLD_TO_END;
+        j->kill_ns = now_ns + launch_drain_ns(j->scenario);
+        kill(j->child.pid, SIGTERM);
+}
+
+void job_turn(struct job *j, uint64_t now_ns)
+{
+        if (!job_is_running(j) || now_ns < j->kill_ns)
+                return;
+        j->press = JOB_KILLED;
+        j->kill_ns = NEVER_NS;
+        kill(j->child.pid, SIGKILL);
+}

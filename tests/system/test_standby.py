@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Nodes that stand by on machines of their own (namespaces), and evb lab that gives them orders.
+
+    test_standby.py EVB CASE
+"""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+
+from harness import LIMIT_S, folder, main
+from network import Network, wait_until
+
+DFM = "10.9.0.1"
+PORT = 46802
+
+
+class Speaker:
+    def __init__(self, connection):
+        self.connection, self.rest = connection, b""
+
+    def say(self, message):
+        self.connection.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+
+    def hear(self):
+        """The next line, or None at the end."""
+        while b"\n" not in self.rest:
+            try:
+                part = self.connection.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not part:
+                return None
+            self.rest += part
+        line, self.rest = self.rest.split(b"\n", 1)
+        return json.loads(line)
+
+    def hear_until(self, key):
+        while (message := self.hear()) is not None:
+            if key in message:
+                return message
+        raise AssertionError(f"the connection has ended without {key}")
+
+
+class Testbed:
+    """A machine for each node, a switch, and one more machine to give orders from."""
+
+    def __init__(self, evb, where, ros=2):
+        self.evb, self.where = evb, where
+        self.roles = {"dfm": "dfm", **{f"ros{i + 1}": "ros" for i in range(ros)}, "sfi1": "sfi"}
+        self.network = Network("switch", *self.roles, "desk")
+        self.standby = {}
+        self.outputs = {}
+
+    def __enter__(self):
+        self.network.__enter__()
+        self.network.bridge("switch", [*self.roles, "desk"])
+        for host in (*self.roles, "desk"):
+            self.network.ip(host, "route", "add", "default", "dev", "eth0")
+        self.scenario = self.where / "testbed.conf"
+        self.scenario.write_text("[network]\nlink-rate = 1Gbit\n[trigger]\nrate = 1Hz\n[sfi]\noutput = file\ndirectory = /nonexistent\n" + "".join(
+            f"[node {name}]\nrole = {role}\naddress = 10.9.0.{i}\ndevice = eth0\n" for i, (name, role) in enumerate(self.roles.items(), 1)))
+        for name in self.roles:
+            self.start(name)
+        return self
+
+    def __exit__(self, *error):
+        for process in self.standby.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.network.__exit__()
+
+    def start(self, name, *words, scenario=None):
+        log = open(self.where / f"{name}.log", "a", encoding="utf-8")
+        with log:
+            self.standby[name] = subprocess.Popen(
+                ["ip", "netns", "exec", self.network.name(name), self.evb, self.roles[name], "--config", str(scenario or self.scenario), "--node", name,
+                 "--standby", *words], stdout=log, stderr=log, env={**os.environ, "EVB_LOG": "info"})
+
+    def log(self, name):
+        return (self.where / f"{name}.log").read_text()
+
+    def wait_for(self, name, text, times=1):
+        wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)
+
+    def all_there(self):
+        for name in self.roles:
+            self.wait_for("dfm", f"node {name} stands by\n")
+
+    def command(self, *words):
+        return ["ip", "netns", "exec", self.network.name("desk"), self.evb, "lab", "run", *words, "--scenario", str(self.scenario), "--results",
+                str(self.where / "results.jsonl"), "--quick"]
+
+    def order(self, *words):
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return done
+
+    @contextlib.contextmanager
+    def speaker(self, host="desk"):
+        """A connection to the order port, for who says what they like."""
+        with self.network.socket(host, socket.SOCK_STREAM) as s:
+            s.settimeout(LIMIT_S)
+            s.connect((DFM, PORT))
+            yield Speaker(s)
+
+    def points(self):
+        return [json.loads(line) for line in (self.where / "results.jsonl").read_text().splitlines()]
+
+
+@contextlib.contextmanager
+def testbed(evb, **how):
+    with folder() as where, Testbed(evb, where, **how) as bed:
+        yield bed
+
+
+def version(evb):
+    return subprocess.run([evb, "--version"], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout.split()[-1]
+
+
+def events(evb):
+    """Points of event building, one after the other, shaped and not, by nodes that were there before."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        done = bed.order("C1")
+        points = bed.points()
+        assert done.returncode in (0, 1) and {p["series"] for p in points} == {"push", "pull"}, done
+        for p in points:
+            assert p["events_complete"] > 1000 and p["events_lost"] == 0 and p["switch_packets"] is None, p
+        # Each of them is still the process that it was.
+        assert all(p.poll() is None for p in bed.standby.values())
+        pids = re.findall(r"run (\d+) begins", bed.log("ros1"))
+        assert len(pids) == len(points), bed.log("ros1")
+        done = bed.order("C7")
+        assert "need more nodes than the scenario has" in done.stderr, done.stderr
+
+
+def shaped(evb):
+    """Readouts shape their traffic for each run of their own, and put back what was there."""
+    with testbed(evb, ros=6) as bed:
+        bed.all_there()
+        before = bed.network.tc("ros1", "qdisc", "show").stdout
+        bed.order("C5")
+        points = bed.points()
+        assert {p["series"] for p in points} >= {"20 Mbit/s", "40 Mbit/s", "auto"}, points
+        for p in points:
+            assert p["qos_backend"] == "htb+tbf" and p["source_packets"] == 0 and p["events_lost"] == 0, p
+            if p["series"] != "auto":
+                rate = float(p["series"].split()[0]) * 1e6
+                assert p["qos_rate_bps"] == rate and p["throughput_bytes_per_second"] < 6 * rate / 8, p
+        assert bed.network.tc("ros1", "qdisc", "show").stdout == before
+
+
+def lost_node(evb):
+    """A node that goes in the middle of a run costs that run alone; one that comes back takes part again."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        running = subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            bed.wait_for("ros1", "begins")
+            bed.standby["ros1"].kill()
+            bed.standby["ros1"].wait()
+            bed.wait_for("dfm", "ros1 stands by no more")
+            bed.start("ros1")
+            _, said = running.communicate(timeout=LIMIT_S)
+        finally:
+            if running.poll() is None:
+                running.kill()
+                running.wait()
+        assert "ros1 has gone in the middle of a run" in said, said
+        bed.wait_for("dfm", "node ros1 stands by\n", times=2)
+        done = bed.order("C1", "--again")
+        assert all(p["events_lost"] == 0 for p in bed.points()[-4:]), done
+
+
+def lost_commander(evb):
+    """Where evb lab is killed its run ends, and the next one is at once welcome."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            assert set(s.hear()["members"]) == set(bed.roles)
+            with bed.speaker() as other:
+                other.say({"command": {"version": version(evb)}})
+                assert "another evb lab" in other.hear()["refused"] and other.hear() is None
+            s.say({"to": list(bed.roles), "order": {"kind": "run", "job": 7, "settings": ["trigger.rate=1kHz", "run.number=77", "sfi.output=null"]}})
+            for name in bed.roles:
+                bed.wait_for(name, "run 7 begins")
+        for name in bed.roles:
+            bed.wait_for(name, "run 7 ended with")
+        assert bed.order("C1").returncode in (0, 1) and bed.points()
+
+
+def lost_dfm(evb):
+    """Nodes find a DFM that comes back."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        bed.standby["dfm"].kill()
+        bed.standby["dfm"].wait()
+        bed.wait_for("ros1", "no connection to the DFM")
+        done = bed.order("C1")
+        assert done.returncode == 1 and "evb dfm --config FILE --node dfm --standby" in done.stderr, done
+        bed.start("dfm")
+        for name in bed.roles:
+            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
+        bed.standby["dfm"].send_signal(signal.SIGTERM)
+        assert bed.standby["dfm"].wait(LIMIT_S) == 0
+
+
+def missing_node(evb):
+    with testbed(evb) as bed:
+        bed.all_there()
+        bed.standby["ros2"].send_signal(signal.SIGINT)
+        assert bed.standby["ros2"].wait(LIMIT_S) == 0
+        bed.scenario.write_text(bed.scenario.read_text() + "[dfm]\nnode-timeout = 1s\n")
+        done = subprocess.run(bed.command("C1", "--set", "ros.count=2"), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        # C1 takes one ROS; it is there.
+        assert "not standing by" not in done.stderr, done
+        bed.standby["ros1"].send_signal(signal.SIGTERM)
+        assert bed.standby["ros1"].wait(LIMIT_S) == 0
+        done = bed.order("C1", "--again")
+        assert done.returncode == 1 and "not standing by: ros1" in done.stderr, done
+
+
+def refused(evb):
+    """Who is not of the same testbed and version is not let in, and is told why."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        other = bed.where / "other.conf"
+        other.write_text(bed.scenario.read_text().replace("[network]\n", "[network]\ndata-port = 5000\n"))
+        bed.standby["ros2"].kill()
+        bed.standby["ros2"].wait()
+        bed.start("ros2", scenario=other)
+        bed.wait_for("ros2", "the DFM refuses this node: nodes, ports or group of its scenario are not those of the DFM's")
+        for introduction, why in (
+            ({"node": "ros9"}, "no such node"),
+            ({"node": "ros1"}, "node ros1 is at 10.9.0.2"),
+            ({"node": 5}, "no such node"),
+            ({}, "no such node"),
+        ):
+            with bed.speaker() as s:
+                s.say({"stand_by": introduction})
+                assert why in s.hear()["refused"] and s.hear() is None
+        with bed.speaker("ros1") as s:
+            s.say({"stand_by": {"node": "ros1", "version": "0.0.1"}})
+            assert "the DFM is evb" in s.hear()["refused"]
+        with bed.speaker() as s:
+            s.say({"command": {"version": "99"}})
+            assert "the DFM is evb" in s.hear()["refused"]
+        assert bed.order("C1").returncode in (0, 1) and bed.points()
+
+
+def hostile(evb):
+    """What comes to the order port is not trusted, and ends nothing but its own connection."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        for words in (b"\x00\xff\x00\n", b"[]\n", b"{}\n", b'{"a":1,"a":2}\n', b"[" * 100000 + b"\n", b'{"order":{"kind":"run"},"to":["ros1"]}\n',
+                      b'{"answer":{}}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 3000000, b'{"stand_by":[]}\n', b'{"command":7}\n'):
+            with bed.speaker() as s:
+                with contextlib.suppress(ConnectionError):
+                    s.say(words)
+                while (message := s.hear()) is not None:
+                    assert "refused" in message, message
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            s.hear_until("members")
+            for settings, why in (
+                (["sfi.directory=/"], "not to be set from elsewhere"), (["ros.source=file:/etc/shadow"], "not to be set from elsewhere"),
+                (["node ros1.address=10.9.0.9"], "not to be set from elsewhere"), (["network.data-port=22"], "not to be set from elsewhere"),
+                ([7], "not to be set from elsewhere"), ("x", "an array"),
+                (["run.seed=1"] * 200, "at most 128"), (["qos.rate=fast"], "qos.rate"), (["--help"], "SECTION.KEY=VALUE"),
+            ):
+                s.say({"to": ["ros1", "nobody", 5], "order": {"kind": "run", "job": 1, "settings": settings}})
+                assert s.hear_until("left")["left"] == "nobody"
+                answer = s.hear_until("answer")
+                assert answer["from"] == "ros1" and answer["answer"]["state"] == "refused" and why in answer["answer"]["why"], answer
+            s.say({"to": ["ros2"], "order": {"kind": "run", "job": 2, "settings": ["ros.count=1"]}})
+            assert "takes no part" in s.hear_until("answer")["answer"]["why"]
+            s.say({"to": ["ros2"], "order": {"kind": "format-the-disk"}})
+            assert "unknown kind" in s.hear_until("answer")["answer"]["why"]
+        assert all(p.poll() is None for p in bed.standby.values())
+        assert bed.order("C1").returncode in (0, 1) and bed.points()
+
+
+main({
+    "events": events, "shaped": shaped, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "missing-node": missing_node,
+    "refused": refused, "hostile": hostile,
+})
