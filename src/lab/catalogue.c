@@ -1,5 +1,6 @@
 /* The table of published measurements. What they came to is judged in catalogue_judge.c; how points are made, in run_*.c. */
 #include "evb/lab/catalogue.h"
+#include "evb/lab/flows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +87,8 @@ const struct lab_measurement lab_catalogue[] = {
           {"8x4 push", "ros.count=8 sfi.count=4"}, {"8x4 shaped", "ros.count=8 sfi.count=4 " SHAPED}}, SWEEP(LIST(1024, 5120, 14336, 32768), LIST(14336)), by_fragment, lab_run_events, judge_c7},
         {"C8", "6x1 push over TCP, offered 150 % of the port", "not done then", "fragment, bytes", "MB/s", "throughput_bytes_per_second", true, BUILD " load=150 scenario.transport=tcp",
          {{"TCP", ""}, {"TCP, shaped", SHAPED}}, SWEEP(LIST(1024, 5120, 14336, 32768, 65536), LIST(14336)), by_fragment, lab_run_events, judge_c8},
-        {"C9", "Latency of control messages beside data that fill the link", "not done then: control in a class of its own", "link, Mbit/s", "99 % of echoes, us", "echo_p99_us", true, "seconds=2",
-         {{"without data", "fill=0"}, {"one class for all", ""}, {"a class for control", "control=1"}}, SWEEP(LIST(10, 100, 1000), LIST(100)), by_link, lab_run_echo, judge_c9},
+        {"C9", "Latency of control messages beside data that fill the link", "not done then: control in a class of its own", "link, Mbit/s", "99 % of echoes, us", "echo_p99_us", true, "kind=3 socket=1048576 seconds=2",
+         {{"without data", "socket=0"}, {"one class for all", ""}, {"a class for control", "control=1"}}, SWEEP(LIST(10, 100, 1000), LIST(100)), by_link, lab_run_streams, judge_c9},
 };
 /* clang-format on */
 const size_t n_lab_catalogue = ARRAY_SIZE(lab_catalogue);
@@ -115,7 +116,7 @@ static void by_rate(const struct lab_point *p, double x, char *to, size_t size)
 /* B2 varies the MTU, C9 the link's rate. */
 static void by_link(const struct lab_point *p, double x, char *to, size_t size)
 {
-        if (p->measurement->run == lab_run_echo)
+        if (lab_setting(p, "kind", 0) == FLOW_ECHO)
                 snprintf(to, size, " link=%.0f rate=%.0f", x * 1e6, 2 * x * 1e6);
         else
                 snprintf(to, size, " mtu=%.0f", x);

@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <net/if.h>
+#include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -22,26 +22,27 @@
 /* Shorter packets are acknowledgements and ARP. */
 #define WATCH_LEAST_BYTES 100
 
-static enum flow_state state(const struct flow_page *p)
+enum flow_state flow_state(const struct flow_page *page)
 {
-        return (enum flow_state)atomic_load_explicit(&p->state, memory_order_relaxed);
+        return (enum flow_state)atomic_load_explicit(&page->state, memory_order_relaxed);
 }
 
-static _Noreturn void fail(struct flow_page *p)
+_Noreturn void flow_fail(struct flow_page *page)
 {
-        atomic_store(&p->failed, (unsigned)errno);
-        atomic_fetch_add(&p->ready, 1);
+        atomic_store(&page->failed, (unsigned)errno);
+        atomic_fetch_add(&page->ready, 1);
+        atomic_fetch_add(&page->quiet, 1);
         _exit(1);
 }
 
-static void be_ready(struct flow_page *p)
+void flow_be_ready(struct flow_page *page)
 {
-        atomic_fetch_add(&p->ready, 1);
-        while (state(p) == FLOW_WAIT)
+        atomic_fetch_add(&page->ready, 1);
+        while (flow_state(page) == FLOW_WAIT)
                 nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-static struct sockaddr_in address(const char *text, uint16_t port)
+struct sockaddr_in flow_address(const char *text, uint16_t port)
 {
         struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
 
@@ -49,14 +50,14 @@ static struct sockaddr_in address(const char *text, uint16_t port)
         return a;
 }
 
-static int open_socket(const struct flow *f, struct flow_page *p, bool sender)
+static int open_socket(const struct flow_part *p, struct flow_page *page, bool sender)
 {
-        int fd = socket(AF_INET, (f->kind == FLOW_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0), on = 1;
-        int bytes = (int)f->buffer_bytes;
+        int fd = socket(AF_INET, (p->kind == FLOW_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0), on = 1;
+        int bytes = (int)p->buffer_bytes;
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
 
         if (fd < 0)
-                fail(p);
+                flow_fail(page);
         if (bytes > 0)
                 (void)setsockopt(fd, SOL_SOCKET, sender ? SO_SNDBUFFORCE : SO_RCVBUFFORCE, &bytes, sizeof bytes);
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -64,25 +65,26 @@ static int open_socket(const struct flow *f, struct flow_page *p, bool sender)
         return fd;
 }
 
-static int connect_sender(const struct flow *f, struct flow_page *p)
+static int connect_sender(const struct flow_part *p, struct flow_page *page)
 {
-        struct sockaddr_in from = address(f->source, 0), to = address(f->destination, f->port);
-        int fd = open_socket(f, p, true);
+        struct sockaddr_in from = flow_address(p->from, 0), to = flow_address(p->to, p->port);
+        int fd = open_socket(p, page, true);
 
-        if (f->kind == FLOW_MULTICAST && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from.sin_addr, sizeof from.sin_addr) < 0)
-                fail(p);
+        if (p->kind == FLOW_MULTICAST && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from.sin_addr, sizeof from.sin_addr) < 0)
+                flow_fail(page);
         if (bind(fd, (void *)&from, sizeof from) < 0)
-                fail(p);
+                flow_fail(page);
         /* A TCP receiver may listen a moment later than we ask. */
         for (int i = 0; connect(fd, (void *)&to, sizeof to) < 0; i++) {
                 if (i == 500)
-                        fail(p);
+                        flow_fail(page);
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         }
         return fd;
 }
 
-static void pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
+/* Waits, for 20 ms at most, until the next of so many in a second is due; false: it is not yet. */
+static bool pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
 {
         uint64_t due_ns = begin_ns + (uint64_t)((unsigned __int128)done * NS_PER_S / per_s), now_ns = clock_now_ns();
 
@@ -90,58 +92,59 @@ static void pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
                 nanosleep(&(struct timespec){.tv_nsec = (long)MIN(due_ns - now_ns - 50 * NS_PER_US, 20 * NS_PER_MS)}, NULL);
         while (clock_now_ns() < due_ns && clock_now_ns() - now_ns < 20 * NS_PER_MS)
                 ;
+        return clock_now_ns() >= due_ns;
 }
 
-void flow_send(const struct flow *f, struct flow_page *p, struct flow_end *end, unsigned which)
+static void send_on(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
-        uint8_t *message = calloc(1, MAX(f->message_bytes, 1u));
+        uint8_t *message = calloc(1, MAX(p->message_bytes, 1u));
         uint64_t begin_ns, messages = 0;
-        int fd = connect_sender(f, p);
+        int fd = connect_sender(p, page);
 
-        (void)which;
-        be_ready(p);
+        flow_be_ready(page);
         begin_ns = clock_now_ns();
-        while (message && state(p) <= FLOW_GO) {
+        while (message && flow_state(page) <= FLOW_GO) {
                 size_t sent = 0;
 
-                if (f->messages_per_s > 0)
-                        pace(begin_ns, messages, f->messages_per_s);
-                while (sent < f->message_bytes && state(p) <= FLOW_GO) {
-                        ssize_t n = send(fd, message + sent, f->message_bytes - sent, 0);
+                if (p->messages_per_s > 0 && !pace(begin_ns, messages, p->messages_per_s))
+                        continue;
+                while (sent < p->message_bytes && flow_state(page) <= FLOW_GO) {
+                        ssize_t n = send(fd, message + sent, p->message_bytes - sent, 0);
 
                         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ECONNREFUSED)
-                                fail(p);
+                                flow_fail(page);
                         sent += n > 0 ? (size_t)n : 0;
                 }
                 messages++;
-                if (state(p) != FLOW_WARM) {
-                        end->messages += sent == f->message_bytes;
+                if (flow_state(page) != FLOW_WARM) {
+                        end->messages += sent == p->message_bytes;
                         end->bytes += sent;
                 }
         }
+        atomic_fetch_add(&page->quiet, 1);
         close(fd);
         free(message);
 }
 
-static void listen_at(const struct flow *f, struct flow_page *p, int fd)
+static void listen_at(const struct flow_part *p, struct flow_page *page, int fd)
 {
-        struct sockaddr_in to = address(f->destination, f->port);
+        struct sockaddr_in to = flow_address(p->to, p->port);
 
         if (bind(fd, (void *)&to, sizeof to) < 0)
-                fail(p);
-        if (f->kind == FLOW_MULTICAST) {
-                struct ip_mreqn group = {.imr_multiaddr = to.sin_addr, .imr_ifindex = (int)if_nametoindex("eth0")};
+                flow_fail(page);
+        if (p->kind == FLOW_MULTICAST) {
+                struct ip_mreqn group = {.imr_multiaddr = to.sin_addr, .imr_address = flow_address(p->at, 0).sin_addr};
 
                 if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group) < 0)
-                        fail(p);
+                        flow_fail(page);
         }
-        if (f->kind == FLOW_TCP && listen(fd, 1) < 0)
-                fail(p);
+        if (p->kind == FLOW_TCP && listen(fd, 1) < 0)
+                flow_fail(page);
 }
 
-static int accept_one(const struct flow_page *p, int fd)
+static int accept_one(const struct flow_page *page, int fd)
 {
-        while (state(p) != FLOW_END) {
+        while (flow_state(page) != FLOW_END) {
                 struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 
                 if (poll(&poll_fd, 1, WAIT_MS) == 1)
@@ -150,38 +153,37 @@ static int accept_one(const struct flow_page *p, int fd)
         return -1;
 }
 
-void flow_receive(const struct flow *f, struct flow_page *p, struct flow_end *end, unsigned which)
+static void receive_on(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
         uint8_t *part = malloc(PART_BYTES);
         uint64_t begin_ns = 0, messages = 0;
-        int fd = open_socket(f, p, false);
+        int fd = open_socket(p, page, false);
 
-        (void)which;
-        listen_at(f, p, fd);
-        atomic_fetch_add(&p->ready, 1);
-        if (f->kind == FLOW_TCP) {
-                fd = accept_one(p, fd);
+        listen_at(p, page, fd);
+        atomic_fetch_add(&page->ready, 1);
+        if (p->kind == FLOW_TCP) {
+                fd = accept_one(page, fd);
                 if (fd < 0)
                         return;
                 (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
         }
-        while (part && state(p) != FLOW_END) {
+        while (part && flow_state(page) != FLOW_END) {
                 ssize_t n;
 
-                if (f->receiver_packets_per_s > 0 && begin_ns > 0)
-                        pace(begin_ns, messages, f->receiver_packets_per_s);
+                if (p->receiver_packets_per_s > 0 && begin_ns > 0 && !pace(begin_ns, messages, p->receiver_packets_per_s))
+                        continue;
                 n = recv(fd, part, PART_BYTES, 0);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
-                        fail(p);
-                if (n == 0 && f->kind == FLOW_TCP)
+                        flow_fail(page);
+                if (n == 0 && p->kind == FLOW_TCP)
                         break;
                 if (n <= 0)
                         continue;
                 begin_ns = begin_ns ?: clock_now_ns();
                 messages++;
                 /* Of TCP what still arrives when nothing is sent any more came too late for the time that is measured. */
-                if (state(p) == FLOW_WARM || (f->kind == FLOW_TCP && state(p) != FLOW_GO))
+                if (flow_state(page) == FLOW_WARM || (p->kind == FLOW_TCP && flow_state(page) != FLOW_GO))
                         continue;
                 end->messages++;
                 end->bytes += (uint64_t)n;
@@ -203,30 +205,30 @@ static uint64_t stamp_ns(struct msghdr *m)
         return 0;
 }
 
-/* Every packet that arrives at the device, before any socket has it. */
-void flow_watch(const struct flow *f, struct flow_page *p, struct flow_end *end, unsigned which)
+/* Packets as they arrive from the sender at the device, before any socket has them. */
+static void watch(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
         int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP)), on = 1, bytes = WATCH_BUFFER_BYTES;
+        struct in_addr from = flow_address(p->from, 0).sin_addr;
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
         uint64_t last_ns = 0;
 
-        (void)which;
-        (void)f;
         if (fd < 0)
-                fail(p);
+                flow_fail(page);
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
         (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
         histogram_init(&end->gaps_ns);
-        atomic_fetch_add(&p->ready, 1);
-        while (state(p) != FLOW_END) {
+        atomic_fetch_add(&page->ready, 1);
+        while (flow_state(page) != FLOW_END) {
                 uint8_t head[64], control[128];
                 struct iovec iov = {head, sizeof head};
                 struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
                 ssize_t n = recvmsg(fd, &m, MSG_TRUNC);
-                uint64_t at_ns = n >= WATCH_LEAST_BYTES ? stamp_ns(&m) : 0;
+                bool meant = n >= WATCH_LEAST_BYTES && memcmp(head + ETH_HLEN + offsetof(struct iphdr, saddr), &from, sizeof from) == 0;
+                uint64_t at_ns = meant ? stamp_ns(&m) : 0;
 
-                if (at_ns == 0 || state(p) != FLOW_GO)
+                if (at_ns == 0 || flow_state(page) != FLOW_GO)
                         continue;
                 if (last_ns > 0 && at_ns > last_ns)
                         histogram_add(&end->gaps_ns, at_ns - last_ns, 1);
@@ -235,4 +237,18 @@ void flow_watch(const struct flow *f, struct flow_page *p, struct flow_end *end,
                 end->bytes += (uint64_t)n;
         }
         close(fd);
+}
+
+void flow_end_run(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
+{
+        if (p->role == FLOW_WATCHER)
+                watch(p, page, end);
+        else if (p->kind == FLOW_ECHO && p->role == FLOW_SENDER)
+                flow_ask(p, page, end);
+        else if (p->kind == FLOW_ECHO)
+                flow_answer(p, page);
+        else if (p->role == FLOW_SENDER)
+                send_on(p, page, end);
+        else
+                receive_on(p, page, end);
 }

@@ -1,64 +1,21 @@
-/* Streams between namespaces: their processes are started together, and ended whatever happens. What each process does is
- * in flow_ends.c. */
+/* Streams from start to end, whoever plays them: processes in namespaces here, or nodes that stand by (flows_remote.c). What
+ * each end does is in flow_ends.c. */
 #include "evb/lab/flows.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
-#include "flow_ends.h"
+#include "flow_group.h"
+#include "flow_play.h"
+#include "shape.h"
 
 #define WARM_NS NS_PER_S
 #define SETTLE_NS (300 * NS_PER_MS)
 #define PATIENCE_NS (8 * NS_PER_S)
-#define ENDS_MAX (FLOWS_MAX * (FLOW_RECEIVERS_MAX + 2))
-
-struct ends {
-        struct flow_page *page;
-        struct {
-                pid_t pid;
-                struct flow_end *end;
-                bool sender;
-                unsigned flow;
-        } all[ENDS_MAX];
-        unsigned n;
-};
-
-static int start(struct ends *e, const struct flow *f, unsigned flow, int namespace, void (*run)(const struct flow *, struct flow_page *, struct flow_end *, unsigned),
-                 unsigned which, struct flow_end *end)
-{
-        pid_t parent = getpid(), pid = fork();
-
-        if (pid < 0)
-                return -errno;
-        if (pid == 0) {
-                sigset_t none;
-
-                prctl(PR_SET_PDEATHSIG, SIGKILL);
-                sigemptyset(&none);
-                sigprocmask(SIG_SETMASK, &none, NULL);
-                signal(SIGPIPE, SIG_IGN);
-                if (getppid() != parent || netns_enter(namespace) < 0)
-                        _exit(1);
-                run(f, e->page, end, which);
-                _exit(0);
-        }
-        e->all[e->n].pid = pid;
-        e->all[e->n].end = end;
-        e->all[e->n].flow = flow;
-        e->all[e->n++].sender = run == flow_send;
-        return 0;
-}
 
 static void wait_ns(uint64_t ns)
 {
@@ -68,93 +25,85 @@ static void wait_ns(uint64_t ns)
                 ;
 }
 
-/* Receivers listen before anyone sends. */
-static bool all_ready(const struct ends *e)
+int flow_play(const struct flow_players *players, void *ctx, enum flow_kind kind, double seconds)
 {
-        uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
+        int r = players->wait(ctx, FLOW_WAIT, clock_now_ns() + PATIENCE_NS);
 
-        while (atomic_load(&e->page->ready) < e->n) {
-                if (clock_now_ns() > until_ns)
-                        return false;
+        if (r < 0)
+                return r;
+        /* What is counted of TCP begins when it is in its stride; of UDP, all that is sent and received. */
+        if (kind == FLOW_TCP) {
+                players->set(ctx, FLOW_WARM);
+                wait_ns(WARM_NS);
+        }
+        players->set(ctx, FLOW_GO);
+        wait_ns((uint64_t)(seconds * 1e9));
+        players->set(ctx, FLOW_STOP_SENDING);
+        r = players->wait(ctx, FLOW_STOP_SENDING, clock_now_ns() + PATIENCE_NS);
+        wait_ns(SETTLE_NS);
+        players->set(ctx, FLOW_END);
+        return r < 0 ? r : players->wait(ctx, FLOW_END, clock_now_ns() + PATIENCE_NS);
+}
+
+void flow_set_times(struct flow_result *results, unsigned n, enum flow_kind kind, double seconds)
+{
+        for (unsigned i = 0; i < n; i++) {
+                results[i].seconds = seconds;
+                results[i].sending_seconds = seconds + (kind == FLOW_TCP ? (double)WARM_NS / 1e9 : 0);
+        }
+}
+
+static void set_here(void *ctx, enum flow_state state)
+{
+        flow_group_set(ctx, state);
+}
+
+static int wait_here(void *ctx, enum flow_state state, uint64_t deadline_ns)
+{
+        struct flow_group *g = ctx;
+
+        while (!(state == FLOW_WAIT ? flow_group_is_ready(g) : state == FLOW_END ? flow_group_reap(g) : flow_group_is_quiet(g))) {
+                if (flow_group_error(g) < 0 && state != FLOW_END)
+                        break;
+                if (clock_now_ns() > deadline_ns)
+                        return -ETIMEDOUT;
                 wait_ns(NS_PER_MS);
         }
-        return true;
+        return flow_group_error(g);
 }
 
-static void collect(struct ends *e, struct flow_result *results)
+static int start_all(struct flow_group *g, struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape)
 {
-        uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
-
-        for (unsigned i = 0; i < e->n; i++) {
-                struct flow_result *r = &results[e->all[i].flow];
-                struct rusage usage = {};
-                double cpu;
-                int status;
-
-                while (wait4(e->all[i].pid, &status, WNOHANG, &usage) == 0) {
-                        if (clock_now_ns() > until_ns)
-                                kill(e->all[i].pid, SIGKILL);
-                        wait_ns(NS_PER_MS);
-                }
-                cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-                *(e->all[i].sender ? &r->sender_cpu_seconds : &r->receiver_cpu_seconds) += cpu;
-        }
-}
-
-static int start_all(struct ends *e, const struct flow *flows, unsigned n)
-{
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
         int r = 0;
 
         for (unsigned i = 0; r >= 0 && i < n; i++) {
                 const struct flow *f = &flows[i];
+                unsigned n_parts = flow_parts(f, i, parts);
 
-                for (unsigned k = 0; r >= 0 && k < f->n_to; k++)
-                        r = start(e, f, i, f->to[k], flow_receive, k, &e->page->receivers[i][k]);
-                if (r >= 0 && f->watch_wire)
-                        r = start(e, f, i, f->to[0], flow_watch, 0, &e->page->watchers[i]);
-                if (r >= 0)
-                        r = start(e, f, i, f->from, flow_send, 0, &e->page->senders[i]);
+                /* The first flow of each sender has it shaped for all. */
+                if (shape->rate_bps > 0 && (i == 0 || f->from != flows[i - 1].from))
+                        r = lab_shape(netns_lab_node(lab, f->from->name), shape);
+                for (unsigned k = 0; r >= 0 && k < n_parts; k++)
+                        r = flow_group_start(g, &parts[k], netns_lab_node(lab, (parts[k].role == FLOW_SENDER ? f->from : f->to[parts[k].which])->name));
         }
         return r;
 }
 
-int flows_run(const struct flow *flows, unsigned n, double seconds, struct flow_result *results)
+int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results)
 {
-        struct ends e = {.page = memory_map_shared(sizeof *e.page)};
-        int r;
+        static const struct flow_players here = {set_here, wait_here};
+        struct flow_group g;
+        int r = flow_group_init(&g);
 
-        if (!e.page)
-                return log_error_errno(ENOMEM, "lab: %m");
         memset(results, 0, n * sizeof *results);
-        r = start_all(&e, flows, n);
-        if (r >= 0 && !all_ready(&e))
-                r = -ETIMEDOUT;
-        if (r >= 0) {
-                /* What is counted of TCP begins when it is in its stride; of UDP, all that is sent and received. */
-                if (flows[0].kind == FLOW_TCP) {
-                        atomic_store(&e.page->state, FLOW_WARM);
-                        wait_ns(WARM_NS);
-                }
-                atomic_store(&e.page->state, FLOW_GO);
-                wait_ns((uint64_t)(seconds * 1e9));
-        }
-        atomic_store(&e.page->state, FLOW_STOP_SENDING);
-        wait_ns(SETTLE_NS);
-        atomic_store(&e.page->state, FLOW_END);
-        collect(&e, results);
-        for (unsigned i = 0; i < n; i++) {
-                results[i].seconds = seconds;
-                results[i].sending_seconds = seconds + (flows[0].kind == FLOW_TCP ? (double)WARM_NS / 1e9 : 0);
-                results[i].sent_messages = e.page->senders[i].messages;
-                results[i].sent_bytes = e.page->senders[i].bytes;
-                results[i].gaps_ns = e.page->watchers[i].gaps_ns;
-                for (unsigned k = 0; k < flows[i].n_to; k++) {
-                        results[i].received_messages[k] = e.page->receivers[i][k].messages;
-                        results[i].received_bytes[k] = e.page->receivers[i][k].bytes;
-                }
-                if (r >= 0 && atomic_load(&e.page->failed))
-                        r = -(int)atomic_load(&e.page->failed);
-        }
-        memory_unmap(e.page, sizeof *e.page);
+        if (r >= 0)
+                r = start_all(&g, lab, flows, n, shape);
+        if (r >= 0)
+                r = flow_play(&here, &g, flows[0].kind, seconds);
+        flow_set_times(results, n, flows[0].kind, seconds);
+        for (unsigned i = 0; r >= 0 && i < g.n; i++)
+                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i], g.ends[i].cpu_seconds);
+        flow_group_fini(&g);
         return r < 0 ? log_error_errno(r, "lab: a stream could not run: %m") : 0;
 }

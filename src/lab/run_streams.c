@@ -1,4 +1,4 @@
-/* Points without event building: plain streams between namespaces, shaped or not, and what processors spend on them. */
+/* Points without event building: plain streams and echoes between nodes, shaped or not, and what processors spend on them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,40 +9,47 @@
 #include "evb/lab/catalogue.h"
 #include "evb/lab/flows.h"
 #include "evb/sys/loop.h"
-#include "shape.h"
 
 #define GROUP "239.255.69.1"
 #define PORT 7100
-#define SHAPED_MAX FLOWS_MAX
+#define CONTROL_PORT 46800
 
-/* A lab with so many senders and receivers, and nothing running in it. */
-static int make_lab(const struct lab_point *p, struct scenario *s, struct netns_lab **ret)
+/* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab to be made. */
+static int find_nodes(const struct lab_point *p, struct scenario *s)
 {
-        *s = (struct scenario){};
-        s->ros.count = (uint64_t)lab_setting(p, "senders", 1);
-        s->sfi.count = (uint64_t)lab_setting(p, "receivers", 1);
-        s->network.link_rate_bps = (uint64_t)lab_setting(p, "link", 1e9);
-        s->network.switch_buffer_bytes = (uint64_t)lab_setting(p, "buffer", 262144);
-        s->network.mtu_bytes = (uint64_t)lab_setting(p, "mtu", 1500);
-        for (unsigned i = 0; i < s->ros.count + s->sfi.count; i++) {
-                struct scenario_node *n = &s->nodes[s->n_nodes++];
-                bool sender = i < s->ros.count;
+        const struct scenario *bed = p->bed ? p->bed->scenario : NULL;
+        unsigned senders = (unsigned)lab_setting(p, "senders", 1), receivers = (unsigned)lab_setting(p, "receivers", 1);
 
-                n->role = sender ? ROLE_ROS : ROLE_SFI;
-                n->index = sender ? i : i - (unsigned)s->ros.count;
-                snprintf(n->name, sizeof n->name, "%s%u", sender ? "sender" : "receiver", n->index + 1);
+        *s = (struct scenario){};
+        s->ros.count = senders;
+        s->sfi.count = receivers;
+        s->network.link_rate_bps = bed ? bed->network.link_rate_bps : (uint64_t)lab_setting(p, "link", 1e9);
+        s->network.switch_buffer_bytes = bed ? bed->network.switch_buffer_bytes : (uint64_t)lab_setting(p, "buffer", 262144);
+        s->network.mtu_bytes = bed ? bed->network.mtu_bytes : (uint64_t)lab_setting(p, "mtu", 1500);
+        for (unsigned i = 0; i < senders + receivers; i++) {
+                bool sender = i < senders;
+                unsigned index = sender ? i : i - senders;
+                const struct scenario_node *there = bed ? scenario_node_of(bed, sender ? ROLE_ROS : ROLE_SFI, index) : NULL;
+                struct scenario_node *n = &s->nodes[s->n_nodes++];
+
+                if (there && strchr(there->address, ':'))
+                        return log_error_errno(EAFNOSUPPORT, "lab: %s is at %s: plain streams need IPv4 addresses", there->name, there->address);
+                if (there)
+                        *n = *there;
+                else
+                        snprintf(n->name, sizeof n->name, "%s%u", sender ? "sender" : "receiver", index + 1);
         }
-        return netns_lab_new(ret, s);
+        return 0;
 }
 
-static struct flow make_flow(const struct lab_point *p, const struct scenario *s, struct netns_lab *lab, unsigned from, unsigned to, enum flow_kind kind)
+static struct flow make_flow(const struct lab_point *p, const struct scenario *s, unsigned from, unsigned to, enum flow_kind kind)
 {
-        const struct scenario_node *sender = &s->nodes[from], *receiver = &s->nodes[s->ros.count + to];
         struct flow f = {
                 .kind = kind,
-                .from = netns_lab_node(lab, sender->name),
+                .from = &s->nodes[from],
+                .to = {&s->nodes[s->ros.count + to]},
                 .n_to = 1,
-                .port = (uint16_t)(PORT + from * 16 + to),
+                .port = kind == FLOW_ECHO ? CONTROL_PORT : (uint16_t)(PORT + from * 16 + to),
                 .message_bytes = (uint32_t)lab_setting(p, "message", 1400),
                 .messages_per_s = (uint64_t)lab_setting(p, "messages_per_s", 0),
                 .receiver_packets_per_s = (uint64_t)lab_setting(p, "receiver_pps", 0),
@@ -50,44 +57,31 @@ static struct flow make_flow(const struct lab_point *p, const struct scenario *s
                 .watch_wire = lab_setting(p, "watch", 0) > 0,
         };
 
-        f.to[0] = netns_lab_node(lab, receiver->name);
-        snprintf(f.source, sizeof f.source, "%s", sender->address);
-        snprintf(f.destination, sizeof f.destination, "%s", receiver->address);
         if (kind == FLOW_MULTICAST) {
-                snprintf(f.destination, sizeof f.destination, GROUP);
+                snprintf(f.group, sizeof f.group, GROUP);
                 f.n_to = (unsigned)MIN(s->sfi.count, (uint64_t)FLOW_RECEIVERS_MAX);
                 for (unsigned i = 0; i < f.n_to; i++)
-                        f.to[i] = netns_lab_node(lab, s->nodes[s->ros.count + i].name);
+                        f.to[i] = &s->nodes[s->ros.count + i];
         }
         return f;
 }
 
-static int shape_senders(const struct scenario *s, struct netns_lab *lab, enum flow_kind kind, double rate_bps)
+static struct flow_shape make_shape(const struct lab_point *p, const struct scenario *s, enum flow_kind kind)
 {
-        struct tc_destination to[SHAPED_MAX];
-        size_t n = kind == FLOW_MULTICAST ? 1 : s->sfi.count;
-        struct tc_request q = {
-                .link_rate_bps = s->network.link_rate_bps,
-                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
-                .switch_buffer_bytes = s->network.switch_buffer_bytes,
-                .sources = (uint32_t)s->ros.count,
-                .send_buffer_bytes = 4u << 20,
-                .backend = QOS_HTB_TBF,
-                .destinations = to,
-                .n_destinations = n,
+        struct flow_shape shape = {
+                .rate_bps = (uint64_t)lab_setting(p, "rate", 0),
+                /* An echo's link is as slow as its point says, also where the wire is not: the tree holds it to that. */
+                .link_rate_bps = kind == FLOW_ECHO ? (uint64_t)lab_setting(p, "link", 1e9) : s->network.link_rate_bps,
+                .mtu_bytes = s->network.mtu_bytes,
+                .switch_buffer_bytes = kind == FLOW_ECHO ? 0 : s->network.switch_buffer_bytes,
+                .control_port = lab_setting(p, "control", 0) > 0 ? CONTROL_PORT : 0,
+                .sources = (unsigned)s->ros.count,
+                .n_to = kind == FLOW_MULTICAST ? 1 : (unsigned)MIN(s->sfi.count, (uint64_t)FLOWS_MAX),
         };
-        int r = 0;
 
-        for (size_t i = 0; i < n; i++) {
-                const char *address = kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address;
-
-                to[i] = (struct tc_destination){.rate_bps = (uint64_t)rate_bps};
-                if (!tc_address_parse(&to[i].address, address))
-                        return -EINVAL;
-        }
-        for (unsigned i = 0; r >= 0 && i < s->ros.count; i++)
-                r = lab_shape(netns_lab_node(lab, s->nodes[i].name), &q);
-        return r;
+        for (unsigned i = 0; i < shape.n_to; i++)
+                snprintf(shape.to[i], sizeof shape.to[i], "%s", kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address);
+        return shape;
 }
 
 static void set(json_t *o, const char *name, double v)
@@ -146,30 +140,53 @@ static json_t *summarise(const struct flow *flows, const struct flow_result *res
         return o;
 }
 
+static json_t *summarise_echo(const struct flow_result *result)
+{
+        const struct histogram *h = &result->gaps_ns;
+        json_t *o = json_object();
+
+        set(o, "echoes", (double)h->count);
+        set(o, "echo_p50_us", (double)histogram_quantile(h, 0.5) / 1e3);
+        set(o, "echo_p99_us", (double)histogram_quantile(h, 0.99) / 1e3);
+        set(o, "echo_max_us", (double)histogram_quantile(h, 1) / 1e3);
+        return o;
+}
+
+static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind, struct flow flows[static FLOWS_MAX])
+{
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < s->ros.count; i++) {
+                for (unsigned k = 0; k < (kind == FLOW_MULTICAST ? 1 : s->sfi.count) && n < FLOWS_MAX; k++)
+                        flows[n++] = make_flow(p, s, i, k, kind);
+        }
+        return n;
+}
+
 json_t *lab_run_streams(const struct lab_point *p)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
         enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
-        double rate_bps = lab_setting(p, "rate", 0);
-        struct netns_lab *lab = NULL;
+        double seconds = lab_setting(p, "seconds", 1);
         struct flow flows[FLOWS_MAX] = {};
-        json_t *result = NULL;
+        struct netns_lab *lab = NULL;
+        struct flow_shape shape;
         unsigned n = 0;
-        int r = s && results ? make_lab(p, s, &lab) : -ENOMEM;
+        int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
-        if (r >= 0 && rate_bps > 0)
-                r = shape_senders(s, lab, kind, rate_bps);
-        for (unsigned i = 0; r >= 0 && i < s->ros.count; i++) {
-                for (unsigned k = 0; k < (kind == FLOW_MULTICAST ? 1 : s->sfi.count) && n < FLOWS_MAX; k++)
-                        flows[n++] = make_flow(p, s, lab, i, k, kind);
+        /* Addresses of a lab are known when it stands. */
+        if (r >= 0 && !p->bed)
+                r = netns_lab_new(&lab, s);
+        if (r >= 0) {
+                n = make_flows(p, s, kind, flows);
+                shape = make_shape(p, s, kind);
+                r = p->bed ? flows_run_remote(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
         }
-        if (r >= 0)
-                r = flows_run(flows, n, lab_setting(p, "seconds", 1), results);
-        if (r >= 0)
-                result = summarise(flows, results, n);
         netns_lab_free(lab);
-        return result;
+        if (r < 0)
+                return NULL;
+        return kind == FLOW_ECHO ? summarise_echo(&results[0]) : summarise(flows, results, n);
 }
 
 json_t *lab_run_copy(const struct lab_point *p)

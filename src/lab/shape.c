@@ -1,43 +1,83 @@
-/* Shaping for measurements that run no node. */
+/* From what streams want to a plan, and to the kernel. */
 #include "shape.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "evb/base/log.h"
+#include "evb/base/util.h"
 #include "evb/lab/netns.h"
-#include "evb/tc/shaper.h"
 
 #define DEVICE "eth0"
 
-static int install(int namespace, const struct tc_request *q)
+static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char why[static TC_REASON_MAX])
 {
-        char why[TC_REASON_MAX] = "";
+        struct tc_destination to[FLOWS_MAX];
+        struct tc_request q = {
+                .link_rate_bps = shape->link_rate_bps,
+                .mtu_bytes = (uint32_t)shape->mtu_bytes,
+                .switch_buffer_bytes = shape->switch_buffer_bytes,
+                .sources = shape->sources,
+                .send_buffer_bytes = 4u << 20,
+                .backend = QOS_HTB_TBF,
+                .control_port = shape->control_port,
+                .destinations = to,
+                .n_destinations = shape->n_to,
+        };
+
+        for (unsigned i = 0; i < shape->n_to; i++) {
+                to[i] = (struct tc_destination){.rate_bps = shape->rate_bps};
+                if (!tc_address_parse(&to[i].address, shape->to[i]))
+                        return -EINVAL;
+        }
+        return tc_plan_make(ret, &q, why);
+}
+
+int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why, size_t size)
+{
+        char reason[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
+        struct tc_shaper *shaper = NULL;
         struct tc_device device;
-        struct tc_shaper *shaper;
-        struct tc_plan plan;
-        int r = netns_enter(namespace);
+        struct tc_plan plan = {};
+        int r = tc_device_read(&device, name);
 
         if (r >= 0)
-                r = tc_device_read(&device, DEVICE);
-        if (r >= 0)
-                r = tc_plan_make(&plan, q, why);
+                r = make_plan(&plan, shape, reason);
         if (r >= 0)
                 r = tc_shaper_new(&shaper, &device, &o);
         if (r >= 0)
                 r = tc_shaper_apply(shaper, &plan, false, 0, true, &o);
-        return r < 0 ? log_error_errno(r, "lab: shaping: %s%s", why, o.error) : 0;
+        if (r < 0) {
+                snprintf(why, size, "%s: %s%s%s", name, reason, o.error, reason[0] || o.error[0] ? "" : strerror(-r));
+                tc_shaper_free(shaper);
+        } else
+                *ret = shaper;
+        tc_plan_fini(&plan);
+        return r;
 }
 
-int lab_shape(int namespace, const struct tc_request *request)
+static int install(int namespace, const struct flow_shape *shape)
+{
+        struct tc_shaper *shaper = NULL;
+        char why[400] = "";
+        int r = netns_enter(namespace);
+
+        if (r >= 0)
+                r = lab_shape_device(&shaper, DEVICE, shape, why, sizeof why);
+        return r < 0 ? log_error_errno(r, "lab: shaping: %s", why) : 0;
+}
+
+int lab_shape(int namespace, const struct flow_shape *shape)
 {
         pid_t child = fork();
         int status;
 
         if (child == 0)
-                _exit(install(namespace, request) < 0);
+                _exit(install(namespace, shape) < 0);
         if (child < 0 || waitpid(child, &status, 0) != child)
                 return log_error_errno(errno, "lab: shaping: %m");
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;

@@ -1,7 +1,10 @@
-/* Shaping of a namespace's eth0 for a measurement. */
+/* Shaping for measurements that run no node. */
 #pragma once
 
-#include "evb/tc/plan.h"
+#include "evb/lab/flows.h"
+#include "evb/tc/shaper.h"
 
-/* Installs the plan of a request, by a process that goes there and ends; it goes with the namespace. Errors are logged. */
-int lab_shape(int namespace, const struct tc_request *request);
+/* In a namespace of the lab, on its eth0, by a process that goes there and ends; it goes with the namespace. Errors are logged. */
+int lab_shape(int namespace, const struct flow_shape *shape);
+/* On a device of the calling thread's namespace; tc_shaper_remove() takes it back. Negative errno, told in `why`. */
+int lab_shape_device(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why, size_t size);

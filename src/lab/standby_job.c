@@ -15,6 +15,8 @@
 #include "page_json.h"
 
 #define SETTINGS_MAX 128u
+/* How often the page of streams is looked at. */
+#define LOOK_NS (2 * NS_PER_MS)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
               void (*answer)(void *ctx, json_t *what), void *ctx)
@@ -24,6 +26,7 @@ void job_init(struct job *j, const struct standby_options *options, const struct
 
 void job_fini(struct job *j)
 {
+        streams_end(&j->streams);
         if (j->child.node)
                 child_fini(&j->child);
         free(j->scenario);
@@ -32,17 +35,17 @@ void job_fini(struct job *j)
 
 bool job_is_running(const struct job *j)
 {
-        return j->child.running;
+        return j->child.running || j->streams.active;
 }
 
 const char *job_status(const struct job *j)
 {
-        return !job_is_running(j) ? "no run" : j->press == JOB_GOES ? "a run goes" : "a run ends";
+        return !job_is_running(j) ? "no run" : j->streams.active ? "streams go" : j->press == JOB_GOES ? "a run goes" : "a run ends";
 }
 
 uint64_t job_deadline_ns(const struct job *j)
 {
-        return job_is_running(j) ? j->kill_ns : NEVER_NS;
+        return j->streams.active ? loop_now_ns(j->loop) + LOOK_NS : j->child.running ? j->kill_ns : NEVER_NS;
 }
 
 static void refuse(struct job *j, json_int_t id, const char *why)
@@ -129,6 +132,28 @@ static void run(struct job *j, json_int_t id, const json_t *order)
                 log_info("run %lld begins", (long long)id);
 }
 
+static void begin_streams(struct job *j, json_int_t id, const json_t *order)
+{
+        char why[600] = "";
+
+        job_fini(j);
+        j->id = id;
+        if (streams_begin(&j->streams, j->options->scenario, j->self, order, why, sizeof why) < 0)
+                refuse(j, id, why);
+}
+
+static void order_job(struct job *j, json_int_t id, const char *kind, const json_t *order)
+{
+        if (strcmp(kind, "run") != 0 && strcmp(kind, "streams") != 0)
+                refuse(j, id, "an order of an unknown kind");
+        else if (job_is_running(j))
+                refuse(j, id, "what was ordered before has not ended yet");
+        else if (strcmp(kind, "run") == 0)
+                run(j, id, order);
+        else
+                begin_streams(j, id, order);
+}
+
 void job_order(struct job *j, const json_t *order, uint64_t now_ns)
 {
         const char *kind = json_string_value(json_object_get(order, "kind"));
@@ -136,26 +161,48 @@ void job_order(struct job *j, const json_t *order, uint64_t now_ns)
 
         if (kind && strcmp(kind, "stop") == 0)
                 job_stop(j, now_ns);
-        else if (!kind || strcmp(kind, "run") != 0)
-                refuse(j, id, "an order of an unknown kind");
-        else if (job_is_running(j))
-                refuse(j, id, "the run before has not ended yet");
-        else
-                run(j, id, order);
+        else if (kind && strcmp(kind, "state") == 0) {
+                if (id == j->id)
+                        streams_set(&j->streams, (int)json_integer_value(json_object_get(order, "state")));
+        } else
+                order_job(j, id, kind ?: "", order);
 }
 
 void job_stop(struct job *j, uint64_t now_ns)
 {
-        if (!job_is_running(j) || j->press != JOB_GOES)
+        streams_end(&j->streams);
+        if (!j->child.running || j->press != JOB_GOES)
                 return;
         j->press = JOB_TOLD_TO_END;
         j->kill_ns = now_ns + launch_drain_ns(j->scenario);
         kill(j->child.pid, SIGTERM);
 }
 
+static void tell_streams(struct job *j)
+{
+        switch (streams_turn(&j->streams)) {
+        case STREAMS_READY:
+                j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "ready"));
+                break;
+        case STREAMS_QUIET:
+                j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "quiet"));
+                break;
+        case STREAMS_ENDED:
+                if (flow_group_error(&j->streams.group) < 0)
+                        refuse(j, j->id, strerror(-flow_group_error(&j->streams.group)));
+                else
+                        j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", j->id, "state", "ended", "ends", streams_result(&j->streams)));
+                streams_end(&j->streams);
+                break;
+        case STREAMS_NOTHING:
+                break;
+        }
+}
+
 void job_turn(struct job *j, uint64_t now_ns)
 {
-        if (!job_is_running(j) || now_ns < j->kill_ns)
+        tell_streams(j);
+        if (!j->child.running || now_ns < j->kill_ns)
                 return;
         j->press = JOB_KILLED;
         j->kill_ns = NEVER_NS;

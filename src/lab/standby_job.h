@@ -1,10 +1,12 @@
-/* The one thing that a node which stands by is doing at the moment: a run of its node, as a child process. */
+/* The one thing that a node which stands by is doing at the moment: a run of its node, as a child process, or ends of plain
+ * streams. */
 #pragma once
 
 #include <jansson.h>
 
 #include "child.h"
 #include "evb/lab/standby.h"
+#include "standby_streams.h"
 
 struct job {
         const struct standby_options *options;
@@ -18,13 +20,13 @@ struct job {
         struct child child;
         enum { JOB_GOES, JOB_TOLD_TO_END, JOB_KILLED } press;
         uint64_t kill_ns; /* NEVER_NS: not yet told to end */
+        struct streams streams;
 };
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
               void (*answer)(void *ctx, json_t *what), void *ctx);
 void job_fini(struct job *j); /* kills what still runs */
-/* An order from the network: {"kind": "run", "job": N, "settings": [...]} or {"kind": "stop"}. What is not allowed is refused
- * in the answer. */
+/* An order from the network (docs/protocol.md, "Orders"). What is not allowed is refused in the answer. */
 void job_order(struct job *j, const json_t *order, uint64_t now_ns);
 /* Lets what runs end well, within the bounds of its own keys. */
 void job_stop(struct job *j, uint64_t now_ns);

@@ -48,9 +48,9 @@ class Speaker:
 class Testbed:
     """A machine for each node, a switch, and one more machine to give orders from."""
 
-    def __init__(self, evb, where, ros=2):
+    def __init__(self, evb, where, ros=2, sfi=1):
         self.evb, self.where = evb, where
-        self.roles = {"dfm": "dfm", **{f"ros{i + 1}": "ros" for i in range(ros)}, "sfi1": "sfi"}
+        self.roles = {"dfm": "dfm", **{f"ros{i + 1}": "ros" for i in range(ros)}, **{f"sfi{i + 1}": "sfi" for i in range(sfi)}}
         self.network = Network("switch", *self.roles, "desk")
         self.standby = {}
         self.outputs = {}
@@ -151,6 +151,28 @@ def shaped(evb):
             if p["series"] != "auto":
                 rate = float(p["series"].split()[0]) * 1e6
                 assert p["qos_rate_bps"] == rate and p["throughput_bytes_per_second"] < 6 * rate / 8, p
+        assert bed.network.tc("ros1", "qdisc", "show").stdout == before
+
+
+def streams(evb):
+    """Plain streams and echoes: multicast, TCP with gaps at the wire, several destinations; shaped for as long as they go."""
+    with testbed(evb, ros=1, sfi=3) as bed:
+        bed.all_there()
+        before = bed.network.tc("ros1", "qdisc", "show").stdout
+        done = bed.order("A2", "A7", "B3", "B5", "B6", "C9")
+        points = {}
+        for p in bed.points():
+            points.setdefault(p["id"], []).append(p)
+        assert "B6: 2 of 2 points need" in done.stderr and set(points) == {"A2", "A7", "B3", "B5", "C9"}, done
+        for p in points["A2"]:
+            assert p["loss_percent"] < 100 and p["sent_mbps"] > 0, p
+        unshaped, shaped_ = points["A7"]
+        assert unshaped["gap_p50_us"] < shaped_["gap_p50_us"] and 900 < shaped_["gap_p50_us"] < 1500, points["A7"]
+        assert all(p["received_mbps"] > 10 for p in points["B3"]), points["B3"]
+        for p in points["B5"]:
+            assert 0 < p["least_mbps"] < p["x"], p
+        echoes = {p["series"]: p["echo_p99_us"] for p in points["C9"]}
+        assert echoes["one class for all"] > 10 * echoes["a class for control"], echoes
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
@@ -279,6 +301,20 @@ def hostile(evb):
                 assert answer["from"] == "ros1" and answer["answer"]["state"] == "refused" and why in answer["answer"]["why"], answer
             s.say({"to": ["ros2"], "order": {"kind": "run", "job": 2, "settings": ["ros.count=1"]}})
             assert "takes no part" in s.hear_until("answer")["answer"]["why"]
+            end = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.4", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
+                   "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
+            shape = {"rate_bps": 10 ** 7, "link_rate_bps": 10 ** 9, "mtu_bytes": 1500, "sources": 1, "to": ["10.9.0.4"]}
+            for order, why in (
+                ({"ends": []}, "ends: allowed"), ({}, "ends: allowed"), ({"ends": [end | {"to": "8.8.8.8"}]}, "nodes of this testbed"),
+                ({"ends": [end | {"at": "10.9.0.3"}]}, "that is here"), ({"ends": [end | {"from": "10.9.0.3"}]}, "that is here"),
+                ({"ends": [end | {"port": 22}]}, "that is here"), ({"ends": [end | {"message_bytes": 1 << 40}]}, "that is here"),
+                ({"ends": [end, end | {"role": 9}]}, "end 1"), ({"ends": [end | {"kind": 1, "to": "10.9.0.4"}]}, "nodes of this testbed"),
+                ({"ends": [end] * 100}, "Argument list too long"), ({"ends": [end], "shape": shape | {"to": ["8.8.8.8"]}}, "for addresses of this testbed"),
+                ({"ends": [end], "shape": {}}, "allowed: a rate"), ({"ends": [end | {"role": 0, "kind": 2, "to": "10.9.0.4", "port": 7777}]}, "refused"),
+            ):
+                s.say({"to": ["ros1"], "order": {"kind": "streams", "job": 3} | order})
+                answer = s.hear_until("answer")["answer"]
+                assert answer["state"] == "refused" and why in answer["why"].lower() + answer["why"], (order, answer)
             s.say({"to": ["ros2"], "order": {"kind": "format-the-disk"}})
             assert "unknown kind" in s.hear_until("answer")["answer"]["why"]
         assert all(p.poll() is None for p in bed.standby.values())
@@ -286,6 +322,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })

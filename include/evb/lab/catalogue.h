@@ -78,9 +78,8 @@ double lab_setting(const struct lab_point *p, const char *key, double otherwise)
 
 /* Kinds of points. */
 json_t *lab_run_events(const struct lab_point *p);  /* a whole run of event building */
-json_t *lab_run_streams(const struct lab_point *p); /* plain streams */
+json_t *lab_run_streams(const struct lab_point *p); /* plain streams, and echoes beside data */
 json_t *lab_run_copy(const struct lab_point *p);    /* memory to memory */
-json_t *lab_run_echo(const struct lab_point *p);    /* control latency beside data */
 
 /* What a port passes of fragments of a size, in bytes of payload per second. */
 double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes);

@@ -1,6 +1,6 @@
-/* Plain streams between namespaces of the lab, with no event building in them: what the publications' first measurements
- * were made of. Each sender and receiver is a process of its own; processor time is the kernel's account of it, gaps
- * between packets are taken at the wire by the kernel's receive time stamps. */
+/* Plain streams between nodes, with no event building in them: what the publications' first measurements were made of. Each
+ * sender and receiver is a process of its own, in its node's namespace here or on its node's machine; processor time is the
+ * kernel's account of it, gaps between packets are taken at the wire by the kernel's receive time stamps. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,23 +8,24 @@
 
 #include "evb/base/histogram.h"
 #include "evb/lab/netns.h"
+#include "evb/lab/remote.h"
 
 #define FLOWS_MAX 8
 #define FLOW_RECEIVERS_MAX 4
 
-enum flow_kind { FLOW_UDP, FLOW_MULTICAST, FLOW_TCP };
+/* FLOW_ECHO: the sender asks on the control port, beside data of its own that fill the link. The numbers stand in settings. */
+enum flow_kind { FLOW_UDP, FLOW_MULTICAST, FLOW_TCP, FLOW_ECHO };
 
 struct flow {
         enum flow_kind kind;
-        int from;                           /* namespace of the sender */
-        int to[FLOW_RECEIVERS_MAX];         /* of the receivers; one but for multicast */
+        const struct scenario_node *from, *to[FLOW_RECEIVERS_MAX]; /* with IPv4 addresses; one receiver but for multicast */
         unsigned n_to;
-        char source[64], destination[64];   /* addresses, IPv4 */
+        char group[64];                     /* FLOW_MULTICAST */
         uint16_t port;
         uint32_t message_bytes;
         uint64_t messages_per_s;            /* 0: as fast as it goes */
         uint64_t receiver_packets_per_s;    /* what a receiver can take; 0: what it can */
-        uint32_t buffer_bytes;              /* of sockets; 0: the kernel's own */
+        uint32_t buffer_bytes;              /* of sockets; 0: the kernel's own. FLOW_ECHO: of the data beside it; 0: none */
         bool watch_wire;                    /* gaps between packets at the first receiver */
 };
 
@@ -34,8 +35,20 @@ struct flow_result {
         uint64_t sent_messages, sent_bytes;
         uint64_t received_messages[FLOW_RECEIVERS_MAX], received_bytes[FLOW_RECEIVERS_MAX];
         double sender_cpu_seconds, receiver_cpu_seconds;
-        struct histogram gaps_ns;
+        struct histogram gaps_ns;           /* FLOW_ECHO: from question to answer */
 };
 
-/* Runs all at once for so long, a bit more to let what is queued arrive. Negative errno; errors are logged. */
-int flows_run(const struct flow *flows, unsigned n, double seconds, struct flow_result *results);
+/* Shaping of all senders while streams go. */
+struct flow_shape {
+        uint64_t rate_bps;                  /* for each destination; 0: no shaping */
+        uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes;
+        uint16_t control_port;              /* 0: no class for control */
+        char to[FLOWS_MAX][64];             /* destinations */
+        unsigned n_to, sources;
+};
+
+
+/* Runs all at once for so long, a bit more to let what is queued arrive. Negative errno; errors are logged. Here, in the lab's
+ * namespaces, whose shaping goes with them; or by nodes that stand by, which take it back. */
+int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results);
+int flows_run_remote(struct remote *r, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results);

@@ -1,0 +1,224 @@
+/* Streams between machines whose nodes stand by: each is told its ends, when to go and when to stop, and tells what they counted. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "flow_play.h"
+#include "page_json.h"
+#include "remote_internal.h"
+
+struct player {
+        size_t node; /* in the remote's scenario */
+        struct flow_part parts[FLOW_ENDS_MAX];
+        unsigned n_parts;
+        bool ready, quiet, ended;
+};
+
+struct play {
+        struct remote *remote;
+        struct player players[FLOW_ENDS_MAX];
+        size_t nodes[FLOW_ENDS_MAX], n;
+        struct flow_result *results;
+        int error;
+};
+
+static struct player *player_of(struct play *p, size_t node)
+{
+        for (size_t i = 0; i < p->n; i++) {
+                if (p->players[i].node == node)
+                        return &p->players[i];
+        }
+        return NULL;
+}
+
+static int add_part(struct play *p, const struct scenario_node *n, const struct flow_part *part)
+{
+        size_t node = remote_node(p->remote, n->name);
+        struct player *who = player_of(p, node);
+
+        if (node == SIZE_MAX || (!who && p->n == FLOW_ENDS_MAX))
+                return -EINVAL;
+        if (!who) {
+                who = &p->players[p->n];
+                who->node = p->nodes[p->n++] = node;
+        }
+        who->parts[who->n_parts++] = *part;
+        return 0;
+}
+
+static int cast(struct play *p, const struct flow *flows, unsigned n)
+{
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
+        int r = 0;
+
+        for (unsigned i = 0; r >= 0 && i < n; i++) {
+                unsigned n_parts = flow_parts(&flows[i], i, parts);
+
+                for (unsigned k = 0; r >= 0 && k < n_parts; k++)
+                        r = add_part(p, parts[k].role == FLOW_SENDER ? flows[i].from : flows[i].to[parts[k].which], &parts[k]);
+        }
+        return r;
+}
+
+/* Ends come in the order in which they were given. */
+static int take_ends(struct play *p, const struct player *who, const json_t *ends)
+{
+        for (unsigned i = 0; i < who->n_parts; i++) {
+                const json_t *e = json_array_get(ends, i), *gaps = json_object_get(e, "gaps_ns");
+                struct flow_end end = {
+                        .messages = (uint64_t)MAX(json_integer_value(json_object_get(e, "messages")), 0),
+                        .bytes = (uint64_t)MAX(json_integer_value(json_object_get(e, "bytes")), 0),
+                };
+
+                if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0))
+                        return -EBADMSG;
+                flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")));
+        }
+        return 0;
+}
+
+static void answered(void *ctx, size_t node, const json_t *answer)
+{
+        struct play *p = ctx;
+        struct player *who = player_of(p, node);
+        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+
+        if (!who || !state)
+                return;
+        if (strcmp(state, "ready") == 0)
+                who->ready = true;
+        else if (strcmp(state, "quiet") == 0)
+                who->quiet = true;
+        else if (strcmp(state, "ended") == 0 && !who->ended) {
+                int r = take_ends(p, who, json_object_get(answer, "ends"));
+
+                p->error = MIN(p->error, r);
+                who->ended = true;
+        } else if (strcmp(state, "refused") == 0) {
+                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, why ?: "it does not say why");
+                p->error = -ECANCELED;
+        }
+}
+
+static void left(void *ctx, size_t node)
+{
+        struct play *p = ctx;
+
+        if (!player_of(p, node))
+                return;
+        log_error("%s has gone in the middle of a measurement", p->remote->scenario->nodes[node].name);
+        p->error = -ENOTCONN;
+}
+
+static void set(void *ctx, enum flow_state state)
+{
+        struct play *p = ctx;
+
+        remote_order(p->remote, p->nodes, p->n, json_pack("{s:s, s:I, s:i}", "kind", "state", "job", p->remote->job, "state", (int)state));
+}
+
+static bool all_ready(void *ctx)
+{
+        const struct play *p = ctx;
+        bool all = true;
+
+        for (size_t i = 0; i < p->n; i++)
+                all &= p->players[i].ready;
+        return all || p->error < 0;
+}
+
+static bool all_quiet(void *ctx)
+{
+        const struct play *p = ctx;
+        bool all = true;
+
+        for (size_t i = 0; i < p->n; i++)
+                all &= p->players[i].quiet;
+        return all || p->error < 0;
+}
+
+static bool all_ended(void *ctx)
+{
+        const struct play *p = ctx;
+        bool all = true;
+
+        for (size_t i = 0; i < p->n; i++)
+                all &= p->players[i].ended;
+        return all || p->error < 0;
+}
+
+static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
+{
+        struct play *p = ctx;
+        int r = remote_wait(p->remote, state == FLOW_WAIT ? all_ready : state == FLOW_END ? all_ended : all_quiet, p, deadline_ns);
+
+        return p->error < 0 ? p->error : r;
+}
+
+static json_t *shape_to_json(const struct flow_shape *s)
+{
+        json_t *to = json_array();
+
+        for (unsigned i = 0; i < s->n_to; i++)
+                json_array_append_new(to, json_string(s->to[i]));
+        return json_pack("{s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "rate_bps", (json_int_t)s->rate_bps, "link_rate_bps", (json_int_t)s->link_rate_bps,
+                         "mtu_bytes", (json_int_t)s->mtu_bytes, "switch_buffer_bytes", (json_int_t)s->switch_buffer_bytes, "control_port",
+                         (int)s->control_port, "sources", (int)s->sources, "to", to);
+}
+
+static void give_parts(struct play *p, const struct flow_shape *shape)
+{
+        for (size_t i = 0; i < p->n; i++) {
+                const struct player *who = &p->players[i];
+                json_t *ends = json_array(), *order;
+                bool sends = false;
+
+                for (unsigned k = 0; k < who->n_parts; k++) {
+                        json_array_append_new(ends, flow_part_to_json(&who->parts[k]));
+                        sends |= who->parts[k].role == FLOW_SENDER;
+                }
+                order = json_pack("{s:s, s:I, s:o}", "kind", "streams", "job", p->remote->job, "ends", ends);
+                if (sends && shape->rate_bps > 0)
+                        json_object_set_new(order, "shape", shape_to_json(shape));
+                remote_order(p->remote, &who->node, 1, order);
+        }
+}
+
+static int play(struct play *p, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds)
+{
+        static const struct flow_players remote = {set, wait_for};
+        int r = cast(p, flows, n);
+
+        if (r >= 0)
+                r = remote_wait_for(p->remote, p->nodes, p->n);
+        if (r < 0)
+                return r;
+        p->remote->job++;
+        p->remote->answered = answered;
+        p->remote->left = left;
+        p->remote->ctx = p;
+        give_parts(p, shape);
+        r = flow_play(&remote, p, flows[0].kind, seconds);
+        p->remote->answered = NULL;
+        p->remote->left = NULL;
+        if (r < 0)
+                remote_order(p->remote, p->nodes, p->n, json_pack("{s:s}", "kind", "stop"));
+        return r;
+}
+
+int flows_run_remote(struct remote *r, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results)
+{
+        _cleanup_free_ struct play *p = calloc(1, sizeof *p);
+        int error = p ? 0 : -ENOMEM;
+
+        memset(results, 0, n * sizeof *results);
+        if (error >= 0) {
+                p->remote = r;
+                p->results = results;
+                error = play(p, flows, n, shape, seconds);
+        }
+        flow_set_times(results, n, flows[0].kind, seconds);
+        return error < 0 ? log_error_errno(error, "lab: a stream could not run: %m") : 0;
+}
