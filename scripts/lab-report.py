@@ -24,7 +24,7 @@ except ImportError:
 # Distinct also without colour, and for most eyes that see fewer colours (Okabe and Ito 2008).
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
 MARKS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-MEGA = {"throughput_bytes_per_second"}
+MEGA = {"whole_bytes_per_second"}
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
 
 

@@ -159,7 +159,8 @@ static const json_t *same_point(const json_t *results, const struct lab_point *p
         {
                 const char *settings = json_string_value(json_object_get(r, "settings"));
 
-                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && !json_object_get(r, "copied"))
+                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && !json_object_get(r, "copied") &&
+                    json_object_get(r, p->measurement->y))
                         return r;
         }
         return NULL;

@@ -12,20 +12,33 @@
 
 #define LINE_MAX_BYTES 65536
 
+/* Another version may have measured what the catalogue no longer has, or not the figure that is looked at now. */
+static bool is_of_the_catalogue(const json_t *r)
+{
+        const struct lab_measurement *m = lab_find(json_string_value(json_object_get(r, "id")));
+
+        return m && json_object_get(r, m->y);
+}
+
 static void read_lines(FILE *f, const char *path, json_t *to)
 {
         static char line[LINE_MAX_BYTES];
+        unsigned strange = 0;
 
         for (unsigned number = 1; fgets(line, sizeof line, f); number++) {
                 json_error_t e;
                 json_t *j = json_loads(line, 0, &e);
 
-                if (json_is_object(j) && json_is_string(json_object_get(j, "id")) && json_is_string(json_object_get(j, "series")))
+                if (!json_is_object(j) || !json_is_string(json_object_get(j, "id")) || !json_is_string(json_object_get(j, "series")))
+                        fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
+                else if (is_of_the_catalogue(j))
                         json_array_append(to, j);
                 else
-                        fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
+                        strange++;
                 json_decref(j);
         }
+        if (strange > 0)
+                fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path, strange);
 }
 
 json_t *results_read(const char *const *paths, size_t n)

@@ -5,7 +5,7 @@
 
 #include "evb/lab/catalogue.h"
 
-/* An array of all points in the files; lines that are none are left out, and told. NULL: a file cannot be read (told). */
+/* An array of all points in the files; lines that are none, or of another version of the catalogue, are left out, and told. NULL: a file cannot be read (told). */
 json_t *results_read(const char *const *paths, size_t n);
 /* Is this point among them, made by the same settings? */
 bool results_have(const json_t *results, const struct lab_point *p);

@@ -225,7 +225,7 @@ JUDGE(b6)
 
 static enum lab_verdict judge_rate(const json_t *results, double push_hz, double pull_hz, char *why, size_t size)
 {
-        double push = most(of(results, "push"), "event_rate_hz"), pull = most(of(results, "pull"), "event_rate_hz");
+        double push = most(of(results, "push"), "whole_events_per_second"), pull = most(of(results, "pull"), "whole_events_per_second");
 
         snprintf(why, size, "push %.1f kHz (%.1f then), pull %.1f kHz (%.1f then)", push / 1e3, push_hz / 1e3, pull / 1e3, pull_hz / 1e3);
         return push > 1.2 * push_hz && pull > 1.2 * pull_hz ? LAB_BETTER : push > 0.8 * push_hz ? LAB_AGREES : LAB_DIFFERS;
@@ -239,8 +239,8 @@ JUDGE(c1)
 
 JUDGE(c2)
 {
-        double push = most(of(results, "push"), "throughput_bytes_per_second") / 1e6, pull = most(of(results, "pull"), "throughput_bytes_per_second") / 1e6;
-        double beyond = most(from(of(results, "push"), 15000, NEVER_X), "throughput_bytes_per_second") / 1e6;
+        double push = most(of(results, "push"), "whole_bytes_per_second") / 1e6, pull = most(of(results, "pull"), "whole_bytes_per_second") / 1e6;
+        double beyond = most(from(of(results, "push"), 15000, NEVER_X), "whole_bytes_per_second") / 1e6;
 
         (void)m;
         snprintf(why, size, "push %.0f MB/s, pull %.0f MB/s (52 then); from 15 kB on push builds %.0f MB/s, where it stopped then: the wire is the limit, not the SFI", push, pull, beyond);
@@ -255,19 +255,20 @@ JUDGE(c3)
 
 JUDGE(c4)
 {
-        double small = most(from(of(results, "push"), 0, 2048), "throughput_bytes_per_second") / 1e6;
-        double large = least(from(of(results, "push"), 5000, NEVER_X), "throughput_bytes_per_second") / 1e6;
-        double whole = least(from(of(results, "push"), 5000, NEVER_X), "complete_share"), pull = most(of(results, "pull"), "throughput_bytes_per_second") / 1e6;
+        struct points push = of(results, "push"), pull = of(results, "pull"), large = from(push, 5000, NEVER_X);
+        double small_mb = most(from(push, 0, 2048), "whole_bytes_per_second") / 1e6, large_mb = most(large, "whole_bytes_per_second") / 1e6;
+        double pull_mb = most(pull, "whole_bytes_per_second") / 1e6, whole = most(large, "complete_share");
 
         (void)m;
-        snprintf(why, size, "push %.0f MB/s up to 2 kB, down to %.0f MB/s from 5 kB on, with %.0f %% of the events whole; pull at most %.0f MB/s (95 then)", small, large, 100 * whole, pull);
-        return large < 0.7 * pull && whole < 0.9 ? LAB_AGREES : LAB_DIFFERS;
+        snprintf(why, size, "push %.0f MB/s up to 2 kB (82 then), at most %.0f MB/s from 5 kB on, with %.0f %% of the events whole; pull at most %.0f MB/s (95 then), above 14 kB %.0f",
+                 small_mb, large_mb, 100 * whole, pull_mb, most(from(pull, 14337, NEVER_X), "whole_bytes_per_second") / 1e6);
+        return large_mb < 0.7 * pull_mb && whole < 0.9 ? LAB_AGREES : LAB_DIFFERS;
 }
 
 JUDGE(c5)
 {
-        double mb20 = most(of(results, "20 Mbit/s"), "throughput_bytes_per_second") / 1e6, mb40 = most(of(results, "40 Mbit/s"), "throughput_bytes_per_second") / 1e6;
-        double mb50 = most(of(results, "50 Mbit/s"), "throughput_bytes_per_second") / 1e6, free = most(of(results, "auto"), "throughput_bytes_per_second") / 1e6;
+        double mb20 = most(of(results, "20 Mbit/s"), "whole_bytes_per_second") / 1e6, mb40 = most(of(results, "40 Mbit/s"), "whole_bytes_per_second") / 1e6;
+        double mb50 = most(of(results, "50 Mbit/s"), "whole_bytes_per_second") / 1e6, free = most(of(results, "auto"), "whole_bytes_per_second") / 1e6;
         double lost = sum(of(results, NULL), "switch_packets");
 
         (void)m;
@@ -286,7 +287,7 @@ static double best_pull(const json_t *results, double x)
                 const char *series = json_string_value(json_object_get(r, "series"));
 
                 if (series && strncmp(series, "pull", 4) == 0 && json_number_value(json_object_get(r, "x")) == x)
-                        best = MAX(best, json_number_value(json_object_get(r, "throughput_bytes_per_second")));
+                        best = MAX(best, json_number_value(json_object_get(r, "whole_bytes_per_second")));
         }
         return best;
 }
@@ -303,7 +304,7 @@ JUDGE(c6)
         json_array_foreach(results, i, r)
         {
                 double x = json_number_value(json_object_get(r, "x")), share = json_number_value(json_object_get(r, "port_share"));
-                double mine = json_number_value(json_object_get(r, "throughput_bytes_per_second")), pull = best_pull(results, x);
+                double mine = json_number_value(json_object_get(r, "whole_bytes_per_second")), pull = best_pull(results, x);
 
                 if (!is_in(&shaped, r))
                         continue;
@@ -324,14 +325,14 @@ JUDGE(c7)
 
         (void)m;
         snprintf(why, size, "packets lost at ports: %.0f shaped, %.0f shaped and not staggered, %.0f unshaped (6x3); at most %.0f MB/s shaped (6x3), %.0f (8x4)", lost, plain, push,
-                 most(of(results, "6x3 shaped"), "throughput_bytes_per_second") / 1e6, most(of(results, "8x4 shaped"), "throughput_bytes_per_second") / 1e6);
+                 most(of(results, "6x3 shaped"), "whole_bytes_per_second") / 1e6, most(of(results, "8x4 shaped"), "whole_bytes_per_second") / 1e6);
         return lost == 0 ? LAB_BETTER : LAB_DIFFERS;
 }
 
 JUDGE(c8)
 {
         double plain = sum(of(results, "TCP"), "switch_packets"), shaped = sum(of(results, "TCP, shaped"), "switch_packets");
-        double fast = most(of(results, "TCP, shaped"), "throughput_bytes_per_second") / 1e6, slow = most(of(results, "TCP"), "throughput_bytes_per_second") / 1e6;
+        double fast = most(of(results, "TCP, shaped"), "whole_bytes_per_second") / 1e6, slow = most(of(results, "TCP"), "whole_bytes_per_second") / 1e6;
 
         (void)m;
         snprintf(why, size, "%.0f packets lost at the port unshaped, %.0f shaped; %.0f MB/s and %.0f MB/s", plain, shaped, slow, fast);

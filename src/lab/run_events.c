@@ -9,6 +9,7 @@
 #include "evb/conf/keys.h"
 #include "evb/core/event.h"
 #include "evb/lab/catalogue.h"
+#include "evb/lab/figures.h"
 #include "evb/lab/launch.h"
 
 #define SETTINGS_MAX 96
@@ -120,13 +121,7 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         json_object_set_new(o, "ros_cpu_share", json_real(json_number_value(inside(report, "cpu_seconds", "ros")) / MAX(seconds, 1e-9)));
         json_object_set_new(o, "complete_share",
                             json_real(json_number_value(json_object_get(report, "events_complete")) / MAX(json_number_value(json_object_get(report, "triggers")), 1.0)));
-        if (s->network.link_rate_bps > 0) {
-                double limit = lab_payload_limit((double)s->network.link_rate_bps, (double)s->network.mtu_bytes, (double)s->ros.fragment_size_bytes);
-                /* An SFI has a port each; the ROSs' wires may be fewer. */
-                double ports = MIN((double)s->sfi.count, (double)s->ros.count);
-
-                json_object_set_new(o, "port_share", json_real(json_number_value(json_object_get(report, "throughput_bytes_per_second")) / (limit * ports)));
-        }
+        figures_add_building(o, report, s);
         return o;
 }
 

@@ -54,6 +54,21 @@ def resume(evb):
         assert [(p["id"], p["series"], p["x"]) for p in again] == [(p["id"], p["series"], p["x"]) for p in first]
 
 
+def versions(evb):
+    """Points of another version of the catalogue are left out, and made again where they are wanted."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        first = points(path)
+        gone, lacking = dict(first[0], id="Z1"), dict(first[1])
+        del lacking["mbyte_per_s"]
+        path.write_text("".join(json.dumps(p) + "\n" for p in (gone, lacking, *first[2:])))
+        done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        assert f"{path}: 2 points of another version" in done.stderr, done.stderr
+        assert [p["x"] for p in points(path)[len(first):]] == [p["x"] for p in first[:2]]
+
+
 def report(evb):
     """A page that needs nothing else, and each picture beside it."""
     need_root()
@@ -90,4 +105,4 @@ def clean(evb):
             sh("ip", "netns", "del", name, check=False)
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "report": report, "clean": clean})
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "report": report, "clean": clean})

@@ -81,15 +81,30 @@ static void verdicts_follow_the_points(void **state)
         assert_int_equal(judge("A1", json_pack("[o, o]", point("best effort", 10, "loss_percent", 7), point("best effort", 1472, "loss_percent", 0))), LAB_DIFFERS);
         assert_int_equal(judge("A3", json_pack("[o, o]", point("50 Mbit/s", 40, "loss_percent", 7), point("50 Mbit/s", 100, "loss_percent", 0))), LAB_AGREES);
         assert_int_equal(judge("A3", json_pack("[o, o]", point("50 Mbit/s", 40, "loss_percent", 7), point("50 Mbit/s", 100, "loss_percent", 3))), LAB_DIFFERS);
-        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "event_rate_hz", 7e4), point("pull", 1e5, "event_rate_hz", 6e4))), LAB_BETTER);
-        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "event_rate_hz", 9e3), point("pull", 1e5, "event_rate_hz", 6e3))), LAB_DIFFERS);
+        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "whole_events_per_second", 7e4), point("pull", 1e5, "whole_events_per_second", 6e4))), LAB_BETTER);
+        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "whole_events_per_second", 9e3), point("pull", 1e5, "whole_events_per_second", 6e3))), LAB_DIFFERS);
+}
+
+static json_t *c4(double push, double share)
+{
+        return json_pack("[{s:s, s:f, s:f, s:f}, {s:s, s:f, s:f, s:f}]", "series", "push", "x", 5120.0, "whole_bytes_per_second", push, "complete_share", share, "series",
+                         "pull", "x", 5120.0, "whole_bytes_per_second", 100e6, "complete_share", 1.0);
+}
+
+/* A push that keeps up with pull, or whose events are whole, has not collapsed. */
+static void c4_asks_for_a_collapse(void **state)
+{
+        (void)state;
+        assert_int_equal(judge("C4", c4(10e6, 0.1)), LAB_AGREES);
+        assert_int_equal(judge("C4", c4(90e6, 0.1)), LAB_DIFFERS);
+        assert_int_equal(judge("C4", c4(10e6, 0.95)), LAB_DIFFERS);
 }
 
 /* One packet lost, or a port not filled, or a pull that is better: each is enough for C6 to differ. */
 static json_t *c6(double lost, double share, double push, double pull)
 {
         return json_pack("[{s:s, s:f, s:f, s:f, s:f}, {s:s, s:f, s:f}]", "series", "push, shaped", "x", 1024.0, "switch_packets", lost, "port_share", share,
-                         "throughput_bytes_per_second", push, "series", "pull, 4", "x", 1024.0, "throughput_bytes_per_second", pull);
+                         "whole_bytes_per_second", push, "series", "pull, 4", "x", 1024.0, "whole_bytes_per_second", pull);
 }
 
 static void c6_is_strict(void **state)
@@ -105,7 +120,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(every_measurement_has_its_points), cmocka_unit_test(the_last_setting_wins), cmocka_unit_test(small_fragments_cost_more),
-                cmocka_unit_test(verdicts_follow_the_points),       cmocka_unit_test(c6_is_strict),
+                cmocka_unit_test(verdicts_follow_the_points),       cmocka_unit_test(c6_is_strict), cmocka_unit_test(c4_asks_for_a_collapse),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

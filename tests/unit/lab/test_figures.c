@@ -1,0 +1,133 @@
+/* What a run built, of reports made up. */
+#include "../test.h"
+
+#include <math.h>
+
+#include "evb/lab/catalogue.h"
+#include "evb/lab/figures.h"
+
+#define LINK_BPS UINT64_C(1000000000)
+#define FRAGMENT_BYTES 5000
+#define SOURCES 6
+
+/* 2 s of triggers at 1 kHz. */
+static struct scenario scenario = {
+        .scenario = {.duration_ns = UINT64_C(2000000000)},
+        .trigger = {.rate_millihertz = 1000000},
+        .ros = {.count = SOURCES, .fragment_size_bytes = FRAGMENT_BYTES},
+        .sfi = {.count = 1},
+        .network = {.link_rate_bps = LINK_BPS, .mtu_bytes = 1500},
+};
+
+/* So many of the triggers' events complete, in so many seconds from the first to the last. */
+static json_t *figures(const struct scenario *s, double triggers, double complete, double span_s)
+{
+        double bytes = complete * SOURCES * FRAGMENT_BYTES;
+        json_t *report = json_pack("{s:f, s:f, s:f, s:f}", "triggers", triggers, "events_complete", complete, "payload_bytes", bytes, "throughput_bytes_per_second", span_s > 0 ? bytes / span_s : 0.0);
+        json_t *o = json_object();
+
+        figures_add_building(o, report, s);
+        json_decref(report);
+        return o;
+}
+
+static void assert_figure(const json_t *o, const char *name, double wanted)
+{
+        double have = json_number_value(json_object_get(o, name));
+
+        assert_true(json_is_real(json_object_get(o, name)));
+        if (fabs(have - wanted) > 1e-9 * fabs(wanted))
+                fail_msg("%s is %.9g, wanted %.9g", name, have, wanted);
+}
+
+/* The first 10 ms build all, the rest nothing, and most triggers are held back: 10 events in 2 s, not in 10 ms. */
+static void an_early_stop_does_not_flatter(void **state)
+{
+        json_t *o = figures(&scenario, 100, 10, 0.01);
+
+        (void)state;
+        assert_figure(o, "whole_events_per_second", 5);
+        assert_figure(o, "whole_bytes_per_second", 5.0 * SOURCES * FRAGMENT_BYTES);
+        json_decref(o);
+        /* A single event has no span at all. */
+        o = figures(&scenario, 100, 1, 0);
+        assert_figure(o, "whole_events_per_second", 0.5);
+        json_decref(o);
+}
+
+/* What is built after the last trigger needs its time as well. */
+static void a_long_drain_does_not_flatter(void **state)
+{
+        json_t *o = figures(&scenario, 2000, 2000, 4);
+
+        (void)state;
+        assert_figure(o, "whole_events_per_second", 500);
+        json_decref(o);
+}
+
+/* 0, 0.5, ... 2 s: five triggers of 2 Hz stand for 2.5 s, so that all built is what was offered. */
+static void one_trigger_more_does_not_flatter(void **state)
+{
+        struct scenario slow = scenario;
+        json_t *o;
+
+        (void)state;
+        slow.trigger.rate_millihertz = 2000;
+        o = figures(&slow, 5, 5, 2);
+        assert_figure(o, "whole_events_per_second", 2);
+        assert_figure(o, "built_share", 1);
+        json_decref(o);
+}
+
+static void shares_are_of_the_port_and_of_the_offer(void **state)
+{
+        double limit = lab_payload_limit(LINK_BPS, 1500, FRAGMENT_BYTES), offered = 1000.0 * SOURCES * FRAGMENT_BYTES;
+        struct scenario fast = scenario;
+        json_t *o = figures(&scenario, 2000, 1000, 1);
+
+        (void)state;
+        assert_figure(o, "offered_share", offered / limit);
+        assert_figure(o, "port_share", 0.5 * offered / limit);
+        assert_figure(o, "built_share", 0.5);
+        json_decref(o);
+        /* Ten times that is more than the port passes. */
+        fast.trigger.rate_millihertz *= 10;
+        o = figures(&fast, 20000, 1000, 1);
+        assert_true(json_number_value(json_object_get(o, "offered_share")) > 2);
+        assert_figure(o, "built_share", 500.0 * SOURCES * FRAGMENT_BYTES / limit);
+        json_decref(o);
+        /* Two builders have two ports, but never more than there are sources. */
+        fast.sfi.count = 2;
+        o = figures(&fast, 20000, 1000, 1);
+        assert_figure(o, "port_share", 500.0 * SOURCES * FRAGMENT_BYTES / (2 * limit));
+        json_decref(o);
+}
+
+static void what_is_not_known_is_null(void **state)
+{
+        struct scenario bare = scenario, most = scenario;
+        json_t *o;
+
+        (void)state;
+        bare.network.link_rate_bps = SCENARIO_UNLIMITED;
+        o = figures(&bare, 2000, 2000, 2);
+        assert_true(json_is_null(json_object_get(o, "port_share")) && json_is_null(json_object_get(o, "built_share")) && json_is_null(json_object_get(o, "offered_share")));
+        assert_figure(o, "whole_events_per_second", 1000);
+        json_decref(o);
+        most.trigger.rate_millihertz = SCENARIO_MAX;
+        o = figures(&most, 2000, 2000, 2);
+        assert_true(json_is_null(json_object_get(o, "offered_share")));
+        assert_figure(o, "built_share", json_number_value(json_object_get(o, "port_share")));
+        json_decref(o);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_early_stop_does_not_flatter),          cmocka_unit_test(a_long_drain_does_not_flatter),
+                cmocka_unit_test(one_trigger_more_does_not_flatter),       cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
+                cmocka_unit_test(what_is_not_known_is_null),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
