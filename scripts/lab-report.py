@@ -24,21 +24,30 @@ except ImportError:
 # Distinct also without colour, and for most eyes that see fewer colours (Okabe and Ito 2008).
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
 MARKS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-MEGA = {"whole_bytes_per_second"}
+SCALES = {"whole_bytes_per_second": 1e-6, "built_share": 100}
+PACKETS = ("source_packets", "switch_packets", "socket_packets")
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
 
 
 def scale(m, value):
-    return value / 1e6 if m["y"] in MEGA else value
+    return value * SCALES.get(m["y"], 1)
 
 
-def series_of(m):
+def series_of(m, panel=None):
     found = {}
     for p in m["points"]:
         value = p.get(m["y"])
-        if value is not None:
+        if value is not None and (panel is None or p["panel"] == panel):
             found.setdefault(p["series"], {})[p["x"]] = (scale(m, value), p)
     return {name: sorted(points.items()) for name, points in found.items()}
+
+
+def lost_packets(p):
+    return sum(p.get(key) or 0 for key in PACKETS)
+
+
+def lost_events(p):
+    return (p.get("events_lost") or 0) + (p.get("events_partial") or 0)
 
 
 def draw_gaps(m, axes):
@@ -50,53 +59,110 @@ def draw_gaps(m, axes):
     axes.set_xlim(0.5, 1e5)
     axes.set_xlabel("gap between packets, us")
     axes.set_ylabel("packets with a gap not longer, %")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, fontsize=9, frameon=False)
+
+
+def draw_points(axes, series, names, size):
+    """Hollow where packets were lost, ringed where events were. A name's place gives it its colour in all panels."""
+    for name, points in series.items():
+        i = names.index(name)
+        colour, mark = COLOURS[i % 8], MARKS[i % 8]
+        axes.plot([x for x, _ in points], [v for _, (v, _) in points], color=colour, linewidth=size / 3.5, zorder=2 + i / 10)
+        for x, (v, p) in points:
+            axes.plot(x, v, color=colour, marker=mark, markersize=size, markerfacecolor="white" if lost_packets(p) else colour, markeredgewidth=size / 5,
+                      zorder=2.05 + i / 10, clip_on=False)
+            if lost_events(p):
+                axes.plot(x, v, marker="o", markersize=2.2 * size, markerfacecolor="none", markeredgecolor="#cc0000", zorder=4, clip_on=False)
+
+
+def legend_of(m, names, size):
+    """One for all panels: the series, and what signs mean that occur."""
+    def sign(**how):
+        return plt.Line2D([], [], linestyle="none", markersize=size, **how)
+    handles = [plt.Line2D([], [], color=COLOURS[i % 8], marker=MARKS[i % 8], markersize=size, linewidth=size / 3.5, label=name) for i, name in enumerate(names)]
+    handles += [sign(marker="x" if i % 2 else "+", color="#555555", markeredgewidth=2, label=f"published, {mark['label']}") for i, mark in enumerate(m["marks"])]
+    if any(lost_packets(p) for p in m["points"]):
+        handles.append(sign(marker="o", markerfacecolor="white", markeredgecolor="#555555", markeredgewidth=size / 5, label="hollow: packets lost"))
+    if any(lost_events(p) for p in m["points"]):
+        handles.append(sign(marker="o", markerfacecolor="none", markeredgecolor="#cc0000", label="ring: not all events whole"))
+    return handles
+
+
+def set_log_x(axes, m, text):
+    axes.set_xscale("log")
+    ticks = sorted({p["x"] for p in m["points"]})
+    # Not so close that their numbers touch.
+    kept = [t for i, t in enumerate(ticks) if i == 0 or t / ticks[i - 1] > 1.3]
+    kept = kept if len(kept) > 1 else ticks
+    axes.set_xticks(kept, [text(t) for t in kept], rotation=30 if len(kept) > 8 else 0)
+    axes.minorticks_off()
+
+
+def tidy(axes):
+    axes.grid(True, which="major", color="#dddddd")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_curves(m, axes):
-    for i, (name, points) in enumerate(series_of(m).items()):
-        xs, ys = [x for x, _ in points], [v for _, (v, _) in points]
-        axes.plot(xs, ys, color=COLOURS[i % 8], marker=MARKS[i % 8], markersize=6, label=name, linewidth=1.8)
-        # Points that lost something are ringed.
-        lossy = [(x, v) for x, (v, p) in points if (p.get("events_lost") or 0) + (p.get("events_partial") or 0) > 0]
-        if lossy:
-            axes.plot(*zip(*lossy), linestyle="none", marker="o", markersize=14, markerfacecolor="none", markeredgecolor="#cc0000",
-                      label="_with lost or partial events")
+    series = series_of(m)
+    draw_points(axes, series, list(series), 6)
     for i, mark in enumerate(m["marks"]):
-        axes.plot(mark["x"], scale(m, mark["y"]), color="#555555", marker="x" if i % 2 else "+", markersize=13, markeredgewidth=2.5, linestyle="none",
-                  label=f"published, {mark['label']}")
+        axes.plot(mark["x"], scale(m, mark["y"]), color="#555555", marker="x" if i % 2 else "+", markersize=13, markeredgewidth=2.5, linestyle="none", zorder=5)
     if m["log_x"]:
-        axes.set_xscale("log")
-        ticks = sorted({x for points in series_of(m).values() for x, _ in points})
-        # Not so close that their numbers touch.
-        kept = [t for i, t in enumerate(ticks) if i == 0 or t / ticks[i - 1] > 1.3]
-        axes.set_xticks(kept if len(kept) > 1 else ticks, [f"{t:,.0f}" for t in (kept if len(kept) > 1 else ticks)], rotation=30 if len(kept) > 8 else 0)
-        axes.minorticks_off()
-    values = [v for points in series_of(m).values() for _, (v, _) in points if v > 0]
+        set_log_x(axes, m, lambda x: f"{x:,.0f}")
+    values = [v for points in series.values() for _, (v, _) in points if v > 0]
     if values and max(values) > 1000 * min(values):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
     axes.set_xlabel(m["x_label"])
     axes.set_ylabel(m["y_label"])
+    axes.legend(handles=legend_of(m, series, 7), loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, fontsize=9, frameon=False)
 
 
-def draw(m):
+def draw_single(m):
     figure, axes = plt.subplots(figsize=(9, 4.8), layout="constrained")
     if m["y"].startswith("gap_"):
         draw_gaps(m, axes)
     else:
         draw_curves(m, axes)
     axes.set_title(f"{m['id']}: {m['title']}", fontsize=11, loc="left")
-    axes.grid(True, which="major", color="#dddddd")
-    axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes.get_legend_handles_labels()
-    if any(p.get("events_partial") or p.get("events_lost") for p in m["points"]) and not m["y"].startswith("gap_"):
-        ring = plt.Line2D([], [], linestyle="none", marker="o", markersize=11, markerfacecolor="none", markeredgecolor="#cc0000")
-        handles.append(ring)
-        labels.append("ring: not all events whole")
-    if handles:
-        axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, fontsize=9, frameon=False)
+    tidy(axes)
     return figure
+
+
+def draw_grid(m):
+    """Small pictures on the same axes: "ROW, COLUMN" is the name of a panel."""
+    named = [tuple(([""] + name.split(", "))[-2:]) for name in m["panels"]]
+    made = {place: name for place, name in zip(named, m["panels"]) if any(p["panel"] == name for p in m["points"])}
+    rows, columns = ([word for word in dict.fromkeys(place[k] for place in named) if any(place[k] == word for place in made)] for k in (0, 1))
+    names = list(series_of(m))
+    figure, grid = plt.subplots(len(rows), len(columns), figsize=(max(2.5 * len(columns), 9), 1.4 + (2.2 if len(rows) > 1 else 3.2) * len(rows)), sharex=True,
+                                sharey=True, squeeze=False, layout="constrained")
+    for (row, column), axes in zip(((row, column) for row in rows for column in columns), grid.flat):
+        if row == rows[0]:
+            axes.set_title(column, fontsize=12)
+        if column == columns[-1]:
+            axes.annotate(row, (1.04, 0.5), xycoords="axes fraction", rotation=270, va="center", ha="left", fontsize=12)
+        if (row, column) not in made:
+            axes.set_axis_off()
+            continue
+        axes.tick_params(labelleft=not any((row, left) in made for left in columns[:columns.index(column)]))
+        draw_points(axes, series_of(m, made[row, column]), names, 5)
+        if m["log_x"]:
+            set_log_x(axes, m, lambda x: f"{x / 1024:g}")
+        tidy(axes)
+    grid[0][0].set_ylim(bottom=0)
+    figure.suptitle(f"{m['id']}: {m['title']}", fontsize=13, x=0.01, ha="left")
+    figure.supxlabel(m["x_label"].replace("bytes", "KiB"), fontsize=12)
+    figure.supylabel(m["y_label"], fontsize=12)
+    handles = legend_of(m, names, 8)
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=min(len(handles), 4), fontsize=11, frameon=False)
+    return figure
+
+
+def draw(m):
+    return draw_grid(m) if m["panels"] else draw_single(m)
 
 
 def circumstances(description):
@@ -154,9 +220,9 @@ def main():
             continue
         figure = draw(m)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110)
+        figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
         for kind in ("png", "svg"):
-            figure.savefig(os.path.join(folder, f"{m['id']}.{kind}"), dpi=110)
+            figure.savefig(os.path.join(folder, f"{m['id']}.{kind}"), dpi=110, bbox_inches="tight")
         plt.close(figure)
         pictures[m["id"]] = base64.b64encode(buffer.getvalue()).decode()
     with open(os.path.join(folder, "report.html"), "w") as f:

@@ -170,8 +170,8 @@ static void draw(const struct lab_options *o, const struct lab_point *p, size_t 
 {
         if (!o->common.progress && !isatty(STDERR_FILENO))
                 return;
-        fprintf(stderr, "%s%zu/%zu %s, %s at %g; some %d min %02d s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->series, p->x,
-                (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
+        fprintf(stderr, "%s%zu/%zu %s, %s%s%s at %g; some %d min %02d s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->panel ?: "",
+                p->panel ? ", " : "", p->series, p->x, (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
 }
 
 static bool make(const char *path, struct lab_point *p, json_t *results)
@@ -202,7 +202,7 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const j
         for (size_t i = 0; i < n_lab_catalogue; i++) {
                 const struct lab_measurement *m = &lab_catalogue[i];
                 enum lab_verdict v;
-                char why[400] = "";
+                char why[600] = "";
 
                 if (!is_meant(m, words))
                         continue;
@@ -311,17 +311,20 @@ static bool find_script(char path[static PATH_MAX])
 
 static json_t *describe(const struct lab_measurement *m, const json_t *results)
 {
-        json_t *points = results_of(results, m->id), *marks = json_array(), *o;
+        json_t *points = results_of(results, m->id), *marks = json_array(), *panels = json_array(), *o;
         enum lab_verdict v;
-        char why[400] = "";
+        char why[600] = "";
 
         judge(m, results, why, sizeof why, &v);
         for (const struct lab_mark *k = lab_marks; k->id; k++) {
                 if (strcmp(k->id, m->id) == 0)
                         json_array_append_new(marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
         }
-        o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o}", "id", m->id, "title", m->title, "published", m->published, "x_label", m->x_label,
-                      "y_label", m->y_label, "y", m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points", points, "marks", marks);
+        for (size_t i = 0; i < m->sweep.n_panels; i++)
+                json_array_append_new(panels, json_string(m->sweep.panels[i].name));
+        o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title", m->title, "published", m->published, "x_label", m->x_label,
+                      "y_label", m->y_label, "y", m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points", points, "marks", marks,
+                      "panels", panels);
         return o;
 }
 

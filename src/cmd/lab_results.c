@@ -12,12 +12,22 @@
 
 #define LINE_MAX_BYTES 65536
 
+static bool is_text(const json_t *r, const char *key, const char *value)
+{
+        const char *text = json_string_value(json_object_get(r, key));
+
+        return text && strcmp(text, value) == 0;
+}
+
 /* Another version may have measured what the catalogue no longer has, or not the figure that is looked at now. */
 static bool is_of_the_catalogue(const json_t *r)
 {
         const struct lab_measurement *m = lab_find(json_string_value(json_object_get(r, "id")));
+        bool has_place = m && m->sweep.n_panels == 0 && !json_object_get(r, "panel");
 
-        return m && json_object_get(r, m->y);
+        for (size_t i = 0; m && i < m->sweep.n_panels; i++)
+                has_place |= is_text(r, "panel", m->sweep.panels[i].name);
+        return has_place && json_object_get(r, m->y);
 }
 
 static void read_lines(FILE *f, const char *path, json_t *to)
@@ -59,13 +69,6 @@ json_t *results_read(const char *const *paths, size_t n)
         return all;
 }
 
-static bool is_text(const json_t *r, const char *key, const char *value)
-{
-        const char *text = json_string_value(json_object_get(r, key));
-
-        return text && strcmp(text, value) == 0;
-}
-
 bool results_have(const json_t *results, const struct lab_point *p)
 {
         const json_t *r;
@@ -73,7 +76,7 @@ bool results_have(const json_t *results, const struct lab_point *p)
 
         json_array_foreach(results, i, r)
         {
-                if (is_text(r, "id", p->measurement->id) && is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
+                if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) && is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
                     json_number_value(json_object_get(r, "x")) == p->x)
                         return true;
         }
@@ -124,6 +127,10 @@ bool results_append(const char *path, const struct lab_point *p, json_t *figures
         name_processor(processor, sizeof processor);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
         json_object_set_new(figures, "id", json_string(p->measurement->id));
+        /* Of a copy this is another's. */
+        json_object_del(figures, "panel");
+        if (p->panel)
+                json_object_set_new(figures, "panel", json_string(p->panel));
         json_object_set_new(figures, "series", json_string(p->series));
         json_object_set_new(figures, "x", json_real(p->x));
         json_object_set_new(figures, "settings", json_string(p->settings));

@@ -9,14 +9,15 @@
 #include "catalogue_judge.h"
 #include "evb/base/util.h"
 
-#define SWEEP(all, few) {.values = (const double[])all, .quick = (const double[])few, .n_values = sizeof((double[])all) / sizeof(double), .n_quick = sizeof((double[])few) / sizeof(double)}
+#define SWEEP(all, few, ...) {.values = (const double[])all, .quick = (const double[])few, .n_values = sizeof((double[])all) / sizeof(double), .n_quick = sizeof((double[])few) / sizeof(double), __VA_ARGS__}
+#define PANELS(table) .panels = table, .n_panels = ARRAY_SIZE(table)
 #define LIST(...) {__VA_ARGS__}
 
 /* clang-format off */
 #define SIZES_A SWEEP(LIST(10, 20, 40, 60, 80, 100, 200, 400, 800, 1200, 1472), LIST(40, 100, 1472))
 #define SIZES_TCP SWEEP(LIST(10, 30, 100, 300, 1000, 3000, 10000), LIST(100, 1000, 10000))
 #define SIZES_C SWEEP(LIST(1024, 2048, 5120, 8192, 14336, 16384, 32768), LIST(1024, 5120, 14336))
-#define SIZES_C6 SWEEP(LIST(256, 1024, 4096, 14336, 32768, 65536), LIST(1024, 14336, 65536))
+#define SIZES_C6 SWEEP(LIST(256, 1024, 4096, 14336, 32768, 65536), LIST(1024, 65536), PANELS(buffers_and_loads))
 
 #define MULTICAST "kind=1 senders=1 receivers=3 receiver_pps=55000 seconds=1"
 #define BUILD "ros.count=6 sfi.count=1 network.link-rate=1Gbit network.switch-buffer=256KiB scenario.duration=3s"
@@ -24,14 +25,21 @@
 #define BUILD_2003 BUILD " sfi.re-ask=0 sfi.timeout=300ms dfm.event-timeout=1s sfi.credits=4000 sfi.buffer-size=1GiB ros.buffer-size=512MiB"
 #define SHAPED "qos.backend=auto qos.rate=auto"
 
+#define PANEL(buffer, load, seconds) {"buffer " #buffer " KiB, offered " #load " %", "network.switch-buffer=" #buffer "KiB load=" #load " scenario.duration=" #seconds "s", IS_QUICK(buffer, load)}
+#define IS_QUICK(buffer, load) ((load) == 50 || (load) == 150) && (buffer) <= 256
+static const struct lab_panel buffers_and_loads[] = {
+        PANEL(128, 10, 1), PANEL(128, 50, 1), PANEL(128, 90, 1), PANEL(128, 110, 1), PANEL(128, 150, 1),
+        PANEL(256, 10, 1), PANEL(256, 50, 1), PANEL(256, 90, 1), PANEL(256, 110, 1), PANEL(256, 150, 3),
+        PANEL(512, 10, 1), PANEL(512, 50, 1), PANEL(512, 90, 1), PANEL(512, 110, 1), PANEL(512, 150, 1),
+};
+static const struct lab_panel systems[] = {{"6x3", "ros.count=6 sfi.count=3", true}, {"8x4", "ros.count=8 sfi.count=4", true}};
+
 static void by_message(const struct lab_point *p, double x, char *to, size_t size);
 static void by_rate(const struct lab_point *p, double x, char *to, size_t size);
 static void by_link(const struct lab_point *p, double x, char *to, size_t size);
 static void by_trigger(const struct lab_point *p, double x, char *to, size_t size);
 static void by_fragment(const struct lab_point *p, double x, char *to, size_t size);
 static void by_fragment_25_khz(const struct lab_point *p, double x, char *to, size_t size);
-static void by_load(const struct lab_point *p, double x, char *to, size_t size);
-static void by_buffer(const struct lab_point *p, double x, char *to, size_t size);
 static void by_nothing(const struct lab_point *p, double x, char *to, size_t size);
 
 const struct lab_measurement lab_catalogue[] = {
@@ -75,16 +83,12 @@ const struct lab_measurement lab_catalogue[] = {
          {{"push", ""}, {"pull", "scenario.mode=pull sfi.outstanding=4"}}, SIZES_C, by_fragment, lab_run_events, judge_c4},
         {"C5", "6x1 push with QoS: throughput, offered 110 % of the port", "20 and 40 Mbit/s build at 5 kB and above, 18 and some 40 MB/s; 50: congestion; never as good as pull", "fragment, bytes", "MB/s of complete events", "whole_bytes_per_second", true, BUILD " load=110 qos.backend=auto",
          {{"20 Mbit/s", "qos.rate=20Mbit"}, {"40 Mbit/s", "qos.rate=40Mbit"}, {"50 Mbit/s", "qos.rate=50Mbit"}, {"auto", "qos.rate=auto"}}, SIZES_C, by_fragment, lab_run_events, judge_c5},
-        {"C6", "6x1, offered 150 % of the port, 256 KiB of buffer", "not done then: is shaped push as good as pull?", "fragment, bytes", "MB/s of complete events", "whole_bytes_per_second", true, BUILD " load=150",
+        {"C6", "6x1: every size, buffer of the port and offered load", "not done then: is shaped push as good as pull?", "fragment, bytes", "built, % of the offer or of the port's limit", "built_share", true, BUILD,
          {{"push", ""}, {"pull, 2 outstanding", "scenario.mode=pull sfi.outstanding=2"}, {"pull, 4", "scenario.mode=pull sfi.outstanding=4"}, {"pull, 16", "scenario.mode=pull sfi.outstanding=16"},
-          {"pull, auto", "scenario.mode=pull"}, {"push, shaped", SHAPED}, {"push, paced by the program", "ros.pacing=164Mbit"}}, SIZES_C6, by_fragment, lab_run_events, judge_c6},
-        {"C6-load", "6x1, 14 KiB, 256 KiB of buffer: offered load", "not done then", "offered, % of the port", "MB/s of complete events", "whole_bytes_per_second", false, BUILD " ros.fragment-size=14KiB",
-         {{"push", ""}, {"pull, 4", "scenario.mode=pull sfi.outstanding=4"}, {"push, shaped", SHAPED}, {"push, paced by the program", "ros.pacing=164Mbit"}}, SWEEP(LIST(10, 30, 50, 70, 90, 100, 120, 150), LIST(50, 100, 150)), by_load, lab_run_events, judge_c6},
-        {"C6-buffer", "6x1, 14 KiB, offered 150 % of the port: buffer of the port", "not done then", "buffer, KiB", "MB/s of complete events", "whole_bytes_per_second", false, BUILD " ros.fragment-size=14KiB load=150",
-         {{"push", ""}, {"pull, 4", "scenario.mode=pull sfi.outstanding=4"}, {"push, shaped", SHAPED}, {"push, paced by the program", "ros.pacing=164Mbit"}}, SWEEP(LIST(128, 256, 512), LIST(128, 512)), by_buffer, lab_run_events, judge_c6},
+          {"pull, auto", "scenario.mode=pull"}, {"push, paced by the program", "ros.pacing=164Mbit"}, {"push, shaped", SHAPED}}, SIZES_C6, by_fragment, lab_run_events, judge_c6},
         {"C7", "Several SFIs, offered 120 % of all ports", "not done then", "fragment, bytes", "MB/s of complete events", "whole_bytes_per_second", true, BUILD " load=120",
-         {{"6x3 push", "sfi.count=3"}, {"6x3 pull", "sfi.count=3 scenario.mode=pull sfi.outstanding=4"}, {"6x3 shaped", "sfi.count=3 " SHAPED}, {"6x3 shaped, not staggered", "sfi.count=3 ros.stagger=no " SHAPED},
-          {"8x4 push", "ros.count=8 sfi.count=4"}, {"8x4 shaped", "ros.count=8 sfi.count=4 " SHAPED}}, SWEEP(LIST(1024, 5120, 14336, 32768), LIST(14336)), by_fragment, lab_run_events, judge_c7},
+         {{"push", ""}, {"pull", "scenario.mode=pull sfi.outstanding=4"}, {"shaped", SHAPED}, {"shaped, not staggered", "ros.stagger=no " SHAPED}},
+         SWEEP(LIST(1024, 5120, 14336, 32768), LIST(14336), PANELS(systems)), by_fragment, lab_run_events, judge_c7},
         {"C8", "6x1 push over TCP, offered 150 % of the port", "not done then", "fragment, bytes", "MB/s of complete events", "whole_bytes_per_second", true, BUILD " load=150 scenario.transport=tcp",
          {{"TCP", ""}, {"TCP, shaped", SHAPED}}, SWEEP(LIST(1024, 5120, 14336, 32768, 65536), LIST(14336)), by_fragment, lab_run_events, judge_c8},
         {"C9", "Latency of control messages beside data that fill the link", "not done then: control in a class of its own", "link, Mbit/s", "99 % of echoes, us", "echo_p99_us", true, "kind=3 socket=1048576 seconds=2",
@@ -159,17 +163,6 @@ static void by_fragment_25_khz(const struct lab_point *p, double x, char *to, si
         snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=25kHz", x);
 }
 
-static void by_load(const struct lab_point *p, double x, char *to, size_t size)
-{
-        offer(p, 14336, x, to, size);
-}
-
-static void by_buffer(const struct lab_point *p, double x, char *to, size_t size)
-{
-        offer(p, 14336, lab_setting(p, "load", 100), to, size);
-        snprintf(to + strlen(to), size - strlen(to), " network.switch-buffer=%.0fKiB", x);
-}
-
 static void by_nothing(const struct lab_point *p, double x, char *to, size_t size)
 {
         (void)p;
@@ -212,13 +205,14 @@ static void drop_load(char *settings)
         }
 }
 
-static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_series *s, const struct lab_bed *bed, double x, bool quick)
+static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_series *s,
+                       const struct lab_bed *bed, double x, bool quick)
 {
         bool events = m->run == lab_run_events;
         size_t n;
 
-        *p = (struct lab_point){.measurement = m, .bed = bed, .series = s->name, .x = x};
-        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s", m->base, s->settings,
+        *p = (struct lab_point){.measurement = m, .bed = bed, .panel = panel ? panel->name : NULL, .series = s->name, .x = x};
+        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base, panel ? panel->settings : "", panel ? " " : "", s->settings,
                              !quick ? "" : events ? " scenario.duration=1s" : " seconds=0.5");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
         p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
@@ -226,14 +220,27 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
                 drop_load(p->settings);
 }
 
-size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
+static size_t points_of_panel(const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
 {
         const double *xs = quick ? m->sweep.quick : m->sweep.values;
         size_t n_xs = quick ? m->sweep.n_quick : m->sweep.n_values, n = 0;
 
         for (size_t k = 0; k < n_xs; k++) {
                 for (size_t i = 0; i < ARRAY_SIZE(m->series) && m->series[i].name && n < max; i++)
-                        make_point(&ret[n++], m, &m->series[i], bed, xs[k], quick);
+                        make_point(&ret[n++], m, panel, &m->series[i], bed, xs[k], quick);
+        }
+        return n;
+}
+
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
+{
+        size_t n = 0;
+
+        if (m->sweep.n_panels == 0)
+                return points_of_panel(m, NULL, bed, quick, ret, max);
+        for (size_t i = 0; i < m->sweep.n_panels; i++) {
+                if (!quick || m->sweep.panels[i].quick)
+                        n += points_of_panel(m, &m->sweep.panels[i], bed, quick, ret + n, max - n);
         }
         return n;
 }

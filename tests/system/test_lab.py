@@ -61,12 +61,12 @@ def versions(evb):
         path = where / "results.jsonl"
         sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         first = points(path)
-        gone, lacking = dict(first[0], id="Z1"), dict(first[1])
+        gone, lacking, without_panel = dict(first[0], id="Z1"), dict(first[1]), dict(first[0], id="C7", whole_bytes_per_second=1e8)
         del lacking["mbyte_per_s"]
-        path.write_text("".join(json.dumps(p) + "\n" for p in (gone, lacking, *first[2:])))
+        path.write_text("".join(json.dumps(p) + "\n" for p in (gone, lacking, without_panel, dict(without_panel, panel="7x5"), *first[2:])))
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
-        assert f"{path}: 2 points of another version" in done.stderr, done.stderr
-        assert [p["x"] for p in points(path)[len(first):]] == [p["x"] for p in first[:2]]
+        assert f"{path}: 4 points of another version" in done.stderr, done.stderr
+        assert [p["x"] for p in points(path)[len(first) + 2:]] == [p["x"] for p in first[:2]]
 
 
 def report(evb):

@@ -9,7 +9,7 @@
 #include "evb/lab/remote.h"
 
 #define LAB_SETTINGS_MAX 1024
-#define LAB_POINTS_MAX 1024
+#define LAB_POINTS_MAX 2048
 
 struct lab_measurement;
 
@@ -23,6 +23,7 @@ struct lab_bed {
 struct lab_point {
         const struct lab_measurement *measurement;
         const struct lab_bed *bed; /* NULL: this machine */
+        const char *panel; /* NULL: the measurement has none */
         const char *series;
         double x;
         double seconds; /* that it is expected to take */
@@ -34,9 +35,18 @@ struct lab_series {
         const char *name, *settings;
 };
 
+/* A small picture of its own, with all series over all x: what is varied besides. Its settings go before those of the series. */
+struct lab_panel {
+        const char *name; /* "ROW, COLUMN" or "COLUMN": its place in the whole picture */
+        const char *settings;
+        bool quick; /* is among the few */
+};
+
 struct lab_sweep {
         const double *values, *quick;
         size_t n_values, n_quick;
+        const struct lab_panel *panels;
+        size_t n_panels;
 };
 
 enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };
