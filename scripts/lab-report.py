@@ -167,7 +167,8 @@ def draw(m):
 
 def circumstances(description):
     points = [p for m in description["measurements"] for p in m["points"]]
-    machines = sorted({f"{p['processor']}, {p['processors']} processors, Linux {p['kernel']}, evb {p['version']}" for p in points})
+    machines = sorted({(f"nodes of {p['testbed']}, ordered from " if p.get("testbed") else "")
+                       + f"{p['processor']}, {p['processors']} processors, Linux {p['kernel']}, evb {p['version']}" for p in points})
     days = sorted({p["time"][:10] for p in points})
     return f"{'; '.join(machines)}. {' to '.join(sorted({days[0], days[-1]})) if days else ''}. {len(points)} points."
 

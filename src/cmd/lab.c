@@ -87,17 +87,17 @@ static int refuse_unknown(const char *words)
         return 0;
 }
 
-/* Points that the bed has nodes for; how many others there are is told. */
+/* Points that the bed has nodes and wires for; how many others there are is told. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
 {
         size_t kept = 0;
 
         for (size_t i = 0; i < n; i++) {
-                if (lab_has_nodes(&points[i]))
+                if (lab_can_make(&points[i]))
                         points[kept++] = points[i];
         }
         if (kept < n)
-                fprintf(stderr, "evb lab run: %s: %zu of %zu points need more nodes than the scenario has, and are left out\n", m->id, n - kept, n);
+                fprintf(stderr, "evb lab run: %s: %zu of %zu points need more nodes than the scenario has, or another MTU or buffer, and are left out\n", m->id, n - kept, n);
         return kept;
 }
 
@@ -159,8 +159,8 @@ static const json_t *same_point(const json_t *results, const struct lab_point *p
         {
                 const char *settings = json_string_value(json_object_get(r, "settings"));
 
-                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && !json_object_get(r, "copied") &&
-                    json_object_get(r, p->measurement->y))
+                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
+                    !json_object_get(r, "copied") && json_object_get(r, p->measurement->y))
                         return r;
         }
         return NULL;

@@ -69,6 +69,11 @@ json_t *results_read(const char *const *paths, size_t n)
         return all;
 }
 
+bool results_are_of(const json_t *result, const struct lab_bed *bed)
+{
+        return strcmp(json_string_value(json_object_get(result, "testbed")) ?: "", lab_bed_name(bed)) == 0;
+}
+
 bool results_have(const json_t *results, const struct lab_point *p)
 {
         const json_t *r;
@@ -77,7 +82,7 @@ bool results_have(const json_t *results, const struct lab_point *p)
         json_array_foreach(results, i, r)
         {
                 if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) && is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
-                    json_number_value(json_object_get(r, "x")) == p->x)
+                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed))
                         return true;
         }
         return false;
@@ -132,6 +137,8 @@ bool results_append(const char *path, const struct lab_point *p, json_t *figures
         if (p->panel)
                 json_object_set_new(figures, "panel", json_string(p->panel));
         json_object_set_new(figures, "series", json_string(p->series));
+        if (p->bed)
+                json_object_set_new(figures, "testbed", json_string(lab_bed_name(p->bed)));
         json_object_set_new(figures, "x", json_real(p->x));
         json_object_set_new(figures, "settings", json_string(p->settings));
         json_object_set_new(figures, "time", json_string(when));

@@ -7,6 +7,8 @@
 
 /* An array of all points in the files; lines that are none, or of another version of the catalogue, are left out, and told. NULL: a file cannot be read (told). */
 json_t *results_read(const char *const *paths, size_t n);
+/* Made on these machines; NULL: on any machine's own namespaces. */
+bool results_are_of(const json_t *result, const struct lab_bed *bed);
 /* Is this point among them, made by the same settings? */
 bool results_have(const json_t *results, const struct lab_point *p);
 /* Those of one measurement. */

@@ -24,6 +24,8 @@
 /* The builders of 2003 asked for nothing again, and held no trigger back. */
 #define BUILD_2003 BUILD " sfi.re-ask=0 sfi.timeout=300ms dfm.event-timeout=1s sfi.credits=4000 sfi.buffer-size=1GiB ros.buffer-size=512MiB"
 #define SHAPED "qos.backend=auto qos.rate=auto"
+/* As a careful user would set it by hand: all sources together have this much of the port, in %. */
+#define PACED "paced=98.4"
 
 #define PANEL(buffer, load, seconds) {"buffer " #buffer " KiB, offered " #load " %", "network.switch-buffer=" #buffer "KiB load=" #load " scenario.duration=" #seconds "s", IS_QUICK(buffer, load)}
 #define IS_QUICK(buffer, load) ((load) == 50 || (load) == 150) && (buffer) <= 256
@@ -85,7 +87,7 @@ const struct lab_measurement lab_catalogue[] = {
          {{"20 Mbit/s", "qos.rate=20Mbit"}, {"40 Mbit/s", "qos.rate=40Mbit"}, {"50 Mbit/s", "qos.rate=50Mbit"}, {"auto", "qos.rate=auto"}}, SIZES_C, by_fragment, lab_run_events, judge_c5},
         {"C6", "6x1: every size, buffer of the port and offered load", "not done then: is shaped push as good as pull?", "fragment, bytes", "built, % of the offer or of the port's limit", "built_share", true, BUILD,
          {{"push", ""}, {"pull, 2 outstanding", "scenario.mode=pull sfi.outstanding=2"}, {"pull, 4", "scenario.mode=pull sfi.outstanding=4"}, {"pull, 16", "scenario.mode=pull sfi.outstanding=16"},
-          {"pull, auto", "scenario.mode=pull"}, {"push, paced by the program", "ros.pacing=164Mbit"}, {"push, shaped", SHAPED}}, SIZES_C6, by_fragment, lab_run_events, judge_c6},
+          {"pull, auto", "scenario.mode=pull"}, {"push, paced by the program", PACED}, {"push, shaped", SHAPED}}, SIZES_C6, by_fragment, lab_run_events, judge_c6},
         {"C7", "Several SFIs, offered 120 % of all ports", "not done then", "fragment, bytes", "MB/s of complete events", "whole_bytes_per_second", true, BUILD " load=120",
          {{"push", ""}, {"pull", "scenario.mode=pull sfi.outstanding=4"}, {"shaped", SHAPED}, {"shaped, not staggered", "ros.stagger=no " SHAPED}},
          SWEEP(LIST(1024, 5120, 14336, 32768), LIST(14336), PANELS(systems)), by_fragment, lab_run_events, judge_c7},
@@ -148,8 +150,11 @@ static void offer(const struct lab_point *p, double fragment_bytes, double load,
 {
         double limit = lab_payload_limit(link_bps(p), mtu_bytes(p), fragment_bytes) * lab_setting(p, "sfi.count", 1);
 
-        snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=%.0fmHz", fragment_bytes,
-                 load / 100 * limit / (fragment_bytes * lab_setting(p, "ros.count", 1)) * 1000);
+        size_t n = (size_t)snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=%.0fmHz", fragment_bytes,
+                                    load / 100 * limit / (fragment_bytes * lab_setting(p, "ros.count", 1)) * 1000);
+
+        if (lab_setting(p, "paced", 0) > 0 && n < size)
+                snprintf(to + n, size - n, " ros.pacing=%.0fbit", lab_setting(p, "paced", 0) / 100 * link_bps(p) / lab_setting(p, "ros.count", 1));
 }
 
 static void by_fragment(const struct lab_point *p, double x, char *to, size_t size)
@@ -193,15 +198,15 @@ const struct lab_measurement *lab_find(const char *id)
         return NULL;
 }
 
-/* `load` is for set_x() alone, and no key of a scenario. */
-static void drop_load(char *settings)
+/* `load` and `paced` are for set_x() alone, and no keys of a scenario. */
+static void drop_setting(char *settings, const char *key)
 {
-        char *at = strstr(settings, "load=");
-
-        if (at && (at == settings || at[-1] == ' ')) {
-                size_t n = strcspn(at, " ");
-
-                memmove(at, at + n, strlen(at + n) + 1);
+        for (char *at = settings; (at = strstr(at, key));) {
+                if (at != settings && at[-1] != ' ') {
+                        at++;
+                        continue;
+                }
+                memmove(at, at + strcspn(at, " "), strlen(at + strcspn(at, " ")) + 1);
         }
 }
 
@@ -216,8 +221,10 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
                              !quick ? "" : events ? " scenario.duration=1s" : " seconds=0.5");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
         p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
-        if (events)
-                drop_load(p->settings);
+        if (events) {
+                drop_setting(p->settings, "load=");
+                drop_setting(p->settings, "paced=");
+        }
 }
 
 static size_t points_of_panel(const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
@@ -245,12 +252,29 @@ size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bo
         return n;
 }
 
-bool lab_has_nodes(const struct lab_point *p)
+/* Panels differ in it. */
+static bool is_varied(const struct lab_point *p, const char *key)
+{
+        return p->measurement->sweep.n_panels > 0 && strstr(p->measurement->sweep.panels[0].settings, key);
+}
+
+bool lab_can_make(const struct lab_point *p)
 {
         bool events = p->measurement->run == lab_run_events;
+        const struct scenario *s = p->bed ? p->bed->scenario : NULL;
 
-        return !p->bed || (lab_setting(p, events ? "ros.count" : "senders", 1) <= (double)p->bed->scenario->ros.count &&
-                           lab_setting(p, events ? "sfi.count" : "receivers", 1) <= (double)p->bed->scenario->sfi.count);
+        if (!s)
+                return true;
+        if (lab_setting(p, events ? "ros.count" : "senders", 1) > (double)s->ros.count || lab_setting(p, events ? "sfi.count" : "receivers", 1) > (double)s->sfi.count)
+                return false;
+        if (is_varied(p, "network.switch-buffer") && lab_setting(p, "network.switch-buffer", 0) * 1024 != (double)s->network.switch_buffer_bytes)
+                return false;
+        return lab_setting(p, "mtu", (double)s->network.mtu_bytes) == (double)s->network.mtu_bytes;
+}
+
+const char *lab_bed_name(const struct lab_bed *bed)
+{
+        return bed ? bed->scenario->scenario.name : "";
 }
 
 const char *lab_verdict_text(enum lab_verdict v)

@@ -73,8 +73,10 @@ extern const size_t n_lab_catalogue;
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
-/* Whether the bed has nodes enough for a point. */
-bool lab_has_nodes(const struct lab_point *p);
+/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for. */
+bool lab_can_make(const struct lab_point *p);
+/* The bed's name in results; "": this machine. */
+const char *lab_bed_name(const struct lab_bed *bed);
 /* Published figures that can be put into the same picture; ends with an empty label. */
 struct lab_mark {
         const char *id, *label;
