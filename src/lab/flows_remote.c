@@ -13,7 +13,7 @@ struct player {
         size_t node; /* in the remote's scenario */
         struct flow_part parts[FLOW_ENDS_MAX];
         unsigned n_parts;
-        bool ready, quiet, ended;
+        enum reached { NOTHING, READY, QUIET, ENDED } reached;
 };
 
 struct play {
@@ -21,6 +21,7 @@ struct play {
         struct player players[FLOW_ENDS_MAX];
         size_t nodes[FLOW_ENDS_MAX], n;
         struct flow_result *results;
+        enum reached awaited;
         int error;
 };
 
@@ -88,14 +89,14 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         if (!who || !state)
                 return;
         if (strcmp(state, "ready") == 0)
-                who->ready = true;
+                who->reached = MAX(who->reached, READY);
         else if (strcmp(state, "quiet") == 0)
-                who->quiet = true;
-        else if (strcmp(state, "ended") == 0 && !who->ended) {
+                who->reached = MAX(who->reached, QUIET);
+        else if (strcmp(state, "ended") == 0 && who->reached < ENDED) {
                 int r = take_ends(p, who, json_object_get(answer, "ends"));
 
                 p->error = MIN(p->error, r);
-                who->ended = true;
+                who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
                 log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, why ?: "it does not say why");
                 p->error = -ECANCELED;
@@ -119,41 +120,23 @@ static void set(void *ctx, enum flow_state state)
         remote_order(p->remote, p->nodes, p->n, json_pack("{s:s, s:I, s:i}", "kind", "state", "job", p->remote->job, "state", (int)state));
 }
 
-static bool all_ready(void *ctx)
+static bool all_reached(void *ctx)
 {
         const struct play *p = ctx;
         bool all = true;
 
         for (size_t i = 0; i < p->n; i++)
-                all &= p->players[i].ready;
-        return all || p->error < 0;
-}
-
-static bool all_quiet(void *ctx)
-{
-        const struct play *p = ctx;
-        bool all = true;
-
-        for (size_t i = 0; i < p->n; i++)
-                all &= p->players[i].quiet;
-        return all || p->error < 0;
-}
-
-static bool all_ended(void *ctx)
-{
-        const struct play *p = ctx;
-        bool all = true;
-
-        for (size_t i = 0; i < p->n; i++)
-                all &= p->players[i].ended;
+                all &= p->players[i].reached >= p->awaited;
         return all || p->error < 0;
 }
 
 static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
 {
         struct play *p = ctx;
-        int r = remote_wait(p->remote, state == FLOW_WAIT ? all_ready : state == FLOW_END ? all_ended : all_quiet, p, deadline_ns);
+        int r;
 
+        p->awaited = state == FLOW_WAIT ? READY : state == FLOW_END ? ENDED : QUIET;
+        r = remote_wait(p->remote, all_reached, p, deadline_ns);
         return p->error < 0 ? p->error : r;
 }
 
