@@ -47,10 +47,8 @@ void conf_begin_node(struct loading *l, const char *name)
 
 static void set_role(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
-        static const char *const roles[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
-
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
-                if (strcmp(value, roles[role]) == 0) {
+                if (strcmp(value, scenario_role_name(role)) == 0) {
                         n->role = role;
                         n->has_role = true;
                         return;

@@ -80,11 +80,16 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         return errors->n > 0 ? -EINVAL : 0;
 }
 
+const char *scenario_role_name(enum node_role role)
+{
+        static const char *const names[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
+
+        return names[role];
+}
+
 static void write_node(const struct scenario_node *n, FILE *to)
 {
-        static const char *const roles[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
-
-        fprintf(to, "\n[node %s]\nrole = %s\n", n->name, roles[n->role]);
+        fprintf(to, "\n[node %s]\nrole = %s\n", n->name, scenario_role_name(n->role));
         if (n->address[0])
                 fprintf(to, "address = %s\n", n->address);
         if (n->device[0])

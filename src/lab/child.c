@@ -23,11 +23,6 @@
 /* Program, role, --config, --node, --json and the end of the list. */
 #define WORDS_BESIDE_SETTINGS 8
 
-const char *role_name(enum node_role role)
-{
-        return role == ROLE_DFM ? "dfm" : role == ROLE_ROS ? "ros" : "sfi";
-}
-
 enum node_state child_state(const struct child *c)
 {
         return (enum node_state)atomic_load(&c->stats->state);
@@ -114,7 +109,7 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
 static const char **command_line(const struct child *c, const struct child_command *command)
 {
         const char **words = calloc(WORDS_BESIDE_SETTINGS + 2 * command->n_settings, sizeof *words);
-        const char *const first[] = {"evb", role_name(c->node->role), "--config", command->config, "--node", c->node->name};
+        const char *const first[] = {"evb", scenario_role_name(c->node->role), "--config", command->config, "--node", c->node->name};
         size_t n = ARRAY_SIZE(first);
 
         if (!words)

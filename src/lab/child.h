@@ -44,6 +44,5 @@ void child_drain(struct child *c);
 /* Kills it where it still runs. */
 void child_fini(struct child *c);
 
-const char *role_name(enum node_role role);
 enum node_state child_state(const struct child *c);
 double child_cpu_seconds(const struct child *c);

@@ -111,8 +111,8 @@ static void add_usage(json_t *o, const struct launch *l)
                         seconds += child_cpu_seconds(&l->children[i]);
                         peak = MAX(peak, l->children[i].usage.ru_maxrss);
                 }
-                set_real(cpu, role_name(role), seconds);
-                set(rss, role_name(role), (uint64_t)peak * 1024);
+                set_real(cpu, scenario_role_name(role), seconds);
+                set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
         }
         json_object_set_new(o, "cpu_seconds", cpu);
         json_object_set_new(o, "peak_rss_bytes", rss);
@@ -171,7 +171,7 @@ static json_t *node_report(const struct child *c)
                 json_decref(o);
                 o = json_object();
                 json_object_set_new(o, "name", json_string(c->node->name));
-                json_object_set_new(o, "role", json_string(role_name(c->node->role)));
+                json_object_set_new(o, "role", json_string(scenario_role_name(c->node->role)));
 #define X(name, help) set(o, #name, stats_get(&c->stats->name));
                 STATS_COUNTERS(X)
 #undef X

@@ -7,11 +7,6 @@
 #include "evb/sys/memory.h"
 #include "evb/tc/layout.h"
 
-static const char *role_name(enum node_role role)
-{
-        return role == ROLE_DFM ? "dfm" : role == ROLE_ROS ? "ros" : "sfi";
-}
-
 static void set(json_t *o, const char *name, uint64_t value)
 {
         json_object_set_new(o, name, json_integer((json_int_t)value));
@@ -45,7 +40,7 @@ void report_write_json(const struct node *n, FILE *to)
         json_t *o = json_object(), *files = json_array();
 
         json_object_set_new(o, "name", json_string(n->self->name));
-        json_object_set_new(o, "role", json_string(role_name(n->self->role)));
+        json_object_set_new(o, "role", json_string(scenario_role_name(n->self->role)));
         set(o, "run", n->run);
 #define X(name, help) set(o, #name, stats_get(&s->name));
         STATS_COUNTERS(X)

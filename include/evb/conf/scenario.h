@@ -105,6 +105,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
 /* Loading what this writes gives the same scenario. */
 void scenario_write(const struct scenario *s, FILE *to);
 
+const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
