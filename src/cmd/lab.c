@@ -1,5 +1,4 @@
 /* evb lab: the published measurements, made again on this machine, judged, and shown. */
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <libgen.h>
@@ -17,6 +16,7 @@
 #include "evb/lab/netns.h"
 #include "evb/sys/loop.h"
 #include "lab_results.h"
+#include "lab_states.h"
 
 #define RESULTS "evb-lab.jsonl"
 #define SCRIPT "lab-report.py"
@@ -223,25 +223,9 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const j
         return differs ? 1 : 0;
 }
 
-/* The namespaces of a measurement go with all that is in them: what shaping would remember of them goes as well. */
-static void forget_states(const char *folder)
-{
-        DIR *d = opendir(folder);
-        struct dirent *e;
-        char path[PATH_MAX];
-
-        while (d && (e = readdir(d))) {
-                snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-                (void)unlink(path);
-        }
-        if (d)
-                closedir(d);
-        (void)rmdir(folder);
-}
-
 static int run(const struct lab_options *o)
 {
-        char states[] = "/tmp/evb-lab-state-XXXXXX";
+        char states[LAB_STATES_PATH_MAX] = "";
         const char *path = o->results ?: RESULTS;
         char words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
@@ -263,8 +247,8 @@ static int run(const struct lab_options *o)
                 n = plan(words, o->scenario ? &bed : NULL, o->quick, points, LAB_POINTS_MAX);
                 status = results ? 0 : 2;
         }
-        if (status == 0 && mkdtemp(states))
-                setenv("EVB_STATE_DIRECTORY", states, 1);
+        if (status == 0)
+                (void)lab_states_make(states);
         for (size_t i = 0; i < n; i++)
                 left_s += results_have(results, &points[i]) ? 0 : points[i].seconds;
         for (size_t i = 0; status == 0 && i < n; i++) {
@@ -275,7 +259,7 @@ static int run(const struct lab_options *o)
                 left_s -= points[i].seconds;
         }
         if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
-                forget_states(states);
+                lab_states_remove(states);
         if (isatty(STDERR_FILENO))
                 fputc('\n', stderr);
         if (status == 0)
@@ -366,10 +350,10 @@ static int report(const struct lab_options *o)
 
 static int clean(const struct lab_options *o)
 {
-        int n = netns_clean();
+        int namespaces = netns_clean(), folders = lab_states_clean();
 
         (void)o;
-        printf("%d namespaces of launchers that live no more removed\n", n);
+        printf("%d namespaces and %d folders in /tmp of runs that live no more removed\n", namespaces, folders);
         return 0;
 }
 

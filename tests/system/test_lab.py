@@ -5,7 +5,11 @@
 """
 import json
 import os
+import pathlib
+import re
+import shutil
 import subprocess
+import time
 
 from harness import Skip, folder, main, need_root
 from network import sh
@@ -87,22 +91,56 @@ def report(evb):
 
 
 def clean(evb):
-    """Namespaces of launchers that live no more go; others stay."""
+    """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
     need_root()
     dead = subprocess.Popen(["true"])
     dead.wait()
     stale, living = f"evb-{dead.pid}-x", f"evb-{os.getpid()}-x"
     if sh("ip", "-V", check=False).returncode != 0:
         raise Skip("ip (iproute2) is not installed")
-    try:
-        for name in (stale, living):
-            sh("ip", "netns", "add", name)
+    left_over, in_use, alien, link = (pathlib.Path(f"/tmp/evb-lab-state-{name}") for name in
+                                      (f"{dead.pid}-aaaaaa", f"{os.getpid()}-aaaaaa", f"{dead.pid}-bbbbbb", f"{dead.pid}-cccccc"))
+    with folder() as where:
+        (where / "kept").touch()
+        try:
+            for name in (stale, living):
+                sh("ip", "netns", "add", name)
+            for path in (left_over, in_use, alien):
+                path.mkdir()
+                (path / "qos-eth0.json").touch()
+            os.chown(alien, 65534, 65534)
+            link.symlink_to(where)
+            said = sh(evb, "lab", "clean").stdout
+            left = sh("ip", "netns", "list").stdout
+            assert stale not in left and living in left, left
+            assert not left_over.exists() and (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
+            assert (where / "kept").exists() and link.is_symlink()
+            found = re.fullmatch(r"(\d+) namespaces and (\d+) folders in /tmp of runs that live no more removed\n", said)
+            assert found and int(found[1]) >= 1 and int(found[2]) >= 1, said
+        finally:
+            for name in (stale, living):
+                sh("ip", "netns", "del", name, check=False)
+            link.unlink(missing_ok=True)
+            for path in (left_over, in_use, alien):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def killed(evb):
+    """What a run that is killed leaves behind, `clean` removes."""
+    need_root()
+    with folder() as where:
+        run = subprocess.Popen([evb, "lab", "run", "A2", "--quick", "--results", str(where / "results.jsonl")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 20
+            while not (states := list(pathlib.Path("/tmp").glob(f"evb-lab-state-{run.pid}-*"))):
+                assert time.monotonic() < deadline and run.poll() is None
+                time.sleep(0.01)
+        finally:
+            run.kill()
+            run.wait()
         sh(evb, "lab", "clean")
-        left = sh("ip", "netns", "list").stdout
-        assert stale not in left and living in left, left
-    finally:
-        for name in (stale, living):
-            sh("ip", "netns", "del", name, check=False)
+        assert not any(path.exists() for path in states)
+        assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "report": report, "clean": clean})
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "report": report, "clean": clean, "killed": killed})

@@ -1,0 +1,75 @@
+/* State folders of measurements. */
+#include "lab_states.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLDER "/tmp"
+#define PREFIX "evb-lab-state-"
+
+int lab_states_make(char path[static LAB_STATES_PATH_MAX])
+{
+        snprintf(path, LAB_STATES_PATH_MAX, FOLDER "/" PREFIX "%d-XXXXXX", (int)getpid());
+        if (!mkdtemp(path))
+                return -errno;
+        return setenv("EVB_STATE_DIRECTORY", path, 1) < 0 ? -errno : 0;
+}
+
+/* The namespaces of a measurement go with all that is in them: what shaping would remember of them goes as well. */
+void lab_states_remove(const char *folder)
+{
+        DIR *d = opendir(folder);
+        struct dirent *e;
+        char path[PATH_MAX];
+
+        while (d && (e = readdir(d))) {
+                snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+                (void)unlink(path);
+        }
+        if (d)
+                closedir(d);
+        (void)rmdir(folder);
+}
+
+/* "evb-lab-state-1234-abcdef" of a process 1234 that is there no more. Anyone may write to /tmp: what is a link, or another's, is
+ * not ours to empty. */
+static bool is_left_over(const char *name, const char *path)
+{
+        struct stat s;
+        char *end;
+        long pid;
+
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+                return false;
+        pid = strtol(name + strlen(PREFIX), &end, 10);
+        if (pid <= 0 || *end != '-' || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+                return false;
+        return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid();
+}
+
+int lab_states_clean(void)
+{
+        DIR *d = opendir(FOLDER);
+        struct dirent *e;
+        char path[PATH_MAX];
+        int n = 0;
+
+        while (d && (e = readdir(d))) {
+                snprintf(path, sizeof path, FOLDER "/%s", e->d_name);
+                if (!is_left_over(e->d_name, path))
+                        continue;
+                lab_states_remove(path);
+                n++;
+        }
+        if (d)
+                closedir(d);
+        return n;
+}
