@@ -26,6 +26,8 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 SCALES = {"whole_bytes_per_second": 1e-6, "built_share": 100}
 PACKETS = ("source_packets", "switch_packets", "socket_packets")
+LOSSES = {"source_packets": "source queue, packets", "switch_packets": "switch port, packets", "socket_packets": "socket, packets",
+          "lost_messages": "messages not received", "late": "late, fragments", "events_lost": "lost, events", "events_partial": "partial, events"}
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
 
 
@@ -187,6 +189,20 @@ def summary(description, pictures):
     return "\n".join(lines) + "\n"
 
 
+def loss_table(m):
+    """Where each series lost what: of all its points the one that lost most there."""
+    columns = [key for key in LOSSES if any(key in p for p in m["points"])]
+    if not any(key in columns for key in PACKETS):
+        return ""
+    rows = []
+    for name in dict.fromkeys(p["series"] for p in m["points"]):
+        known = {key: [p[key] for p in m["points"] if p["series"] == name and p.get(key) is not None] for key in columns}
+        cells = "".join(f"<td>{max(known[key]):,.0f}</td>" if known[key] else "<td>not known</td>" for key in columns)
+        rows.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+    return ("<p>Lost, by place; the worst of a series' points:</p><table><tr><th></th>" + "".join(f"<th>{LOSSES[key]}</th>" for key in columns) + "</tr>"
+            + "".join(rows) + "</table>")
+
+
 def page(description, pictures):
     rows, parts = [], []
     for m in description["measurements"]:
@@ -199,7 +215,7 @@ def page(description, pictures):
             parts.append(f"<h2 id='{m['id']}'>{m['id']}: {html.escape(m['title'])}</h2><p>Published: {html.escape(m['published'])}.<br>"
                          f"Here: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"<details><summary>again: evb lab run {m['id']}</summary><pre>{html.escape(chr(10).join(settings))}</pre></details>")
+                         f"{loss_table(m)}<details><summary>again: evb lab run {m['id']}</summary><pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title><style>body{font:15px/1.4 sans-serif;max-width:1000px;"
             "margin:2em auto;padding:0 1em}table{border-collapse:collapse;font-size:13px}td,th{border:1px solid #ccc;padding:4px 7px;vertical-align:top;"
             "text-align:left}img{max-width:100%}pre{white-space:pre-wrap;font-size:12px}</style><h1>The published measurements, made again</h1>"

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
+#include <linux/sock_diag.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -153,6 +154,14 @@ static int accept_one(const struct flow_page *page, int fd)
         return -1;
 }
 
+static uint64_t socket_drops(int fd)
+{
+        uint32_t memory[SK_MEMINFO_VARS] = {};
+        socklen_t size = sizeof memory;
+
+        return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0 ? 0 : memory[SK_MEMINFO_DROPS];
+}
+
 static void receive_on(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
@@ -188,6 +197,8 @@ static void receive_on(const struct flow_part *p, struct flow_page *page, struct
                 end->messages++;
                 end->bytes += (uint64_t)n;
         }
+        if (p->kind != FLOW_TCP)
+                end->socket_drops = socket_drops(fd);
         close(fd);
         free(part);
 }

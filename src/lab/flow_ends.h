@@ -27,6 +27,7 @@ enum flow_state { FLOW_WAIT, FLOW_WARM, FLOW_GO, FLOW_STOP_SENDING, FLOW_END };
 
 struct flow_end {
         uint64_t messages, bytes; /* written by its process alone, read when that has ended */
+        uint64_t socket_drops; /* datagrams that its socket's buffer had no room for */
         struct histogram gaps_ns;
 };
 

@@ -106,6 +106,7 @@ void flow_result_add(struct flow_result *r, const struct flow_part *p, const str
         case FLOW_RECEIVER:
                 r->received_messages[p->which] += end->messages;
                 r->received_bytes[p->which] += end->bytes;
+                r->socket_drops += end->socket_drops;
                 r->receiver_cpu_seconds += cpu_seconds;
                 break;
         case FLOW_WATCHER:

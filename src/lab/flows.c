@@ -72,6 +72,12 @@ static int wait_here(void *ctx, enum flow_state state, uint64_t deadline_ns)
         return flow_group_error(g);
 }
 
+/* One shaping serves all flows of a sender. */
+static bool is_first_of_sender(const struct flow *flows, unsigned i)
+{
+        return i == 0 || flows[i].from != flows[i - 1].from;
+}
+
 static int start_all(struct flow_group *g, struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape)
 {
         struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
@@ -81,8 +87,7 @@ static int start_all(struct flow_group *g, struct netns_lab *lab, const struct f
                 const struct flow *f = &flows[i];
                 unsigned n_parts = flow_parts(f, i, parts);
 
-                /* The first flow of each sender has it shaped for all. */
-                if (shape->rate_bps > 0 && (i == 0 || f->from != flows[i - 1].from))
+                if (shape->rate_bps > 0 && is_first_of_sender(flows, i))
                         r = lab_shape(netns_lab_node(lab, f->from->name), shape);
                 for (unsigned k = 0; r >= 0 && k < n_parts; k++)
                         r = flow_group_start(g, &parts[k], netns_lab_node(lab, (parts[k].role == FLOW_SENDER ? f->from : f->to[parts[k].which])->name));
@@ -104,6 +109,10 @@ int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const
         flow_set_times(results, n, flows[0].kind, seconds);
         for (unsigned i = 0; r >= 0 && i < g.n; i++)
                 flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i], g.ends[i].cpu_seconds);
+        for (unsigned i = 0; r >= 0 && shape->rate_bps > 0 && i < n; i++) {
+                if (is_first_of_sender(flows, i))
+                        r = lab_shape_drops(netns_lab_node(lab, flows[i].from->name), &results[i].source_drops);
+        }
         flow_group_fini(&g);
         return r < 0 ? log_error_errno(r, "lab: a stream could not run: %m") : 0;
 }

@@ -64,19 +64,30 @@ static int cast(struct play *p, const struct flow *flows, unsigned n)
 }
 
 /* Ends come in the order in which they were given. */
-static int take_ends(struct play *p, const struct player *who, const json_t *ends)
+static uint64_t count(const json_t *o, const char *name)
 {
+        json_int_t v = json_integer_value(json_object_get(o, name));
+
+        return v > 0 ? (uint64_t)v : 0;
+}
+
+static int take_ends(struct play *p, const struct player *who, const json_t *answer)
+{
+        const json_t *ends = json_object_get(answer, "ends");
+
         for (unsigned i = 0; i < who->n_parts; i++) {
                 const json_t *e = json_array_get(ends, i), *gaps = json_object_get(e, "gaps_ns");
                 struct flow_end end = {
-                        .messages = (uint64_t)MAX(json_integer_value(json_object_get(e, "messages")), 0),
-                        .bytes = (uint64_t)MAX(json_integer_value(json_object_get(e, "bytes")), 0),
+                        .messages = count(e, "messages"),
+                        .bytes = count(e, "bytes"),
+                        .socket_drops = count(e, "socket_drops"),
                 };
 
                 if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0))
                         return -EBADMSG;
                 flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")));
         }
+        p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
         return 0;
 }
 
@@ -93,7 +104,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         else if (strcmp(state, "quiet") == 0)
                 who->reached = MAX(who->reached, QUIET);
         else if (strcmp(state, "ended") == 0 && who->reached < ENDED) {
-                int r = take_ends(p, who, json_object_get(answer, "ends"));
+                int r = take_ends(p, who, answer);
 
                 p->error = MIN(p->error, r);
                 who->reached = ENDED;

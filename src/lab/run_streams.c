@@ -111,8 +111,10 @@ static json_t *summarise(const struct flow *flows, const struct flow_result *res
         set(o, "sent_mbps", sent * 8 / seconds / 1e6);
         set(o, "received_mbps", received * 8 / seconds / 1e6);
         set(o, "least_mbps", least);
-        if (flows[0].kind != FLOW_TCP)
+        if (flows[0].kind != FLOW_TCP) {
                 set(o, "loss_percent", expected > 0 ? 100 * (1 - messages / expected) : 0);
+                set(o, "lost_messages", expected - messages);
+        }
         set(o, "sender_cpu_percent", 100 * sender_cpu / sending);
         set(o, "receiver_cpu_percent", 100 * receiver_cpu / sending);
         if (flows[0].watch_wire && gaps->count > 0) {
@@ -152,6 +154,26 @@ static json_t *summarise_echo(const struct flow_result *result)
         return o;
 }
 
+static void set_packets(json_t *o, const char *name, uint64_t packets, bool known)
+{
+        json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
+}
+
+/* Loss, told by the place where the kernel counted it; null where nothing of the kind is. */
+static void add_losses(json_t *o, const struct netns_lab *lab, bool shaped, enum flow_kind kind, const struct flow_result *results, unsigned n)
+{
+        uint64_t at_sources = 0, at_ports = 0, at_sockets = 0;
+        bool has_ports = lab && netns_lab_switch_drops(lab, &at_ports) >= 0;
+
+        for (unsigned i = 0; i < n; i++) {
+                at_sockets += results[i].socket_drops;
+                at_sources += results[i].source_drops;
+        }
+        set_packets(o, "source_packets", at_sources, shaped);
+        set_packets(o, "switch_packets", at_ports, has_ports);
+        set_packets(o, "socket_packets", at_sockets, kind != FLOW_TCP);
+}
+
 static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind, struct flow flows[static FLOWS_MAX])
 {
         unsigned n = 0;
@@ -172,6 +194,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         struct flow flows[FLOWS_MAX] = {};
         struct netns_lab *lab = NULL;
         struct flow_shape shape;
+        json_t *result = NULL;
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
@@ -183,10 +206,12 @@ json_t *lab_run_streams(const struct lab_point *p)
                 shape = make_shape(p, s, kind);
                 r = p->bed ? flows_run_remote(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
         }
+        if (r >= 0) {
+                result = kind == FLOW_ECHO ? summarise_echo(&results[0]) : summarise(flows, results, n);
+                add_losses(result, lab, shape.rate_bps > 0, kind, results, n);
+        }
         netns_lab_free(lab);
-        if (r < 0)
-                return NULL;
-        return kind == FLOW_ECHO ? summarise_echo(&results[0]) : summarise(flows, results, n);
+        return result;
 }
 
 json_t *lab_run_copy(const struct lab_point *p)

@@ -10,6 +10,9 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/lab/netns.h"
+#include "evb/sys/memory.h"
+#include "evb/tc/socket.h"
+#include "evb/tc/status.h"
 
 #define DEVICE "eth0"
 
@@ -60,25 +63,81 @@ int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow
         return r;
 }
 
-static int install(int namespace, const struct flow_shape *shape)
+static int drops_of(const struct tc_tree *have, uint64_t *ret_packets)
+{
+        struct tc_status status = {};
+        int r = tc_status_make(&status, have, NULL, 0);
+
+        if (r >= 0)
+                *ret_packets = status.drops;
+        tc_status_fini(&status);
+        return r;
+}
+
+int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
+{
+        struct tc_tree have = {};
+        int r = tc_shaper_read(shaper, &have);
+
+        if (r >= 0)
+                r = drops_of(&have, ret_packets);
+        tc_tree_fini(&have);
+        return r;
+}
+
+static int install(void *ctx)
 {
         struct tc_shaper *shaper = NULL;
         char why[400] = "";
-        int r = netns_enter(namespace);
+        int r = lab_shape_device(&shaper, DEVICE, ctx, why, sizeof why);
 
-        if (r >= 0)
-                r = lab_shape_device(&shaper, DEVICE, shape, why, sizeof why);
         return r < 0 ? log_error_errno(r, "lab: shaping: %s", why) : 0;
 }
 
-int lab_shape(int namespace, const struct flow_shape *shape)
+static int read_drops(void *ctx)
+{
+        struct tc_device device;
+        struct tc_socket *at = NULL;
+        struct tc_tree have = {};
+        int r = tc_device_read(&device, DEVICE);
+
+        if (r >= 0)
+                r = tc_socket_new(&at);
+        if (r >= 0)
+                r = tc_socket_dump(at, device.ifindex, false, &have);
+        if (r >= 0)
+                r = drops_of(&have, ctx);
+        tc_tree_fini(&have);
+        tc_socket_free(at);
+        return r < 0 ? log_error_errno(r, "lab: counters of shaping: %m") : 0;
+}
+
+/* By a process that goes there and ends: the caller stays where it is. */
+static int run_there(int namespace, int (*run)(void *ctx), void *ctx)
 {
         pid_t child = fork();
         int status;
 
         if (child == 0)
-                _exit(install(namespace, shape) < 0);
+                _exit(netns_enter(namespace) < 0 || run(ctx) < 0);
         if (child < 0 || waitpid(child, &status, 0) != child)
                 return log_error_errno(errno, "lab: shaping: %m");
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+}
+
+int lab_shape(int namespace, const struct flow_shape *shape)
+{
+        return run_there(namespace, install, (void *)(uintptr_t)shape);
+}
+
+int lab_shape_drops(int namespace, uint64_t *ret_packets)
+{
+        uint64_t *page = memory_map_shared(sizeof *page);
+        int r = page ? run_there(namespace, read_drops, page) : log_error_errno(ENOMEM, "lab: shaping: %m");
+
+        if (r >= 0)
+                *ret_packets = *page;
+        if (page)
+                memory_unmap(page, sizeof *page);
+        return r;
 }

@@ -180,6 +180,8 @@ void job_stop(struct job *j, uint64_t now_ns)
 
 static void tell_streams(struct job *j)
 {
+        json_t *answer;
+
         switch (streams_turn(&j->streams)) {
         case STREAMS_READY:
                 j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "ready"));
@@ -188,10 +190,13 @@ static void tell_streams(struct job *j)
                 j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "quiet"));
                 break;
         case STREAMS_ENDED:
-                if (flow_group_error(&j->streams.group) < 0)
+                if (flow_group_error(&j->streams.group) < 0) {
                         refuse(j, j->id, strerror(-flow_group_error(&j->streams.group)));
-                else
-                        j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", j->id, "state", "ended", "ends", streams_result(&j->streams)));
+                } else {
+                        answer = json_pack("{s:I, s:s}", "job", j->id, "state", "ended");
+                        streams_add_result(&j->streams, answer);
+                        j->answer(j->ctx, answer);
+                }
                 streams_end(&j->streams);
                 break;
         case STREAMS_NOTHING:

@@ -153,17 +153,21 @@ enum streams_news streams_turn(struct streams *s)
         return s->told_ready && flow_group_reap(&s->group) ? STREAMS_ENDED : STREAMS_NOTHING;
 }
 
-json_t *streams_result(const struct streams *s)
+void streams_add_result(const struct streams *s, json_t *answer)
 {
         json_t *ends = json_array();
+        uint64_t drops = 0;
 
         for (unsigned i = 0; i < s->group.n; i++) {
                 const struct flow_end *e = &s->group.page->ends[i];
 
-                json_array_append_new(ends, json_pack("{s:I, s:I, s:f, s:o}", "messages", (json_int_t)e->messages, "bytes", (json_int_t)e->bytes, "cpu_seconds",
-                                                      s->group.ends[i].cpu_seconds, "gaps_ns", histogram_to_json(&e->gaps_ns)));
+                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o}", "messages", (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
+                                                      "socket_drops", (json_int_t)e->socket_drops, "cpu_seconds", s->group.ends[i].cpu_seconds, "gaps_ns",
+                                                      histogram_to_json(&e->gaps_ns)));
         }
-        return ends;
+        json_object_set_new(answer, "ends", ends);
+        if (s->shaper && lab_shaper_drops(s->shaper, &drops) >= 0)
+                json_object_set_new(answer, "source_drops", json_integer((json_int_t)drops));
 }
 
 void streams_end(struct streams *s)

@@ -231,6 +231,36 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         return o;
 }
 
+static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_MAX])
+{
+        if (json_is_integer(n))
+                snprintf(text, QUANTITY_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(n));
+        else
+                snprintf(text, QUANTITY_TEXT_MAX, "not known");
+        return text;
+}
+
+/* Where the kernel counted what was lost on the way, and what came after its event had ended. */
+static void write_losses(const json_t *report)
+{
+        const json_t *drops = json_object_get(report, "drops");
+        char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX], late[QUANTITY_TEXT_MAX];
+
+        printf("  lost at    source queue %s, switch port %s, socket %s; late %s\n", packets_text(json_object_get(drops, "source_qdisc_packets"), source),
+               packets_text(json_object_get(drops, "switch_packets"), port), packets_text(json_object_get(drops, "socket_packets"), socket),
+               packets_text(json_object_get(json_object_get(report, "fragments"), "late"), late));
+}
+
+static void write_shaping(const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (s)
+                printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)),
+                       quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
+}
+
 static void write_text(const struct launch *l, const struct accounts *a, const json_t *report)
 {
         const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
@@ -252,6 +282,8 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64 " asked for again, %" PRIu64 " of these came\n",
                a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
+        write_losses(report);
+        write_shaping(l);
         if (h->count > 0)
                 printf("  latency    %s half of the events, %s 99 %% of them\n",
                        quantity_format_time(histogram_quantile(h, 0.5), p50), quantity_format_time(histogram_quantile(h, 0.99), p99));

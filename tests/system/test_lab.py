@@ -73,6 +73,19 @@ def versions(evb):
         assert [p["x"] for p in points(path)[len(first) + 2:]] == [p["x"] for p in first[:2]]
 
 
+def losses(evb):
+    """What receivers did not get of a stream was dropped somewhere, and is told by place."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        sh(evb, "lab", "run", "A1,A2", "--quick", "--results", str(path), check=False)
+        for p in points(path):
+            assert (p["source_packets"] is None) == (p["id"] == "A1") and p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
+        # More packets a second than its receivers take.
+        small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
+        assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
+
+
 def report(evb):
     """A page that needs nothing else, and each picture beside it."""
     need_root()
@@ -86,6 +99,8 @@ def report(evb):
         page = (out / "report.html").read_text()
         assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
         assert "not measured" in page and "agrees" in page
+        # Of A2 alone: B1 has no packets.
+        assert page.count("Lost, by place") == 1 and "<th>switch port, packets</th>" in page and "<tr><td>10 Mbit/s</td><td>0</td>" in page
         for name in ("A2.png", "A2.svg", "B1.png", "B1.svg"):
             assert (out / name).stat().st_size > 5000, name
 
@@ -143,4 +158,4 @@ def killed(evb):
         assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "report": report, "clean": clean, "killed": killed})
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "report": report, "clean": clean, "killed": killed})

@@ -4,10 +4,12 @@
     test_net.py EVB CASE
 """
 import os
+import re
 import signal
+import subprocess
 import time
 
-from harness import Running, complete, folder, main, need_root, run, scenario
+from harness import LIMIT_S, Running, complete, folder, main, need_root, run, scenario, settings
 
 
 def left_overs(pid=""):
@@ -74,7 +76,34 @@ def rate_shaped(evb, **keys):
     rate(evb, link_bps=10**8, **{"qos.backend": "auto", **keys})
 
 
+def summary(evb, net, keys):
+    """The same in plain words, for a reader."""
+    with folder() as where:
+        done = subprocess.run([evb, "run", str(scenario(where)), "--net", net, *settings(keys)], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def loopback_summary(evb):
+    text = summary(evb, "loopback", {})
+    assert re.search(r"^  lost at    source queue not known, switch port not known, socket \d+; late \d+$", text, re.M), text
+    assert "shaping" not in text, text
+
+
+def lab_summary(evb):
+    need_root()
+    slow = {"network.link-rate": "100Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": 250}
+    text = summary(evb, "lab", {**slow, "sfi.re-ask": 100})
+    found = re.search(r"^  lost at    source queue not known, switch port (\d+), socket \d+; late \d+$", text, re.M)
+    assert found and int(found[1]) > 0 and "shaping" not in text, text
+    text = summary(evb, "lab", {**slow, "qos.backend": "htb+tbf", "qos.rate": "15Mbit"})
+    assert re.search(r"^  lost at    source queue 0, switch port 0, socket \d+; late \d+$", text, re.M), text
+    assert "  shaping    htb+tbf, 15.0 Mbit/s for each destination\n" in text, text
+
+
 main({
+    "summary": loopback_summary,
+    "lab-summary": lab_summary,
     "lab-push": lambda evb: lab(evb, scenario_mode="push"),
     "lab-pull": lambda evb: lab(evb, scenario_mode="pull"),
     "lab-tcp": lambda evb: lab(evb, scenario_transport="tcp", ros_fragment__size="100KiB", trigger_events=200),

@@ -34,6 +34,8 @@ struct flow_result {
         double sending_seconds;             /* in all: what processor time is a share of */
         uint64_t sent_messages, sent_bytes;
         uint64_t received_messages[FLOW_RECEIVERS_MAX], received_bytes[FLOW_RECEIVERS_MAX];
+        uint64_t socket_drops;              /* datagrams that the receivers' sockets had no room for; UDP */
+        uint64_t source_drops;              /* packets that the sender's shaping dropped, told with its first flow */
         double sender_cpu_seconds, receiver_cpu_seconds;
         struct histogram gaps_ns;           /* FLOW_ECHO: from question to answer */
 };
