@@ -83,6 +83,8 @@ def legend_of(m, names, size):
         return plt.Line2D([], [], linestyle="none", markersize=size, **how)
     handles = [plt.Line2D([], [], color=COLOURS[i % 8], marker=MARKS[i % 8], markersize=size, linewidth=size / 3.5, label=name) for i, name in enumerate(names)]
     handles += [sign(marker="x" if i % 2 else "+", color="#555555", markeredgewidth=2, label=f"published, {mark['label']}") for i, mark in enumerate(m["marks"])]
+    if m["y"].startswith("sender_cpu"):
+        handles.append(plt.Rectangle((0, 0), 1, 1, color="#bbbbbb", label="line: median of 50 ms;\nband: 10 % to 90 % of them"))
     if any(lost_packets(p) for p in m["points"]):
         handles.append(sign(marker="o", markerfacecolor="white", markeredgecolor="#555555", markeredgewidth=size / 5, label="hollow: packets lost"))
     if any(lost_events(p) for p in m["points"]):
@@ -105,8 +107,17 @@ def tidy(axes):
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def draw_bands(m, axes):
+    """What processors spent in most intervals of 50 ms: all but a tenth above and a tenth below."""
+    for i, points in enumerate(series_of(m).values()):
+        spread = [(x, p["sender_cpu"]["p10"], p["sender_cpu"]["p90"]) for x, (_, p) in points if p.get("sender_cpu")]
+        axes.fill_between(*zip(*spread), color=COLOURS[i % 8], alpha=0.18, linewidth=0, zorder=1.5)
+
+
 def draw_curves(m, axes):
     series = series_of(m)
+    if m["y"].startswith("sender_cpu"):
+        draw_bands(m, axes)
     draw_points(axes, series, list(series), 6)
     for i, mark in enumerate(m["marks"]):
         axes.plot(mark["x"], scale(m, mark["y"]), color="#555555", marker="x" if i % 2 else "+", markersize=13, markeredgewidth=2.5, linestyle="none", zorder=5)

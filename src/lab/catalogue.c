@@ -55,7 +55,7 @@ const struct lab_measurement lab_catalogue[] = {
          {{"100 Mbit/s", "rate=100000000"}}, SIZES_A, by_message, lab_run_streams, judge_a4},
         {"A5", "TCP with QoS that limits nothing", "the same peak speed with and without", "message, bytes", "speed, Mbit/s", "received_mbps", true, "kind=2 seconds=1",
          {{"no QoS", ""}, {"QoS at 1000 Mbit/s", "rate=1000000000"}}, SIZES_TCP, by_message, lab_run_streams, judge_a5},
-        {"A6", "Processor time of a TCP sender, with and without QoS", "small messages 10 points worse; large ones: the share grows", "message, bytes", "sender's processor, %", "sender_cpu_percent", true, "kind=2 seconds=1",
+        {"A6", "Processor time of a TCP sender, with and without QoS", "small messages 10 points worse; large ones: the share grows", "message, bytes", "sender's processor, %", "sender_cpu_p50_percent", true, "kind=2 seconds=1",
          {{"no QoS", ""}, {"QoS at 1000 Mbit/s", "rate=1000000000"}}, SIZES_TCP, by_message, lab_run_streams, judge_a6},
         {"A7", "Gaps between packets of TCP at 10 Mbit/s", "with QoS some leave on the 10 ms tick of the scheduler; without, mostly some 10 us apart", "message, bytes", "median gap, us", "gap_p50_us", false, "kind=2 watch=1 seconds=2",
          {{"no QoS", ""}, {"QoS at 10 Mbit/s", "rate=10000000"}}, SWEEP(LIST(1448), LIST(1448)), by_message, lab_run_streams, judge_a7},

@@ -44,7 +44,7 @@ json_t *flow_part_to_json(const struct flow_part *p);
 /* -EBADMSG: no such part, or numbers beyond what any measurement has. Addresses are for the caller to judge. */
 int flow_part_from_json(struct flow_part *ret, const json_t *o);
 /* Adds what an end has counted to its flow's result. */
-void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds);
+void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds, const struct histogram *cpu_shares);
 
 /* Until the page's state is FLOW_END. Does not return where it fails: page->failed says why. */
 void flow_end_run(const struct flow_part *p, struct flow_page *page, struct flow_end *end);

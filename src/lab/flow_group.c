@@ -13,7 +13,7 @@
 int flow_group_init(struct flow_group *g)
 {
         *g = (struct flow_group){.page = memory_map_shared(sizeof *g->page)};
-        return g->page ? 0 : -ENOMEM;
+        return g->page ? cpu_meter_new(&g->meter, FLOW_ENDS_MAX, FLOW_ENDS_MAX) : -ENOMEM;
 }
 
 void flow_group_fini(struct flow_group *g)
@@ -26,6 +26,7 @@ void flow_group_fini(struct flow_group *g)
         }
         if (g->page)
                 memory_unmap(g->page, sizeof *g->page);
+        cpu_meter_free(g->meter);
         *g = (struct flow_group){};
 }
 
@@ -55,9 +56,20 @@ int flow_group_start(struct flow_group *g, const struct flow_part *part, int nam
                 return -errno;
         if (pid == 0)
                 become_end(g, g->n, namespace, parent);
+        (void)cpu_meter_add(g->meter, pid, g->n);
         g->ends[g->n++].pid = pid;
         g->n_senders += part->role == FLOW_SENDER;
         return 0;
+}
+
+void flow_group_turn(struct flow_group *g, uint64_t now_ns)
+{
+        cpu_meter_turn(g->meter, now_ns, atomic_load(&g->page->state) == FLOW_GO);
+}
+
+const struct histogram *flow_group_shares(const struct flow_group *g, unsigned end)
+{
+        return cpu_meter_shares(g->meter, end);
 }
 
 bool flow_group_is_ready(const struct flow_group *g)
@@ -89,6 +101,7 @@ bool flow_group_reap(struct flow_group *g)
                         all = false;
                         continue;
                 }
+                cpu_meter_remove(g->meter, g->ends[i].pid);
                 g->ends[i].pid = 0;
                 g->ends[i].cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
         }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include "evb/lab/cpu_meter.h"
 #include "flow_ends.h"
 
 struct flow_group {
@@ -13,6 +14,7 @@ struct flow_group {
                 double cpu_seconds;
         } ends[FLOW_ENDS_MAX];
         unsigned n, n_senders;
+        struct cpu_meter *meter; /* a group for each end */
 };
 
 int flow_group_init(struct flow_group *g); /* -ENOMEM */
@@ -20,6 +22,9 @@ int flow_group_init(struct flow_group *g); /* -ENOMEM */
 void flow_group_fini(struct flow_group *g);
 /* Starts an end in a namespace (-1: the caller's). Negative errno. */
 int flow_group_start(struct flow_group *g, const struct flow_part *part, int namespace);
+/* To be called often: meters what ends take of a processor while they go. */
+void flow_group_turn(struct flow_group *g, uint64_t now_ns);
+const struct histogram *flow_group_shares(const struct flow_group *g, unsigned end);
 bool flow_group_is_ready(const struct flow_group *g);
 /* All senders have stopped. */
 bool flow_group_is_quiet(const struct flow_group *g);

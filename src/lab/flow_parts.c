@@ -95,19 +95,21 @@ int flow_part_from_json(struct flow_part *ret, const json_t *o)
         return 0;
 }
 
-void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds)
+void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds, const struct histogram *cpu_shares)
 {
         switch (p->role) {
         case FLOW_SENDER:
                 r->sent_messages += end->messages;
                 r->sent_bytes += end->bytes;
                 r->sender_cpu_seconds += cpu_seconds;
+                histogram_merge(&r->sender_shares, cpu_shares);
                 break;
         case FLOW_RECEIVER:
                 r->received_messages[p->which] += end->messages;
                 r->received_bytes[p->which] += end->bytes;
                 r->socket_drops += end->socket_drops;
                 r->receiver_cpu_seconds += cpu_seconds;
+                histogram_merge(&r->receiver_shares, cpu_shares);
                 break;
         case FLOW_WATCHER:
                 break;

@@ -37,7 +37,7 @@ int flow_play(const struct flow_players *players, void *ctx, enum flow_kind kind
                 wait_ns(WARM_NS);
         }
         players->set(ctx, FLOW_GO);
-        wait_ns((uint64_t)(seconds * 1e9));
+        players->pass(ctx, (uint64_t)(seconds * 1e9));
         players->set(ctx, FLOW_STOP_SENDING);
         r = players->wait(ctx, FLOW_STOP_SENDING, clock_now_ns() + PATIENCE_NS);
         wait_ns(SETTLE_NS);
@@ -45,9 +45,12 @@ int flow_play(const struct flow_players *players, void *ctx, enum flow_kind kind
         return r < 0 ? r : players->wait(ctx, FLOW_END, clock_now_ns() + PATIENCE_NS);
 }
 
-void flow_set_times(struct flow_result *results, unsigned n, enum flow_kind kind, double seconds)
+void flow_init_results(struct flow_result *results, unsigned n, enum flow_kind kind, double seconds)
 {
+        memset(results, 0, n * sizeof *results);
         for (unsigned i = 0; i < n; i++) {
+                histogram_init(&results[i].sender_shares);
+                histogram_init(&results[i].receiver_shares);
                 results[i].seconds = seconds;
                 results[i].sending_seconds = seconds + (kind == FLOW_TCP ? (double)WARM_NS / 1e9 : 0);
         }
@@ -70,6 +73,18 @@ static int wait_here(void *ctx, enum flow_state state, uint64_t deadline_ns)
                 wait_ns(NS_PER_MS);
         }
         return flow_group_error(g);
+}
+
+static void pass_here(void *ctx, uint64_t duration_ns)
+{
+        uint64_t now_ns = clock_now_ns(), until_ns = now_ns + duration_ns;
+
+        flow_group_turn(ctx, now_ns);
+        while (now_ns < until_ns) {
+                wait_ns(MIN(CPU_METER_INTERVAL_NS, until_ns - now_ns));
+                now_ns = clock_now_ns();
+                flow_group_turn(ctx, now_ns);
+        }
 }
 
 /* One shaping serves all flows of a sender. */
@@ -97,18 +112,17 @@ static int start_all(struct flow_group *g, struct netns_lab *lab, const struct f
 
 int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results)
 {
-        static const struct flow_players here = {set_here, wait_here};
+        static const struct flow_players here = {set_here, wait_here, pass_here};
         struct flow_group g;
         int r = flow_group_init(&g);
 
-        memset(results, 0, n * sizeof *results);
+        flow_init_results(results, n, flows[0].kind, seconds);
         if (r >= 0)
                 r = start_all(&g, lab, flows, n, shape);
         if (r >= 0)
                 r = flow_play(&here, &g, flows[0].kind, seconds);
-        flow_set_times(results, n, flows[0].kind, seconds);
         for (unsigned i = 0; r >= 0 && i < g.n; i++)
-                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i], g.ends[i].cpu_seconds);
+                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i], g.ends[i].cpu_seconds, flow_group_shares(&g, i));
         for (unsigned i = 0; r >= 0 && shape->rate_bps > 0 && i < n; i++) {
                 if (is_first_of_sender(flows, i))
                         r = lab_shape_drops(netns_lab_node(lab, flows[i].from->name), &results[i].source_drops);

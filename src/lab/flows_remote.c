@@ -77,15 +77,16 @@ static int take_ends(struct play *p, const struct player *who, const json_t *ans
 
         for (unsigned i = 0; i < who->n_parts; i++) {
                 const json_t *e = json_array_get(ends, i), *gaps = json_object_get(e, "gaps_ns");
+                struct histogram shares;
                 struct flow_end end = {
                         .messages = count(e, "messages"),
                         .bytes = count(e, "bytes"),
                         .socket_drops = count(e, "socket_drops"),
                 };
 
-                if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0))
+                if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0) || histogram_from_json(&shares, json_object_get(e, "cpu_shares")) < 0)
                         return -EBADMSG;
-                flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")));
+                flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")), &shares);
         }
         p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
         return 0;
@@ -151,6 +152,18 @@ static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
         return p->error < 0 ? p->error : r;
 }
 
+static bool never(void *ctx)
+{
+        return ((const struct play *)ctx)->error < 0;
+}
+
+static void pass(void *ctx, uint64_t duration_ns)
+{
+        struct play *p = ctx;
+
+        (void)remote_wait(p->remote, never, p, clock_now_ns() + duration_ns);
+}
+
 static json_t *shape_to_json(const struct flow_shape *s)
 {
         json_t *to = json_array();
@@ -182,7 +195,7 @@ static void give_parts(struct play *p, const struct flow_shape *shape)
 
 static int play(struct play *p, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds)
 {
-        static const struct flow_players remote = {set, wait_for};
+        static const struct flow_players remote = {set, wait_for, pass};
         int r = cast(p, flows, n);
 
         if (r >= 0)
@@ -207,12 +220,11 @@ int flows_run_remote(struct remote *r, const struct flow *flows, unsigned n, con
         _cleanup_free_ struct play *p = calloc(1, sizeof *p);
         int error = p ? 0 : -ENOMEM;
 
-        memset(results, 0, n * sizeof *results);
+        flow_init_results(results, n, flows[0].kind, seconds);
         if (error >= 0) {
                 p->remote = r;
                 p->results = results;
                 error = play(p, flows, n, shape, seconds);
         }
-        flow_set_times(results, n, flows[0].kind, seconds);
         return error < 0 ? log_error_errno(error, "lab: a stream could not run: %m") : 0;
 }

@@ -77,6 +77,7 @@ static void child_ended(void *ctx, struct child *c)
         bool was_running = child_state(dfm) >= NODE_RUNNING;
 
         l->n_running--;
+        cpu_meter_remove(l->meter, c->pid);
         if (died(c) && l->press < PRESS_KILL)
                 tell_death(l, c);
         if (c->node->role == ROLE_DFM && was_running) {
@@ -99,7 +100,7 @@ static int start_children(struct launch *l, struct netns_lab *lab)
         int r = 0;
 
         l->children = calloc(s->n_nodes, sizeof *l->children);
-        if (!l->children)
+        if (!l->children || cpu_meter_new(&l->meter, s->n_nodes, ROLE_SFI + 1) < 0)
                 return log_error_errno(ENOMEM, "nodes: %m");
         for (size_t i = 0; r >= 0 && i < s->n_nodes; i++) {
                 struct child *c = &l->children[l->n_children++];
@@ -112,6 +113,8 @@ static int start_children(struct launch *l, struct netns_lab *lab)
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
                 r = child_start(c, &command);
                 l->n_running += c->running;
+                if (c->running)
+                        (void)cpu_meter_add(l->meter, c->pid, c->node->role);
         }
         return r;
 }
@@ -135,12 +138,14 @@ static int watch(struct launch *l)
 
         while (l->n_running > 0) {
                 uint64_t now_ns = loop_now_ns(l->loop), wake_ns = now_ns + PROGRESS_NS;
-                int r = loop_wait(l->loop, MIN(wake_ns, l->press_deadline_ns));
+                int r = loop_wait(l->loop, MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
 
                 if (r < 0)
                         return log_error_errno(r, "waiting for nodes: %m");
                 now_ns = loop_now_ns(l->loop);
                 heed_signals(l, now_ns);
+                /* What nodes take while triggers come: to start and to drain is another thing. */
+                cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(l)) == NODE_RUNNING);
                 if (now_ns >= l->press_deadline_ns)
                         press(l, (int)l->press + 1, l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
                 if (l->options->progress && now_ns >= draw_ns) {
@@ -190,6 +195,7 @@ static void clean_up(struct launch *l)
         for (size_t i = 0; i < l->n_children; i++)
                 child_fini(&l->children[i]);
         free(l->children);
+        cpu_meter_free(l->meter);
         if (l->config[0])
                 unlink(l->config);
         if (l->directory[0])
@@ -216,6 +222,8 @@ static int run(struct launch *l, struct netns_lab *lab)
         if (watch(l) < 0 || r < 0)
                 return r < 0 ? r : -EIO;
         l->end_ns = clock_now_ns();
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
+                l->cpu_shares[role] = *cpu_meter_shares(l->meter, role);
         l->has_switch_drops = lab && netns_lab_switch_drops(lab, &l->switch_drops) >= 0;
         if (l->options->progress)
                 progress_end(l);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "child.h"
+#include "evb/lab/cpu_meter.h"
 #include "evb/lab/launch.h"
 
 struct launch {
@@ -12,6 +13,8 @@ struct launch {
         size_t n_children, n_running;
         char directory[64], config[96];
         uint64_t start_ns, end_ns;
+        struct cpu_meter *meter; /* a group for each role */
+        struct histogram cpu_shares[ROLE_SFI + 1]; /* of what it has counted */
         bool has_switch_drops;
         uint64_t switch_drops;
         /* How the end is pressed for, further each time its deadline passes. */

@@ -35,8 +35,9 @@ static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_i
         return NULL;
 }
 
-static void take_result(struct child *c, const json_t *answer)
+static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
 {
+        struct histogram shares;
         json_t *report = json_object_get(answer, "report");
         double cpu = json_number_value(json_object_get(answer, "cpu_seconds"));
 
@@ -45,6 +46,8 @@ static void take_result(struct child *c, const json_t *answer)
         c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
         if (page_from_json(c->stats, json_object_get(answer, "page")) < 0)
                 log_warning("%s: its counters are not to be understood", c->node->name);
+        if (histogram_from_json(&shares, json_object_get(answer, "cpu_shares")) >= 0)
+                histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
         c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
         c->report_bytes = c->report ? strlen(c->report) : 0;
 }
@@ -69,7 +72,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 run->refused = true;
                 stop_all(run);
         } else if (strcmp(state, "ended") == 0)
-                take_result(c, answer);
+                take_result(run, c, answer);
         else
                 return;
         run->answered[i] = true;
@@ -179,6 +182,8 @@ static int prepare(struct remote_run *run, struct remote *r, const struct scenar
 
         *run = (struct remote_run){.remote = r, .launch = {.scenario = s}};
         l->options = &run->options;
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
+                histogram_init(&l->cpu_shares[role]);
         l->children = calloc(s->n_nodes, sizeof *l->children);
         run->nodes = calloc(s->n_nodes, sizeof *run->nodes);
         run->answered = calloc(s->n_nodes, sizeof *run->answered);

@@ -117,6 +117,9 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         copy_number(o, "fragments_lost", inside(report, "fragments", "lost"));
         copy_number(o, "latency_p50_us", inside(report, "latency_us", "p50"));
         copy_number(o, "latency_p99_us", inside(report, "latency_us", "p99"));
+        copy_number(o, "ros_cpu", inside(report, "cpu_percent", "ros"));
+        copy_number(o, "dfm_cpu", inside(report, "cpu_percent", "dfm"));
+        copy_number(o, "sfi_cpu", inside(report, "cpu_percent", "sfi"));
         json_object_set_new(o, "sfi_cpu_share", json_real(json_number_value(inside(report, "cpu_seconds", "sfi")) / MAX(seconds, 1e-9)));
         json_object_set_new(o, "ros_cpu_share", json_real(json_number_value(inside(report, "cpu_seconds", "ros")) / MAX(seconds, 1e-9)));
         json_object_set_new(o, "complete_share",

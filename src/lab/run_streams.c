@@ -7,6 +7,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/lab/catalogue.h"
+#include "evb/lab/cpu_meter.h"
 #include "evb/lab/flows.h"
 #include "evb/sys/loop.h"
 
@@ -154,6 +155,18 @@ static json_t *summarise_echo(const struct flow_result *result)
         return o;
 }
 
+/* Of all processes at an end, a sample each in an interval. */
+static void add_shares(json_t *o, struct flow_result *results, unsigned n)
+{
+        for (unsigned i = 1; i < n; i++) {
+                histogram_merge(&results[0].sender_shares, &results[i].sender_shares);
+                histogram_merge(&results[0].receiver_shares, &results[i].receiver_shares);
+        }
+        json_object_set_new(o, "sender_cpu", cpu_meter_describe(&results[0].sender_shares));
+        json_object_set_new(o, "receiver_cpu", cpu_meter_describe(&results[0].receiver_shares));
+        json_object_set(o, "sender_cpu_p50_percent", json_object_get(json_object_get(o, "sender_cpu"), "p50") ?: json_null());
+}
+
 static void set_packets(json_t *o, const char *name, uint64_t packets, bool known)
 {
         json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
@@ -208,6 +221,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         }
         if (r >= 0) {
                 result = kind == FLOW_ECHO ? summarise_echo(&results[0]) : summarise(flows, results, n);
+                add_shares(result, results, n);
                 add_losses(result, lab, shape.rate_bps > 0, kind, results, n);
         }
         netns_lab_free(lab);

@@ -29,6 +29,7 @@ void job_fini(struct job *j)
         streams_end(&j->streams);
         if (j->child.node)
                 child_fini(&j->child);
+        j->meter = cpu_meter_free(j->meter);
         free(j->scenario);
         j->scenario = NULL;
 }
@@ -45,7 +46,7 @@ const char *job_status(const struct job *j)
 
 uint64_t job_deadline_ns(const struct job *j)
 {
-        return j->streams.active ? loop_now_ns(j->loop) + LOOK_NS : j->child.running ? j->kill_ns : NEVER_NS;
+        return j->streams.active ? loop_now_ns(j->loop) + LOOK_NS : j->child.running ? MIN(j->kill_ns, cpu_meter_deadline_ns(j->meter)) : NEVER_NS;
 }
 
 static void refuse(struct job *j, json_int_t id, const char *why)
@@ -59,8 +60,8 @@ static void run_ended(void *ctx, struct child *c)
         struct job *j = ctx;
         json_t *report = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:I, s:o, s:o?}", "job", j->id, "state", "ended", "status", c->status, "cpu_seconds",
-                                    child_cpu_seconds(c), "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page", page_to_json(c->stats),
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state", "ended", "status", c->status, "cpu_seconds",
+                                    child_cpu_seconds(c), "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)), "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page", page_to_json(c->stats),
                                     "report", report));
         log_info("run %lld ended with %s %d", (long long)j->id, WIFEXITED(c->status) ? "status" : "signal",
                  WIFEXITED(c->status) ? WEXITSTATUS(c->status) : WTERMSIG(c->status));
@@ -126,7 +127,7 @@ static void run(struct job *j, json_int_t id, const json_t *order)
         j->press = JOB_GOES;
         j->kill_ns = NEVER_NS;
         j->child = (struct child){.node = j->self, .loop = j->loop, .ended = run_ended, .ctx = j};
-        if (child_start(&j->child, &command) < 0)
+        if (cpu_meter_new(&j->meter, 1, 1) < 0 || child_start(&j->child, &command) < 0 || cpu_meter_add(j->meter, j->child.pid, 0) < 0)
                 refuse(j, id, "the node cannot be started; its own log says why");
         else
                 log_info("run %lld begins", (long long)id);
@@ -207,6 +208,8 @@ static void tell_streams(struct job *j)
 void job_turn(struct job *j, uint64_t now_ns)
 {
         tell_streams(j);
+        if (j->child.running)
+                cpu_meter_turn(j->meter, now_ns, child_state(&j->child) == NODE_RUNNING);
         if (!j->child.running || now_ns < j->kill_ns)
                 return;
         j->press = JOB_KILLED;

@@ -18,6 +18,7 @@ struct job {
         json_int_t id;
         struct scenario *scenario; /* of this run */
         struct child child;
+        struct cpu_meter *meter; /* of the child, while it runs */
         enum { JOB_GOES, JOB_TOLD_TO_END, JOB_KILLED } press;
         uint64_t kill_ns; /* NEVER_NS: not yet told to end */
         struct streams streams;

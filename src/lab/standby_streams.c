@@ -8,6 +8,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/address.h"
+#include "evb/sys/loop.h"
 #include "evb/tc/device.h"
 #include "page_json.h"
 
@@ -142,6 +143,7 @@ enum streams_news streams_turn(struct streams *s)
                 return STREAMS_NOTHING;
         if (flow_group_error(&s->group) < 0)
                 return STREAMS_ENDED;
+        flow_group_turn(&s->group, clock_now_ns());
         if (!s->told_ready && flow_group_is_ready(&s->group)) {
                 s->told_ready = true;
                 return STREAMS_READY;
@@ -161,9 +163,9 @@ void streams_add_result(const struct streams *s, json_t *answer)
         for (unsigned i = 0; i < s->group.n; i++) {
                 const struct flow_end *e = &s->group.page->ends[i];
 
-                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o}", "messages", (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
+                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages", (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
                                                       "socket_drops", (json_int_t)e->socket_drops, "cpu_seconds", s->group.ends[i].cpu_seconds, "gaps_ns",
-                                                      histogram_to_json(&e->gaps_ns)));
+                                                      histogram_to_json(&e->gaps_ns), "cpu_shares", histogram_to_json(flow_group_shares(&s->group, i))));
         }
         json_object_set_new(answer, "ends", ends);
         if (s->shaper && lab_shaper_drops(s->shaper, &drops) >= 0)

@@ -96,10 +96,10 @@ static json_t *latency(const struct histogram *h)
         return o;
 }
 
-/* Processor time is the sum over a role's nodes, memory that of the largest of them. */
+/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory that of the largest of them. */
 static void add_usage(json_t *o, const struct launch *l)
 {
-        json_t *cpu = json_object(), *rss = json_object();
+        json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
 
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
                 double seconds = 0;
@@ -112,9 +112,11 @@ static void add_usage(json_t *o, const struct launch *l)
                         peak = MAX(peak, l->children[i].usage.ru_maxrss);
                 }
                 set_real(cpu, scenario_role_name(role), seconds);
+                json_object_set_new(shares, scenario_role_name(role), cpu_meter_describe(&l->cpu_shares[role]));
                 set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
         }
         json_object_set_new(o, "cpu_seconds", cpu);
+        json_object_set_new(o, "cpu_percent", shares);
         json_object_set_new(o, "peak_rss_bytes", rss);
 }
 

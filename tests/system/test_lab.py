@@ -81,6 +81,7 @@ def losses(evb):
         sh(evb, "lab", "run", "A1,A2", "--quick", "--results", str(path), check=False)
         for p in points(path):
             assert (p["source_packets"] is None) == (p["id"] == "A1") and p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
+            assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"] and p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
         # More packets a second than its receivers take.
         small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small

@@ -37,6 +37,7 @@ struct flow_result {
         uint64_t socket_drops;              /* datagrams that the receivers' sockets had no room for; UDP */
         uint64_t source_drops;              /* packets that the sender's shaping dropped, told with its first flow */
         double sender_cpu_seconds, receiver_cpu_seconds;
+        struct histogram sender_shares, receiver_shares; /* of a processor, as in cpu_meter.h, while it was measured */
         struct histogram gaps_ns;           /* FLOW_ECHO: from question to answer */
 };
 

@@ -87,20 +87,26 @@ static void spoiled(void **state)
 static void results_add_up(void **state)
 {
         static struct flow_result r;
-        static struct flow_end end = {.messages = 5, .bytes = 500};
+        static struct flow_end end = {.messages = 5, .bytes = 500, .socket_drops = 2};
+        static struct histogram shares;
         struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
         unsigned n = flow_parts(&multicast, 0, parts);
 
         (void)state;
+        histogram_init(&shares);
+        histogram_add(&shares, 5000, 3);
         for (unsigned i = 0; i < n; i++)
-                flow_result_add(&r, &parts[i], &end, 0.25);
+                flow_result_add(&r, &parts[i], &end, 0.25, &shares);
         assert_int_equal(r.sent_messages, 5);
         assert_int_equal(r.received_messages[0], 5);
         assert_int_equal(r.received_bytes[1], 500);
         assert_true(r.sender_cpu_seconds == 0.25 && r.receiver_cpu_seconds == 0.5);
+        assert_int_equal(r.socket_drops, 4);
+        assert_int_equal(r.sender_shares.count, 3);
+        assert_int_equal(r.receiver_shares.count, 6);
         assert_int_equal(r.gaps_ns.count, 0);
         histogram_add(&end.gaps_ns, 7, 1);
-        flow_result_add(&r, &parts[0], &end, 0);
+        flow_result_add(&r, &parts[0], &end, 0, &shares);
         assert_int_equal(r.gaps_ns.count, 1);
 }
 
