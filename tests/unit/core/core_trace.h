@@ -1,0 +1,147 @@
+/* What a core says, as readable text: its messages in order, joined by " | ". A test compares that text, so that a message
+ * too many, too few or with a wrong number shows as it is. */
+#pragma once
+
+#include "../test.h"
+
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+
+/* When tests begin: not 0, which means "never" in places. */
+#define TRACE_BEGIN_NS (10 * NS_PER_S)
+
+struct trace {
+        char text[8192];
+        size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static inline void trace_add(struct trace *t, const char *format, ...)
+{
+        va_list args;
+        int n;
+
+        va_start(args, format);
+        n = vsnprintf(t->text + t->n, sizeof t->text - t->n, format, args);
+        va_end(args);
+        assert_true(n >= 0 && t->n + (size_t)n < sizeof t->text);
+        t->n += (size_t)n;
+}
+
+static inline void trace_clear(struct trace *t)
+{
+        t->n = 0;
+        t->text[0] = 0;
+}
+
+static inline bool trace_begins(const char *text, const char *begin)
+{
+        return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+static inline const char *trace_state(uint32_t state)
+{
+        static const char *const names[] = {"?", "starting", "running", "draining", "ended"};
+
+        return names[state < ARRAY_SIZE(names) ? state : 0];
+}
+
+static inline const char *trace_end(uint32_t end)
+{
+        static const char *const names[] = {"complete", "partial", "lost", "?"};
+
+        return names[MIN(end, 3u)];
+}
+
+static inline void trace_assign(struct trace *t, const struct message *m)
+{
+        for (size_t k = 0; k < m->n; k++) {
+                const struct assign_entry *e = &m->assign.entries[k];
+
+                /* Of a void entry only the number counts. */
+                if (e->flags & ASSIGN_VOID)
+                        trace_add(t, " void>sfi%u#%u", e->sfi, e->sequence);
+                else
+                        trace_add(t, " e%llu>sfi%u#%u", (unsigned long long)e->event, e->sfi, e->sequence);
+        }
+}
+
+static inline void trace_update(struct trace *t, const struct message *m)
+{
+        trace_add(t, " granted %llu ack %u", (unsigned long long)m->update.granted, m->update.assign_ack);
+        for (size_t k = 0; k < m->n; k++) {
+                const struct finished_entry *e = &m->update.entries[k];
+
+                trace_add(t, " #%u:e%llu %s", m->update.first + (uint32_t)k, (unsigned long long)e->event, trace_end(e->end));
+                if (e->end == EVENT_COMPLETE)
+                        trace_add(t, " %llu B", (unsigned long long)e->payload_bytes);
+                if (e->missing > 0)
+                        trace_add(t, " -%u", e->missing);
+        }
+}
+
+static inline void trace_request(struct trace *t, const struct message *m)
+{
+        for (size_t k = 0; k < m->n; k++) {
+                const struct request_entry *e = &m->request.entries[k];
+
+                trace_add(t, " e%llu", (unsigned long long)e->event);
+                if (e->from_bytes > 0 || e->to_bytes != UINT32_MAX)
+                        trace_add(t, "[%u,%d)", e->from_bytes, (int)e->to_bytes);
+                if (e->again > 0)
+                        trace_add(t, " again %u", e->again);
+        }
+}
+
+static inline void trace_body(struct trace *t, const struct message *m)
+{
+        switch (m->header.type) {
+        case MESSAGE_ASSIGN:
+        case MESSAGE_BUILD:
+                trace_assign(t, m);
+                break;
+        case MESSAGE_UPDATE:
+                trace_update(t, m);
+                break;
+        case MESSAGE_CLEAR:
+                trace_add(t, " #%u oldest %llu:", m->header.transaction, (unsigned long long)m->clear.oldest);
+                for (size_t k = 0; k < m->n; k++)
+                        trace_add(t, " e%llu", (unsigned long long)m->clear.events[k]);
+                break;
+        case MESSAGE_KEEP_ALIVE:
+                trace_add(t, " %s oldest %llu clears %u ros %llx sfi %llx", trace_state(m->keep_alive.state),
+                          (unsigned long long)m->keep_alive.oldest, m->keep_alive.clear_next,
+                          (unsigned long long)m->keep_alive.ros_live[0], (unsigned long long)m->keep_alive.sfi_live[0]);
+                break;
+        case MESSAGE_REQUEST:
+                trace_request(t, m);
+                break;
+        case MESSAGE_ALIVE:
+                trace_add(t, " %s%s%s", trace_state(m->alive.state), m->alive.flags & ALIVE_XOFF ? " xoff" : "",
+                          m->alive.flags & ALIVE_FAILED ? " failed" : "");
+                break;
+        case MESSAGE_UPDATE_ACK:
+                trace_add(t, " %u", m->update_ack.finished_ack);
+                break;
+        case MESSAGE_TOTALS:
+                trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams, (unsigned long long)m->totals.fragments);
+                break;
+        }
+}
+
+static inline void trace_message(struct trace *t, struct message_to to, const struct message *m)
+{
+        static const char *const roles[] = {"?", "dfm", "ros", "sfi"};
+
+        if (t->n > 0)
+                trace_add(t, " | ");
+        if (to.index == MESSAGE_TO_ALL)
+                trace_add(t, "all: ");
+        else if (to.role == ROLE_DFM)
+                trace_add(t, "dfm: ");
+        else
+                trace_add(t, "%s%u: ", roles[to.role], to.index);
+        trace_add(t, "%s", message_type_name(m->header.type));
+        trace_body(t, m);
+}

@@ -1,0 +1,175 @@
+/* A DFM alone, with its ROSs and SFIs played by the test. The driver keeps the sequence numbers that those would keep, and
+ * at the end of each test holds the accounts. */
+#pragma once
+
+#include "core_trace.h"
+
+#define DRIVER_NODES_MAX 8
+
+/* An SFI as it is played. */
+struct played_sfi {
+        uint16_t incarnation;
+        uint32_t alive_next, ack, finished;
+        uint64_t granted;
+};
+
+struct dfm_driver {
+        struct dfm *dfm;
+        struct dfm_config config;
+        uint64_t now_ns;
+        uint32_t ros_alive_next[DRIVER_NODES_MAX];
+        struct played_sfi sfis[DRIVER_NODES_MAX];
+        struct message message;
+        struct trace trace;
+};
+
+/* Triggers are always due, so that credits alone decide how many events there are; nobody is gone for silence. */
+static inline struct dfm_config dfm_standard(void)
+{
+        return (struct dfm_config){
+                .run = 7,
+                .n_ros = 2,
+                .n_sfi = 2,
+                .push = true,
+                .policy = POLICY_ROUND_ROBIN,
+                .trigger_rate_millihertz = TRIGGER_RATE_MAX,
+                .trigger_burst = 1,
+                .events_max = 64,
+                .clear_group = 100,
+                .clear_after_ns = 50 * NS_PER_MS,
+                .event_timeout_ns = 10 * NS_PER_S,
+                .reassign_max = 1,
+                .keep_alive_ns = 100 * NS_PER_MS,
+                .node_timeout_ns = 1000 * NS_PER_S,
+                .message_bytes = 1472,
+        };
+}
+
+static inline void dfm_driver_init(struct dfm_driver *t, const struct dfm_config *config)
+{
+        *t = (struct dfm_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};
+        for (size_t i = 0; i < DRIVER_NODES_MAX; i++)
+                t->sfis[i].incarnation = 1;
+        assert_int_equal(dfm_new(&t->dfm, config, t->now_ns), 0);
+}
+
+/* Every trigger is open or has ended once, and every fragment of the ended ones is there or lost. */
+static inline void dfm_check_accounts(const struct dfm_driver *t)
+{
+        const struct dfm_counts *c = dfm_counts(t->dfm);
+        uint64_t ended = c->complete + c->partial + c->lost;
+
+        assert_int_equal(c->triggers, ended + dfm_open_events(t->dfm));
+        assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
+        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
+        assert_true(c->assigned >= c->triggers && c->assigned - c->triggers == c->reassigned);
+}
+
+static inline void dfm_driver_fini(struct dfm_driver *t)
+{
+        dfm_check_accounts(t);
+        dfm_free(t->dfm);
+}
+
+static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+{
+        t->message.header = (struct message_header){
+                .run = t->config.run,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        return dfm_receive(t->dfm, t->now_ns, &t->message);
+}
+
+static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_state state, uint16_t flags)
+{
+        t->message.alive.state = state;
+        t->message.alive.incarnation = 1;
+        t->message.alive.flags = flags;
+        return driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++);
+}
+
+static inline bool ros_says_switch(struct dfm_driver *t, uint16_t ros, bool on)
+{
+        return driver_say(t, ROLE_ROS, ros, on ? MESSAGE_XON : MESSAGE_XOFF, t->ros_alive_next[ros]++);
+}
+
+static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_state state, uint16_t flags)
+{
+        t->message.alive.state = state;
+        t->message.alive.incarnation = t->sfis[sfi].incarnation;
+        t->message.alive.flags = flags;
+        return driver_say(t, ROLE_SFI, sfi, MESSAGE_ALIVE, t->sfis[sfi].alive_next++);
+}
+
+/* An Update as the SFI stands, with `n` finished events from sequence `first` on. */
+static inline bool sfi_says_update(struct dfm_driver *t, uint16_t sfi, uint32_t first, size_t n, const struct finished_entry *entries)
+{
+        const struct played_sfi *s = &t->sfis[sfi];
+
+        t->message.n = n;
+        t->message.update.granted = s->granted;
+        t->message.update.assign_ack = s->ack;
+        t->message.update.first = first;
+        t->message.update.incarnation = s->incarnation;
+        for (size_t k = 0; k < n; k++)
+                t->message.update.entries[k] = entries[k];
+        return driver_say(t, ROLE_SFI, sfi, MESSAGE_UPDATE, 0);
+}
+
+static inline bool sfi_grants(struct dfm_driver *t, uint16_t sfi, uint64_t granted)
+{
+        t->sfis[sfi].granted = granted;
+        return sfi_says_update(t, sfi, t->sfis[sfi].finished, 0, NULL);
+}
+
+static inline bool sfi_acks(struct dfm_driver *t, uint16_t sfi, uint32_t ack)
+{
+        t->sfis[sfi].ack = ack;
+        return sfi_says_update(t, sfi, t->sfis[sfi].finished, 0, NULL);
+}
+
+/* The next event in the SFI's order has ended there. */
+static inline bool sfi_ends(struct dfm_driver *t, uint16_t sfi, uint64_t event, enum event_end end, uint32_t missing)
+{
+        struct finished_entry entry = {.event = event, .end = end, .missing = missing, .payload_bytes = 100};
+
+        return sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
+}
+
+static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
+{
+        struct message_to to;
+
+        trace_clear(&t->trace);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                assert_int_equal(t->message.header.sender_role, ROLE_DFM);
+                assert_int_equal(t->message.header.run, t->config.run);
+                if (keep_alives || t->message.header.type != MESSAGE_KEEP_ALIVE)
+                        trace_message(&t->trace, to, &t->message);
+        }
+        return t->trace.text;
+}
+
+/* All that the DFM has to say now but KeepAlive. */
+#define assert_dfm_says(t, expected) assert_string_equal(dfm_says_with(t, false), expected)
+#define assert_dfm_says_all(t, expected) assert_string_equal(dfm_says_with(t, true), expected)
+
+static inline void dfm_pass_ns(struct dfm_driver *t, uint64_t ns)
+{
+        t->now_ns += ns;
+}
+
+/* All nodes are there and the run begins; nobody has credits. */
+static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_config *config)
+{
+        dfm_driver_init(t, config);
+        for (uint16_t i = 0; i < config->n_ros; i++)
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < config->n_sfi; i++)
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+}

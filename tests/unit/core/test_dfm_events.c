@@ -1,0 +1,301 @@
+/* What becomes of events in the DFM: cleared, given to another SFI, lost. */
+#include "dfm_driver.h"
+
+/* `n` events for SFI 0, which has acknowledged them. */
+static void give(struct dfm_driver *t, uint32_t n)
+{
+        t->sfis[0].granted += n;
+        sfi_grants(t, 0, t->sfis[0].granted);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, (uint32_t)t->sfis[0].granted);
+        dfm_says_with(t, false);
+}
+
+static void ended_events_are_cleared_in_groups(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 3;
+        dfm_driver_start(&t, &c);
+        give(&t, 8);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 0, EVENT_PARTIAL, 1);
+        assert_dfm_says(&t, "sfi0: UpdateAck 2");
+        sfi_ends(&t, 0, 5, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "all: Clear #0 oldest 2: e1 e0 e5 | sfi0: UpdateAck 3");
+        for (uint64_t event = 2; event < 5; event++)
+                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 6, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "all: Clear #1 oldest 7: e2 e3 e4 | sfi0: UpdateAck 7");
+        dfm_driver_fini(&t);
+}
+
+static void a_clear_that_fills_no_group_waits_for_clear_after(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 2;
+        dfm_driver_start(&t, &c);
+        give(&t, 4);
+        dfm_pass_ns(&t, 7 * NS_PER_MS);
+        for (uint64_t event = 0; event < 3; event++)
+                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "all: Clear #0 oldest 3: e0 e1 | sfi0: UpdateAck 3");
+        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + c.clear_after_ns);
+        dfm_pass_ns(&t, c.clear_after_ns - 1);
+        assert_dfm_says(&t, "");
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "all: Clear #1 oldest 3: e2");
+        dfm_driver_fini(&t);
+}
+
+static void clears_by_the_hundred_and_by_what_a_message_holds(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+        struct message_to to;
+
+        (void)state;
+        for (int small = 0; small < 2; small++) {
+                c.events_max = 256;
+                c.message_bytes = small ? MESSAGE_HEADER_BYTES + 16 + 40 * 8 + 7 : 1472;
+                dfm_driver_start(&t, &c);
+                give(&t, 150);
+                for (uint64_t event = 0; event < 100; event++)
+                        sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+                assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+                assert_int_equal(t.message.header.type, MESSAGE_CLEAR);
+                assert_int_equal(t.message.n, small ? 40 : 100);
+                dfm_driver_fini(&t);
+        }
+}
+
+static void a_lost_clear_shows_in_keep_alive(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 1;
+        dfm_driver_start(&t, &c);
+        give(&t, 3);
+        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "all: Clear #0 oldest 1: e2 | all: Clear #1 oldest 1: e0 | sfi0: UpdateAck 2");
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 2 ros 3 sfi 3");
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 3 clears 2 ros 3 sfi 3 | all: Clear #2 oldest 3: e1 | sfi0: UpdateAck 3");
+        dfm_driver_fini(&t);
+}
+
+static void an_sfi_that_disappears_gives_its_events_back(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.node_timeout_ns = NS_PER_S;
+        for (int push = 0; push < 2; push++) {
+                c.push = push;
+                dfm_driver_start(&t, &c);
+                give(&t, 2);
+                dfm_pass_ns(&t, 900 * NS_PER_MS);
+                ros_says_alive(&t, 0, RUN_RUNNING, 0);
+                ros_says_alive(&t, 1, RUN_RUNNING, 0);
+                sfi_grants(&t, 1, 1);
+                assert_dfm_says(&t, push ? "all: Assign e2>sfi1#0" : "sfi1: Assign e2>sfi1#0");
+                sfi_acks(&t, 1, 1);
+                dfm_pass_ns(&t, 200 * NS_PER_MS);
+                assert_dfm_says(&t, "");
+                assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 1);
+                /* They go first, and no new one as long as they wait. */
+                sfi_grants(&t, 1, 2);
+                assert_dfm_says(&t, push ? "all: Build e0>sfi1#1" : "sfi1: Build e0>sfi1#1");
+                sfi_grants(&t, 1, 4);
+                assert_string_equal(strstr(dfm_says_with(&t, false), "Build e1"), push ? "Build e1>sfi1#2 | all: Assign e3>sfi1#3" : "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3");
+                assert_int_equal(dfm_counts(t.dfm)->reassigned, 2);
+                dfm_driver_fini(&t);
+        }
+}
+
+static void an_event_that_is_not_finished_goes_to_another(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        give(&t, 1);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "all: Assign e1>sfi1#0");
+        sfi_acks(&t, 1, 1);
+        sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
+        dfm_pass_ns(&t, c.event_timeout_ns - 1);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        sfi_grants(&t, 1, 2);
+        assert_dfm_says(&t, "all: Build e0>sfi1#1");
+        /* What the first one still makes of it counts, the second one's is one too many. */
+        sfi_acks(&t, 1, 2);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 1, 0, EVENT_PARTIAL, 1);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        assert_int_equal(dfm_counts(t.dfm)->partial, 0);
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1);
+        dfm_driver_fini(&t);
+}
+
+static void an_event_given_up_by_its_first_sfi_is_still_the_second_ones(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        give(&t, 1);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "");
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "all: Build e0>sfi1#0");
+        sfi_ends(&t, 0, 0, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
+        dfm_driver_fini(&t);
+}
+
+static void an_event_is_assigned_again_so_often_then_lost(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        for (uint32_t max = 0; max < 3; max++) {
+                c.reassign_max = max;
+                c.events = 1;
+                dfm_driver_start(&t, &c);
+                sfi_grants(&t, 0, 5);
+                sfi_grants(&t, 1, 5);
+                assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+                for (uint32_t k = 0; k <= max; k++) {
+                        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+                        assert_int_equal(dfm_counts(t.dfm)->reassigned, k);
+                        dfm_pass_ns(&t, c.event_timeout_ns);
+                        dfm_says_with(&t, false);
+                }
+                assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+                assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 2);
+                assert_int_equal(dfm_counts(t.dfm)->reassigned, max);
+                dfm_driver_fini(&t);
+        }
+}
+
+static void an_event_that_no_sfi_can_take_is_lost_in_the_end(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        give(&t, 1);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        dfm_pass_ns(&t, c.event_timeout_ns - 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        dfm_driver_fini(&t);
+}
+
+static void draining_without_any_sfi_loses_what_is_open(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        give(&t, 2);
+        dfm_stop(t.dfm, t.now_ns);
+        sfi_says_alive(&t, 1, RUN_ENDED, 0);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_open_events(t.dfm), 2);
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        assert_dfm_says(&t, "all: Clear #0 oldest 2: e0 e1");
+        assert_int_equal(dfm_counts(t.dfm)->lost, 2);
+        dfm_driver_fini(&t);
+}
+
+static void what_was_taken_back_is_void_in_the_stream(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.keep_alive_ns = 1000 * NS_PER_S;
+        for (int push = 0; push < 2; push++) {
+                c.push = push;
+                dfm_driver_start(&t, &c);
+                sfi_grants(&t, 0, 2);
+                dfm_says_with(&t, false);
+                sfi_acks(&t, 0, 0);
+                dfm_pass_ns(&t, c.event_timeout_ns);
+                assert_dfm_says(&t, "sfi0: Assign void>sfi0#0 void>sfi0#1");
+                sfi_grants(&t, 1, 1);
+                assert_dfm_says(&t, push ? "all: Build e0>sfi1#0" : "sfi1: Build e0>sfi1#0");
+                dfm_driver_fini(&t);
+        }
+}
+
+static void another_incarnation_has_forgotten_all(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        give(&t, 2);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        t.sfis[0] = (struct played_sfi){.incarnation = 2};
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        /* Its stream begins anew, with what the one before did not finish. */
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "all: Build e1>sfi0#0 | all: Assign e2>sfi0#1");
+        sfi_acks(&t, 0, 2);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "sfi0: UpdateAck 1");
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        dfm_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(ended_events_are_cleared_in_groups),
+                cmocka_unit_test(a_clear_that_fills_no_group_waits_for_clear_after),
+                cmocka_unit_test(clears_by_the_hundred_and_by_what_a_message_holds),
+                cmocka_unit_test(a_lost_clear_shows_in_keep_alive),
+                cmocka_unit_test(an_sfi_that_disappears_gives_its_events_back),
+                cmocka_unit_test(an_event_that_is_not_finished_goes_to_another),
+                cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
+                cmocka_unit_test(an_event_is_assigned_again_so_often_then_lost),
+                cmocka_unit_test(an_event_that_no_sfi_can_take_is_lost_in_the_end),
+                cmocka_unit_test(draining_without_any_sfi_loses_what_is_open),
+                cmocka_unit_test(what_was_taken_back_is_void_in_the_stream),
+                cmocka_unit_test(another_incarnation_has_forgotten_all),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,393 @@
+/* The DFM and its nodes: who is there, when the run begins and ends, who holds triggers back. */
+#include "dfm_driver.h"
+
+static struct dfm_config with_timeout(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.node_timeout_ns = NS_PER_S;
+        return c;
+}
+
+static void begins_when_all_are_there(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        assert_dfm_says_all(&t, "all: KeepAlive starting oldest 0 clears 0 ros 0 sfi 0");
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive starting oldest 0 clears 0 ros 2 sfi 3");
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3");
+        assert_int_equal(dfm_live(t.dfm, ROLE_ROS), 2);
+        assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
+        assert_int_equal(dfm_live(t.dfm, ROLE_DFM), 1);
+        dfm_driver_fini(&t);
+}
+
+static void begins_with_some_when_no_other_comes_for_node_timeout(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        c.n_ros = 4;
+        dfm_driver_init(&t, &c);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        /* A newcomer: the wait begins anew. */
+        ros_says_alive(&t, 2, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 2, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, 100 * NS_PER_MS - 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_driver_fini(&t);
+}
+
+static void does_not_begin_without_a_node_of_each_role(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        for (int role = 0; role < 2; role++) {
+                dfm_driver_init(&t, &c);
+                for (int i = 0; i < 20; i++, dfm_pass_ns(&t, 500 * NS_PER_MS)) {
+                        for (uint16_t k = 0; k < 2; k++)
+                                role == 0 ? ros_says_alive(&t, k, RUN_RUNNING, 0) : sfi_says_alive(&t, k, RUN_RUNNING, 0);
+                        assert_dfm_says(&t, "");
+                }
+                assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+                dfm_driver_fini(&t);
+        }
+}
+
+static void tells_of_itself_every_keep_alive(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        assert_int_equal(t.now_ns, TRACE_BEGIN_NS);
+        for (int i = 0; i < 3; i++) {
+                /* Triggers are always due, but there are no credits: busy, and the clock alone wakes. */
+                assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + c.keep_alive_ns);
+                dfm_pass_ns(&t, c.keep_alive_ns - 1);
+                assert_dfm_says_all(&t, "");
+                dfm_pass_ns(&t, 1);
+                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3");
+        }
+        dfm_driver_fini(&t);
+}
+
+static void who_is_silent_for_node_timeout_is_gone(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        dfm_pass_ns(&t, 500 * NS_PER_MS);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        sfi_grants(&t, 1, 0); /* any message of an SFI is a sign of life */
+        dfm_pass_ns(&t, 500 * NS_PER_MS);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3");
+        dfm_pass_ns(&t, 100 * NS_PER_MS);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 2");
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 2");
+        dfm_driver_fini(&t);
+}
+
+static void an_overtaken_alive_says_nothing(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        t.sfis[0].alive_next = t.ros_alive_next[0] = 10;
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        ros_says_alive(&t, 0, RUN_ENDED, 0);
+        t.sfis[0].alive_next = t.ros_alive_next[0] = 9;
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 2");
+        dfm_driver_fini(&t);
+}
+
+static void xoff_holds_triggers_back_until_the_last_xon(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        ros_says_switch(&t, 0, false);
+        ros_says_switch(&t, 1, false);
+        ros_says_switch(&t, 1, false);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "");
+        assert_true(dfm_is_busy(t.dfm));
+        ros_says_switch(&t, 0, true);
+        assert_dfm_says(&t, "");
+        ros_says_switch(&t, 1, true);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 1);
+        dfm_driver_fini(&t);
+}
+
+static void an_overtaken_xoff_is_not_believed(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        t.ros_alive_next[0] = 6;
+        ros_says_switch(&t, 0, true);
+        t.ros_alive_next[0] = 5;
+        ros_says_switch(&t, 0, false);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        dfm_driver_fini(&t);
+}
+
+static void alive_repeats_xoff_and_takes_it_back(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_XOFF);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "");
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        dfm_driver_fini(&t);
+}
+
+static void the_xoff_of_a_ros_that_is_gone_holds_nothing(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        ros_says_switch(&t, 0, false);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "");
+        dfm_pass_ns(&t, 101 * NS_PER_MS);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        /* Its switch counts no more either, before it has come again. */
+        ros_says_switch(&t, 0, false);
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "all: Assign e1>sfi0#1");
+        dfm_driver_fini(&t);
+}
+
+static void drains_then_tells_the_end_until_all_are_gone(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        sfi_acks(&t, 0, 1);
+        dfm_stop(t.dfm, t.now_ns);
+        sfi_grants(&t, 1, 5);
+        assert_dfm_says_all(&t, "all: KeepAlive draining oldest 0 clears 0 ros 3 sfi 3");
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(&t, "all: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3 | sfi0: UpdateAck 1");
+        dfm_pass_ns(&t, 20 * NS_PER_MS);
+        assert_dfm_says_all(&t, "all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3");
+        for (uint16_t i = 0; i < 2; i++) {
+                assert_false(dfm_is_done(t.dfm));
+                sfi_says_alive(&t, i, RUN_ENDED, 0);
+                ros_says_alive(&t, i, RUN_ENDED, 0);
+                dfm_says_with(&t, true);
+        }
+        assert_true(dfm_is_done(t.dfm));
+        dfm_driver_fini(&t);
+}
+
+static void waits_two_seconds_at_most_for_nodes_to_leave(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        dfm_stop(t.dfm, t.now_ns);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        dfm_pass_ns(&t, 2 * NS_PER_S - 1);
+        assert_dfm_says(&t, "");
+        assert_false(dfm_is_done(t.dfm));
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        assert_true(dfm_is_done(t.dfm));
+        dfm_driver_fini(&t);
+}
+
+static void takes_as_many_triggers_as_it_is_to(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 3;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 10);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2");
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        assert_false(dfm_is_busy(t.dfm));
+        dfm_driver_fini(&t);
+}
+
+static void takes_triggers_for_as_long_as_it_is_to(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.duration_ns = NS_PER_S;
+        c.trigger_rate_millihertz = 1000; /* one a second */
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 10);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        dfm_pass_ns(&t, NS_PER_S - 1);
+        sfi_acks(&t, 0, 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 1);
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 1);
+        dfm_driver_fini(&t);
+}
+
+static void an_sfi_that_fails_ends_the_run(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        sfi_says_alive(&t, 0, RUN_RUNNING, ALIVE_FAILED);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        /* Nothing is assigned again in a run that must end. */
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        assert_dfm_says(&t, "all: Clear #0 oldest 1: e0");
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        dfm_driver_fini(&t);
+}
+
+static void an_sfi_that_leaves_gets_nothing_new(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        sfi_says_alive(&t, 0, RUN_DRAINING, 0);
+        sfi_grants(&t, 0, 5);
+        assert_dfm_says(&t, "");
+        /* But what it has it may finish. */
+        sfi_acks(&t, 0, 1);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "sfi0: UpdateAck 1");
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_driver_fini(&t);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        assert_false(ros_says_alive(&t, 2, RUN_RUNNING, 0));
+        assert_false(sfi_says_alive(&t, 2, RUN_RUNNING, 0));
+        assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_XOFF, 100));
+        assert_false(driver_say(&t, ROLE_DFM, 0, MESSAGE_ALIVE, 100));
+        assert_false(driver_say(&t, ROLE_ROS, 0, MESSAGE_UPDATE, 0));
+        assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_REQUEST, 0));
+        assert_false(sfi_grants(&t, 2, 5));
+        t.sfis[1].incarnation = 2;
+        assert_false(sfi_grants(&t, 1, 5));
+        assert_dfm_says(&t, "");
+        dfm_driver_fini(&t);
+}
+
+static void impossible_configurations_are_refused(void **state)
+{
+        struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard()};
+        struct dfm *d = NULL;
+
+        (void)state;
+        wrong[0].n_ros = 0;
+        wrong[1].n_sfi = EVB_SFI_MAX + 1;
+        wrong[2].events_max = 0;
+        wrong[3].policy = POLICIES;
+        wrong[4].clear_group = 0;
+        wrong[5].message_bytes = MESSAGE_HEADER_BYTES + 8;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_true(dfm_new(&d, &wrong[i], 0) < 0);
+        assert_null(d);
+        assert_null(dfm_free(NULL));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(begins_when_all_are_there),
+                cmocka_unit_test(begins_with_some_when_no_other_comes_for_node_timeout),
+                cmocka_unit_test(does_not_begin_without_a_node_of_each_role),
+                cmocka_unit_test(tells_of_itself_every_keep_alive),
+                cmocka_unit_test(who_is_silent_for_node_timeout_is_gone),
+                cmocka_unit_test(an_overtaken_alive_says_nothing),
+                cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),
+                cmocka_unit_test(an_overtaken_xoff_is_not_believed),
+                cmocka_unit_test(alive_repeats_xoff_and_takes_it_back),
+                cmocka_unit_test(the_xoff_of_a_ros_that_is_gone_holds_nothing),
+                cmocka_unit_test(drains_then_tells_the_end_until_all_are_gone),
+                cmocka_unit_test(waits_two_seconds_at_most_for_nodes_to_leave),
+                cmocka_unit_test(takes_as_many_triggers_as_it_is_to),
+                cmocka_unit_test(takes_triggers_for_as_long_as_it_is_to),
+                cmocka_unit_test(an_sfi_that_fails_ends_the_run),
+                cmocka_unit_test(an_sfi_that_leaves_gets_nothing_new),
+                cmocka_unit_test(what_makes_no_sense_is_refused),
+                cmocka_unit_test(impossible_configurations_are_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
