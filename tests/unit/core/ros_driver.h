@@ -1,0 +1,142 @@
+/* A ROS alone, with the DFM and the SFIs played by the test; what it would send is told as text. */
+#pragma once
+
+#include "core_trace.h"
+
+#include "evb/base/arena.h"
+#include "evb/core/ros.h"
+
+struct ros_driver {
+        struct ros *ros;
+        struct ros_config config;
+        uint64_t now_ns;
+        uint32_t fragment_bytes; /* of fragments made at the asking */
+        uint32_t clear_next, keep_alive_next;
+        struct message message;
+        struct trace trace;
+};
+
+static inline void driver_describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+{
+        const struct ros_driver *t = ctx;
+
+        assert_int_equal(l1_id, (uint32_t)event);
+        *ret = (struct ros_fragment){.bytes = t->fragment_bytes, .order = 5};
+}
+
+static inline struct ros_config ros_standard(void)
+{
+        return (struct ros_config){
+                .run = 7,
+                .index = 1,
+                .incarnation = 9,
+                .n_sfi = 3,
+                .entries = 10,
+                .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
+                .keep_alive_ns = 100 * NS_PER_MS,
+                .describe = driver_describe,
+                .pending_after_ns = 500 * NS_PER_MS,
+        };
+}
+
+static inline const char *ros_says(struct ros_driver *t)
+{
+        struct message_to to;
+
+        trace_clear(&t->trace);
+        while (ros_step(t->ros, t->now_ns, &to, &t->message)) {
+                assert_int_equal(t->message.header.sender_role, ROLE_ROS);
+                assert_int_equal(t->message.header.sender_index, t->config.index);
+                trace_message(&t->trace, to, &t->message);
+        }
+        return t->trace.text;
+}
+
+#define assert_ros_says(t, expected) assert_string_equal(ros_says(t), expected)
+
+static inline void ros_driver_init(struct ros_driver *t, const struct ros_config *config)
+{
+        *t = (struct ros_driver){.config = *config, .now_ns = TRACE_BEGIN_NS, .fragment_bytes = 1000};
+        t->config.describe_ctx = t;
+        assert_int_equal(ros_new(&t->ros, &t->config, t->now_ns), 0);
+        assert_ros_says(t, "dfm: Alive running");
+}
+
+static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+{
+        t->message.header = (struct message_header){
+                .run = t->config.run,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        return ros_receive(t->ros, t->now_ns, &t->message);
+}
+
+static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_t sfi, uint16_t flags)
+{
+        t->message.n = 1;
+        t->message.assign.with_info = false;
+        t->message.assign.entries[0] = (struct assign_entry){.event = event, .l1_id = (uint32_t)event, .sfi = sfi, .flags = flags};
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
+}
+
+static inline void ros_gets_request_part(struct ros_driver *t, uint16_t sfi, uint64_t event, uint32_t from, uint32_t to, uint32_t again)
+{
+        t->message.n = 1;
+        t->message.request.entries[0] = (struct request_entry){event, (uint32_t)event, from, to, again};
+        assert_true(to_ros(t, ROLE_SFI, sfi, MESSAGE_REQUEST, 0));
+}
+
+static inline void ros_gets_request(struct ros_driver *t, uint16_t sfi, uint64_t event, uint32_t again)
+{
+        ros_gets_request_part(t, sfi, event, 0, UINT32_MAX, again);
+}
+
+static inline void ros_gets_clear(struct ros_driver *t, uint64_t event)
+{
+        t->message.n = 1;
+        t->message.clear.oldest = 0;
+        t->message.clear.events[0] = event;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
+}
+
+static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state state, uint64_t oldest, uint64_t sfi_live)
+{
+        t->message.keep_alive.state = state;
+        t->message.keep_alive.oldest = oldest;
+        t->message.keep_alive.clear_next = t->clear_next;
+        memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
+        t->message.keep_alive.sfi_live[0] = sfi_live;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
+}
+
+static inline void trace_job(struct trace *t, const struct ros_job *job)
+{
+        static const char *const statuses[] = {"", " none", " pending", " lost", " discarded", " truncated"};
+        const struct chunk *c = &job->job.chunk;
+
+        trace_add(t, "%se%llu", t->n > 0 ? " | " : "", (unsigned long long)c->event);
+        if (job->at != ARENA_NONE)
+                trace_add(t, "[%u,%u)", c->offset, job->job.to_bytes);
+        trace_add(t, "%s%s", statuses[c->status], job->fill ? " fill" : "");
+}
+
+/* What waits to be sent to an SFI; it is then sent. */
+static inline const char *ros_sends(struct ros_driver *t, uint32_t sfi)
+{
+        struct ros_job jobs[64];
+        size_t n = ros_jobs(t->ros, sfi, jobs, ARRAY_SIZE(jobs));
+
+        trace_clear(&t->trace);
+        for (size_t i = 0; i < n; i++) {
+                /* What is made at the asking is made once, before it is sent the first time. */
+                trace_job(&t->trace, &jobs[i]);
+                assert_true(jobs[i].at == ARENA_NONE || jobs[i].at + jobs[i].job.chunk.fragment_bytes <= t->config.buffer_bytes);
+        }
+        ros_sent(t->ros, sfi, n, 0);
+        return t->trace.text;
+}
+
+#define assert_ros_sends(t, sfi, expected) assert_string_equal(ros_sends(t, sfi), expected)

@@ -1,0 +1,403 @@
+/* The ROS with fragments made at the asking: what it holds, sends, lets go and says. */
+#include "ros_driver.h"
+
+static void holds_and_sends_once(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 4, 2, 0);
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), 2);
+        assert_ros_sends(&t, 0, "");
+        assert_ros_sends(&t, 2, "e4[0,1000) fill");
+        assert_ros_sends(&t, 2, "");
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        assert_int_equal(ros_held(t.ros), 1);
+        assert_int_equal(ros_counts(t.ros)->fragments_sent, 1);
+        ros_free(t.ros);
+}
+
+static void keeps_it_until_it_is_cleared(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        ros_gets_assign(&t, 1, 0, 0);
+        assert_ros_sends(&t, 0, "e0[0,1000) fill | e1[0,1000) fill");
+        /* Asked for again it is sent again, and not made again. */
+        ros_gets_request(&t, 0, 0, 1);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
+        ros_gets_clear(&t, 0);
+        assert_int_equal(ros_held(t.ros), 1);
+        ros_gets_clear(&t, 0);
+        ros_gets_clear(&t, 77);
+        assert_int_equal(ros_held(t.ros), 1);
+        ros_gets_request(&t, 0, 1, 2);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        ros_free(t.ros);
+}
+
+static void what_is_void_or_of_nobody_is_not_sent(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, ASSIGN_VOID);
+        ros_gets_assign(&t, 1, 3, 0);
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        assert_int_equal(ros_held(t.ros), 0);
+        ros_free(t.ros);
+}
+
+static void sends_the_part_that_is_asked_for(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request_part(&t, 0, 3, 64, 128, 1);
+        ros_gets_request_part(&t, 0, 3, 64, 159, 1); /* ends on a cut */
+        ros_gets_request_part(&t, 0, 3, 992, 1000, 1); /* or with the fragment */
+        ros_gets_request_part(&t, 0, 3, 992, 5000, 1);
+        ros_gets_request_part(&t, 0, 3, 1024, UINT32_MAX, 1); /* behind its end */
+        ros_gets_request_part(&t, 0, 3, 64, 90, 1); /* less than a cut */
+        assert_ros_sends(&t, 0, "e3[64,128) fill | e3[64,128) | e3[992,1000) | e3[992,1000)");
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        ros_free(t.ros);
+}
+
+static void what_still_waits_is_not_queued_again(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request(&t, 0, 3, 0);
+        ros_gets_request(&t, 0, 3, 1);
+        ros_gets_request(&t, 1, 3, 1); /* another SFI's */
+        assert_ros_sends(&t, 0, "e3[0,1000) fill");
+        assert_ros_sends(&t, 1, "e3[0,1000)");
+        ros_gets_request(&t, 0, 3, 2);
+        assert_ros_sends(&t, 0, "e3[0,1000)");
+        ros_free(t.ros);
+}
+
+static void what_was_cleared_is_not_sent(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request(&t, 0, 3, 0);
+        ros_gets_request(&t, 0, 4, 0);
+        ros_gets_clear(&t, 3); /* it still waits to be sent */
+        assert_ros_sends(&t, 0, "e4[0,1000) fill");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 5, 7);
+        assert_int_equal(ros_held(t.ros), 0);
+        ros_gets_request(&t, 0, 4, 1);
+        assert_ros_sends(&t, 0, "");
+        assert_int_equal(ros_counts(t.ros)->unknown, 1);
+        assert_int_equal(ros_held(t.ros), 0);
+        ros_free(t.ros);
+}
+
+static void keep_alive_lets_go_of_what_lost_clears_should_have(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 6; event++)
+                ros_gets_assign(&t, event, 0, 0);
+        ros_gets_clear(&t, 0);
+        t.clear_next += 2; /* two are lost */
+        ros_gets_keep_alive(&t, RUN_RUNNING, 4, 7);
+        assert_int_equal(ros_held(t.ros), 2);
+        assert_int_equal(ros_counts(t.ros)->clear_gaps, 2);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 4, 7);
+        ros_gets_clear(&t, 4);
+        assert_int_equal(ros_counts(t.ros)->clear_gaps, 2);
+        t.clear_next++;
+        ros_gets_clear(&t, 5);
+        assert_int_equal(ros_counts(t.ros)->clear_gaps, 3);
+        assert_int_equal(ros_held(t.ros), 0);
+        ros_free(t.ros);
+}
+
+static void an_overtaken_keep_alive_is_not_believed(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX);
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX); /* only who has come so far */
+        t.keep_alive_next = 9;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 5);
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5);
+        t.keep_alive_next = 8;
+        ros_gets_keep_alive(&t, RUN_ENDED, 0, 7);
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5);
+        assert_int_equal(ros_run_state(t.ros), RUN_RUNNING);
+        t.keep_alive_next = 10;
+        ros_gets_keep_alive(&t, RUN_ENDED, 0, 0);
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* they leave, but finish */
+        assert_int_equal(ros_run_state(t.ros), RUN_ENDED);
+        ros_free(t.ros);
+}
+
+static void bytes_in_use_stay_until_unpinned(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        struct ros_job job;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* all there is */
+        ros_gets_assign(&t, 0, 0, 0);
+        assert_int_equal(ros_jobs(t.ros, 0, &job, 1), 1);
+        ros_pin(t.ros, job.entry);
+        ros_pin(t.ros, job.entry);
+        ros_sent(t.ros, 0, 1, 0);
+        ros_gets_clear(&t, 0);
+        ros_gets_assign(&t, 1, 0, 0);
+        ros_unpin(t.ros, job.entry);
+        ros_gets_assign(&t, 1, 0, 0);
+        assert_ros_sends(&t, 0, "");
+        assert_int_equal(ros_counts(t.ros)->full, 2);
+        ros_unpin(t.ros, job.entry);
+        ros_gets_assign(&t, 1, 0, 0);
+        assert_ros_sends(&t, 0, "e1[0,4194304) fill");
+        ros_free(t.ros);
+}
+
+static void a_full_buffer_is_told_by_xoff_and_room_by_xon(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        for (int entries = 0; entries < 2; entries++) {
+                /* Ten places: by number, or by bytes. */
+                c.entries = entries ? 10 : 100;
+                c.buffer_bytes = entries ? 16u << 20 : 10u << 20;
+                ros_driver_init(&t, &c);
+                t.fragment_bytes = 1u << 20;
+                for (uint64_t event = 0; event < 8; event++)
+                        ros_gets_assign(&t, event, 0, 0);
+                assert_ros_says(&t, "");
+                ros_gets_assign(&t, 8, 0, 0);
+                assert_ros_says(&t, "dfm: XOFF");
+                ros_gets_assign(&t, 9, 0, 0);
+                ros_gets_assign(&t, 10, 0, 0);
+                assert_ros_says(&t, "");
+                assert_int_equal(ros_held(t.ros), 10);
+                assert_int_equal(ros_counts(t.ros)->full, 1);
+                assert_int_equal(ros_counts(t.ros)->xoff, 1);
+                for (uint64_t event = 0; event < 3; event++)
+                        ros_gets_clear(&t, event);
+                assert_ros_says(&t, "");
+                ros_gets_clear(&t, 3);
+                assert_ros_says(&t, "dfm: XON");
+                ros_free(t.ros);
+        }
+}
+
+static void alive_tells_xoff_in_place_of_a_message(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 9; event++)
+                ros_gets_assign(&t, event, 0, 0);
+        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + c.keep_alive_ns);
+        t.now_ns += c.keep_alive_ns;
+        assert_ros_says(&t, "dfm: Alive running xoff");
+        assert_int_equal(t.message.header.transaction, 1);
+        assert_int_equal(t.message.alive.incarnation, 9);
+        assert_ros_says(&t, "");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 9, 7);
+        assert_ros_says(&t, "dfm: XON");
+        assert_int_equal(t.message.header.transaction, 2); /* one count for all three */
+        ros_free(t.ros);
+}
+
+static void totals_go_with_alive_to_whom_something_was_sent(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        ros_gets_assign(&t, 1, 2, 0);
+        ros_gets_assign(&t, 2, 2, 0);
+        ros_sends(&t, 0);
+        ros_sends(&t, 2);
+        assert_int_equal(ros_transaction(t.ros, 2), 0);
+        ros_count_datagrams(t.ros, 0, 1);
+        ros_count_datagrams(t.ros, 2, 3);
+        ros_count_datagrams(t.ros, 2, 2);
+        assert_int_equal(ros_transaction(t.ros, 2), 5);
+        assert_ros_says(&t, "");
+        t.now_ns += c.keep_alive_ns;
+        assert_ros_says(&t, "dfm: Alive running | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 datagrams 2 fragments");
+        ros_set_ended(t.ros, t.now_ns);
+        assert_ros_says(&t, "dfm: Alive ended | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 datagrams 2 fragments");
+        ros_free(t.ros);
+}
+
+static void a_fragment_of_which_a_part_is_out_goes_on_there(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        struct ros_job jobs[2];
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 3; event++)
+                ros_gets_assign(&t, event, 0, 0);
+        assert_int_equal(ros_jobs(t.ros, 0, jobs, 2), 2);
+        ros_sent(t.ros, 0, 1, 512);
+        assert_int_equal(ros_counts(t.ros)->fragments_sent, 1);
+        assert_ros_sends(&t, 0, "e1[512,1000) | e2[0,1000) fill");
+        ros_free(t.ros);
+}
+
+static void each_sfi_has_its_own_queue(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 2, 0);
+        ros_gets_assign(&t, 1, 0, 0);
+        ros_gets_assign(&t, 2, 2, 0);
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), 0);
+        assert_int_equal(ros_next_with_jobs(t.ros, 1), 2);
+        assert_int_equal(ros_next_with_jobs(t.ros, 3), UINT32_MAX);
+        ros_forget_sfi(t.ros, 2);
+        assert_ros_sends(&t, 2, "");
+        assert_ros_sends(&t, 0, "e1[0,1000) fill");
+        assert_int_equal(ros_held(t.ros), 3);
+        /* It begins anew: what it asks for is sent. */
+        ros_gets_request(&t, 2, 2, 1);
+        assert_ros_sends(&t, 2, "e2[0,1000) fill");
+        ros_free(t.ros);
+}
+
+static void a_fragment_without_bytes_is_told_once(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        t.fragment_bytes = 0;
+        ros_gets_assign(&t, 0, 0, 0);
+        assert_ros_sends(&t, 0, "e0");
+        ros_gets_request_part(&t, 0, 0, 32, UINT32_MAX, 1);
+        assert_ros_sends(&t, 0, "");
+        ros_free(t.ros);
+}
+
+static void leaves_when_nothing_is_held_or_the_run_is_over(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        assert_false(ros_is_drained(t.ros));
+        ros_stop(t.ros, t.now_ns);
+        assert_ros_says(&t, "dfm: Alive draining");
+        ros_stop(t.ros, t.now_ns);
+        assert_ros_says(&t, "");
+        assert_false(ros_is_drained(t.ros));
+        ros_gets_clear(&t, 0);
+        assert_false(ros_is_drained(t.ros)); /* its item is still in a queue */
+        ros_sends(&t, 0);
+        assert_true(ros_is_drained(t.ros));
+        ros_free(t.ros);
+
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
+        assert_false(ros_is_drained(t.ros));
+        ros_gets_keep_alive(&t, RUN_ENDED, 0, 7);
+        assert_true(ros_is_drained(t.ros));
+        ros_free(t.ros);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+        struct ros_config c = ros_standard(), wrong[] = {c, c, c, c};
+        struct ros_driver t;
+        struct ros *r = NULL;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        t.message.n = 0;
+        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_ASSIGN, 0));
+        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_CLEAR, 0));
+        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_KEEP_ALIVE, 0));
+        assert_false(to_ros(&t, ROLE_SFI, 3, MESSAGE_REQUEST, 0));
+        assert_false(to_ros(&t, ROLE_DFM, 0, MESSAGE_REQUEST, 0));
+        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_UPDATE, 0));
+        assert_int_equal(ros_heard_dfm_ns(t.ros), 0);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        assert_int_equal(ros_heard_dfm_ns(t.ros), t.now_ns);
+        ros_free(t.ros);
+
+        wrong[0].n_sfi = 0;
+        wrong[1].index = EVB_ROS_MAX;
+        wrong[2].entries = 0;
+        wrong[3].buffer_bytes = EVB_FRAGMENT_MAX_BYTES - 1;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_true(ros_new(&r, &wrong[i], 0) < 0);
+        assert_null(r);
+        assert_null(ros_free(NULL));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(holds_and_sends_once),
+                cmocka_unit_test(keeps_it_until_it_is_cleared),
+                cmocka_unit_test(what_is_void_or_of_nobody_is_not_sent),
+                cmocka_unit_test(sends_the_part_that_is_asked_for),
+                cmocka_unit_test(what_still_waits_is_not_queued_again),
+                cmocka_unit_test(what_was_cleared_is_not_sent),
+                cmocka_unit_test(keep_alive_lets_go_of_what_lost_clears_should_have),
+                cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
+                cmocka_unit_test(bytes_in_use_stay_until_unpinned),
+                cmocka_unit_test(a_full_buffer_is_told_by_xoff_and_room_by_xon),
+                cmocka_unit_test(alive_tells_xoff_in_place_of_a_message),
+                cmocka_unit_test(totals_go_with_alive_to_whom_something_was_sent),
+                cmocka_unit_test(a_fragment_of_which_a_part_is_out_goes_on_there),
+                cmocka_unit_test(each_sfi_has_its_own_queue),
+                cmocka_unit_test(a_fragment_without_bytes_is_told_once),
+                cmocka_unit_test(leaves_when_nothing_is_held_or_the_run_is_over),
+                cmocka_unit_test(what_makes_no_sense_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* The ROS with fragments that arrive by themselves: frame k is for event k, and may come before or after it is wanted. */
+#include "ros_driver.h"
+
+static struct ros_config arriving(void)
+{
+        struct ros_config c = ros_standard();
+
+        c.describe = NULL;
+        c.waiting_max = 4;
+        return c;
+}
+
+static enum ros_verdict frame_begins(struct ros_driver *t, uint32_t bytes)
+{
+        struct ros_fragment f = {.bytes = bytes};
+        uint64_t at;
+
+        return ros_arrive(t->ros, &f, &at);
+}
+
+static void frame_comes(struct ros_driver *t)
+{
+        assert_int_equal(frame_begins(t, 1000), ROS_STORE);
+        ros_landed(t->ros);
+}
+
+static void what_is_there_is_sent_at_once(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        frame_comes(&t);
+        frame_comes(&t);
+        assert_int_equal(ros_held(t.ros), 2);
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        ros_gets_assign(&t, 1, 0, 0);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        ros_free(t.ros);
+}
+
+static void what_is_wanted_is_sent_when_it_is_there(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 1, 2, 0);
+        ros_gets_request(&t, 0, 0, 0);
+        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        frame_comes(&t);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
+        assert_ros_sends(&t, 2, "");
+        assert_int_equal(frame_begins(&t, 500), ROS_STORE);
+        assert_ros_sends(&t, 2, "");
+        ros_landed(t.ros);
+        assert_ros_sends(&t, 2, "e1[0,500)");
+        ros_free(t.ros);
+}
+
+static void it_goes_to_who_wanted_it_last(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 2, 0);
+        ros_gets_assign(&t, 0, 1, 0);
+        frame_comes(&t);
+        assert_ros_sends(&t, 2, "");
+        assert_ros_sends(&t, 1, "e0[0,1000)");
+        ros_free(t.ros);
+}
+
+static void what_does_not_arrive_in_time_is_pending(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request(&t, 0, 0, 0);
+        t.now_ns += c.pending_after_ns - 1;
+        ros_gets_request(&t, 0, 0, 1);
+        assert_ros_sends(&t, 0, "");
+        t.now_ns += 1;
+        ros_gets_request(&t, 0, 0, 0); /* not again: it has not waited */
+        assert_ros_sends(&t, 0, "");
+        ros_gets_request(&t, 0, 0, 2);
+        assert_ros_sends(&t, 0, "e0 pending");
+        frame_comes(&t);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
+        ros_free(t.ros);
+}
+
+static void a_frame_that_never_comes_is_lost(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request(&t, 1, 1, 0);
+        ros_skip(t.ros, 3);
+        assert_ros_sends(&t, 1, "e1 lost");
+        assert_int_equal(ros_counts(t.ros)->source_lost, 3);
+        assert_int_equal(ros_held(t.ros), 0);
+        ros_gets_request(&t, 0, 2, 0);
+        assert_ros_sends(&t, 0, "e2 lost");
+        assert_int_equal(ros_counts(t.ros)->unknown, 1);
+        frame_comes(&t);
+        ros_gets_request(&t, 0, 3, 0);
+        assert_ros_sends(&t, 0, "e3[0,1000)");
+        ros_free(t.ros);
+}
+
+static void a_frame_that_breaks_off_is_lost(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (int wanted = 0; wanted < 2; wanted++) {
+                if (wanted)
+                        ros_gets_request(&t, 0, 1, 0);
+                assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
+                ros_skip(t.ros, 1);
+                assert_ros_sends(&t, 0, wanted ? "e1 lost" : "");
+                assert_int_equal(ros_held(t.ros), 0);
+        }
+        assert_int_equal(ros_counts(t.ros)->source_lost, 2);
+        frame_comes(&t);
+        assert_int_equal(ros_held(t.ros), 1);
+        ros_free(t.ros);
+}
+
+static void what_was_cleared_before_is_not_stored(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_request(&t, 0, 0, 0);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
+        assert_int_equal(ros_held(t.ros), 0);
+        assert_int_equal(frame_begins(&t, 1000), ROS_CLEARED);
+        ros_skip(t.ros, 1);
+        frame_comes(&t);
+        assert_int_equal(ros_held(t.ros), 1);
+        ros_free(t.ros);
+}
+
+static void what_is_cleared_while_it_arrives_goes_when_it_is_there(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (int broken = 0; broken < 2; broken++) {
+                assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
+                ros_gets_clear(&t, (uint64_t)broken);
+                assert_int_equal(ros_held(t.ros), 1); /* bytes are still being written there */
+                if (broken)
+                        ros_skip(t.ros, 1);
+                else
+                        ros_landed(t.ros);
+                assert_int_equal(ros_held(t.ros), 0);
+        }
+        ros_free(t.ros);
+}
+
+static void a_full_buffer_takes_no_frame(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        assert_int_equal(frame_begins(&t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
+        ros_landed(t.ros);
+        for (int wanted = 0; wanted < 2; wanted++) {
+                if (wanted)
+                        ros_gets_request(&t, 0, 1, 0);
+                assert_int_equal(frame_begins(&t, 1), ROS_FULL);
+        }
+        assert_ros_says(&t, "dfm: XOFF");
+        ros_gets_clear(&t, 0);
+        assert_ros_says(&t, "dfm: XON");
+        frame_comes(&t);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        ros_free(t.ros);
+}
+
+static void too_many_that_wait_hold_triggers_back(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 4; event++)
+                ros_gets_request(&t, 0, event, 0);
+        assert_ros_says(&t, "");
+        ros_gets_request(&t, 0, 4, 0);
+        assert_ros_says(&t, "dfm: XOFF");
+        frame_comes(&t);
+        assert_ros_says(&t, "");
+        frame_comes(&t);
+        assert_ros_says(&t, "dfm: XON");
+        /* Those that are cleared or never come do not wait either. */
+        ros_skip(t.ros, 1);
+        ros_gets_clear(&t, 3);
+        ros_gets_clear(&t, 4);
+        for (uint64_t event = 5; event < 9; event++)
+                ros_gets_request(&t, 0, event, 0);
+        assert_ros_says(&t, "");
+        ros_free(t.ros);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_is_there_is_sent_at_once),
+                cmocka_unit_test(what_is_wanted_is_sent_when_it_is_there),
+                cmocka_unit_test(it_goes_to_who_wanted_it_last),
+                cmocka_unit_test(what_does_not_arrive_in_time_is_pending),
+                cmocka_unit_test(a_frame_that_never_comes_is_lost),
+                cmocka_unit_test(a_frame_that_breaks_off_is_lost),
+                cmocka_unit_test(what_was_cleared_before_is_not_stored),
+                cmocka_unit_test(what_is_cleared_while_it_arrives_goes_when_it_is_there),
+                cmocka_unit_test(a_full_buffer_takes_no_frame),
+                cmocka_unit_test(too_many_that_wait_hold_triggers_back),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
