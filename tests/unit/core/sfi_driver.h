@@ -1,0 +1,169 @@
+/* An SFI alone, with the DFM and the ROSs played by the test. What it says and what it gives to be written is told as
+ * text; at the end of each test the accounts are held. */
+#pragma once
+
+#include "core_trace.h"
+
+#include "evb/core/sfi.h"
+
+struct sfi_driver {
+        struct sfi *sfi;
+        struct sfi_config config;
+        uint64_t now_ns;
+        uint32_t assign_next, keep_alive_next, voids;
+        struct message message;
+        struct trace trace;
+};
+
+static inline struct sfi_config sfi_standard(void)
+{
+        return (struct sfi_config){
+                .run = 7,
+                .index = 1,
+                .incarnation = 3,
+                .n_ros = 2,
+                .slots = 8,
+                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
+                .credits = 4,
+                .timeout_ns = 2 * NS_PER_S,
+                .re_ask_max = 5,
+                .re_ask_after_ns = 10 * NS_PER_MS,
+                .keep_alive_ns = 1000 * NS_PER_S,
+                .message_bytes = 1472,
+        };
+}
+
+static inline const char *sfi_says(struct sfi_driver *t)
+{
+        struct message_to to;
+
+        trace_clear(&t->trace);
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                assert_int_equal(t->message.header.sender_role, ROLE_SFI);
+                assert_int_equal(t->message.header.sender_index, t->config.index);
+                trace_message(&t->trace, to, &t->message);
+        }
+        /* Nothing is due any more, so the clock need not wake it at once. */
+        assert_true(sfi_deadline_ns(t->sfi) > t->now_ns);
+        return t->trace.text;
+}
+
+#define assert_sfi_says(t, expected) assert_string_equal(sfi_says(t), expected)
+
+static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config *config)
+{
+        *t = (struct sfi_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};
+        assert_int_equal(sfi_new(&t->sfi, config, t->now_ns), 0);
+        assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0");
+}
+
+/* Every assignment is open, void, or has ended once; what has ended holds no memory. */
+static inline void sfi_driver_fini(struct sfi_driver *t)
+{
+        const struct sfi_counts *c = sfi_counts(t->sfi);
+        uint64_t ended = c->complete + c->partial + c->lost;
+
+        assert_int_equal(c->fragments_received + c->fragments_lost, ended * t->config.n_ros);
+        assert_true(c->assigned >= ended + t->voids);
+        assert_true(c->assigned <= ended + t->voids + sfi_open_events(t->sfi));
+        if (sfi_open_events(t->sfi) == 0)
+                assert_int_equal(sfi_buffer_used_bytes(t->sfi), 0);
+        sfi_free(t->sfi);
+}
+
+static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+{
+        t->message.header = (struct message_header){
+                .run = t->config.run,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        return sfi_receive(t->sfi, t->now_ns, &t->message);
+}
+
+/* An entry with that sequence number, whatever the ones before it were. */
+static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi, uint32_t sequence, uint16_t flags)
+{
+        t->message.n = 1;
+        t->message.assign.with_info = false;
+        t->message.assign.entries[0] = (struct assign_entry){
+                .event = event,
+                .l1_id = (uint32_t)event,
+                .sequence = sequence,
+                .sfi = sfi,
+                .incarnation = t->config.incarnation,
+                .flags = flags,
+        };
+        assert_true(to_sfi(t, ROLE_DFM, 0, type, sequence));
+}
+
+static inline void sfi_gets_assign(struct sfi_driver *t, uint64_t event)
+{
+        sfi_gets_entry(t, MESSAGE_ASSIGN, event, t->config.index, t->assign_next++, 0);
+}
+
+static inline void sfi_gets_ack(struct sfi_driver *t, uint32_t finished_ack)
+{
+        t->message.update_ack.finished_ack = finished_ack;
+        t->message.update_ack.incarnation = t->config.incarnation;
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_UPDATE_ACK, 0));
+}
+
+static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state state, uint64_t oldest, uint64_t ros_live)
+{
+        t->message.keep_alive.state = state;
+        t->message.keep_alive.oldest = oldest;
+        memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);
+        t->message.keep_alive.ros_live[0] = ros_live;
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
+}
+
+static inline struct sfi_piece piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length, uint32_t fragment_bytes)
+{
+        return (struct sfi_piece){
+                .source = ros,
+                .chunk = {
+                        .event = event,
+                        .l1_id = (uint32_t)event,
+                        .fragment_bytes = fragment_bytes,
+                        .offset = offset,
+                        .length = length,
+                },
+        };
+}
+
+static inline enum sfi_verdict sfi_gets_piece(struct sfi_driver *t, struct sfi_piece p)
+{
+        sfi_place(t->sfi, t->now_ns, &p, 1);
+        if (p.verdict == SFI_STORE && p.chunk.length > 0)
+                assert_true(p.at + p.chunk.length <= t->config.buffer_bytes);
+        sfi_landed(t->sfi, t->now_ns, &p, 1);
+        return p.verdict;
+}
+
+/* A whole fragment of 100 bytes. */
+static inline enum sfi_verdict sfi_gets_fragment(struct sfi_driver *t, uint16_t ros, uint64_t event)
+{
+        return sfi_gets_piece(t, piece(ros, event, 0, 100, 100));
+}
+
+static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
+{
+        struct sfi_built built;
+        uint32_t slots[64];
+        size_t n = sfi_take_built(t->sfi, slots, ARRAY_SIZE(slots));
+
+        trace_clear(&t->trace);
+        for (size_t i = 0; i < n; i++) {
+                sfi_built_event(t->sfi, slots[i], &built);
+                trace_add(&t->trace, "%se%llu %s%s", i > 0 ? " | " : "", (unsigned long long)built.event, trace_end(built.end),
+                          built.assigned_again ? " again" : "");
+                sfi_written(t->sfi, t->now_ns, slots[i], failed);
+        }
+        return t->trace.text;
+}
+
+/* What is ready to be written; it is then written. */
+#define assert_sfi_writes(t, expected) assert_string_equal(sfi_writes_with(t, false), expected)

@@ -1,0 +1,348 @@
+/* The SFI and the DFM: assignments, ends, credits. The run is in test_sfi_run.c. */
+#include "sfi_driver.h"
+
+static void whole(struct sfi_driver *t, uint64_t event)
+{
+        for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
+                assert_int_equal(sfi_gets_fragment(t, ros, event), SFI_STORE);
+}
+
+static void a_complete_event_is_told_with_a_new_credit(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_built built;
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 5);
+        whole(&t, 5);
+        assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+        assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 0);
+        sfi_built_event(t.sfi, slot, &built);
+        assert_int_equal(built.event, 5);
+        assert_int_equal(built.end, EVENT_COMPLETE);
+        assert_int_equal(built.fragments[1].bytes, 100);
+        assert_true(built.fragments[1].whole && built.fragments[1].at != built.fragments[0].at);
+        assert_sfi_says(&t, ""); /* it is not written yet */
+        sfi_written(t.sfi, t.now_ns, slot, false);
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e5 complete 200 B");
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
+static void the_header_is_made_of_what_the_trigger_knew(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_built built;
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        for (int with_info = 0; with_info < 2; with_info++) {
+                sfi_driver_init(&t, &c);
+                t.message.assign.with_info = with_info;
+                t.message.n = 1;
+                t.message.assign.entries[0] = (struct assign_entry){.event = 2, .l1_id = 40, .sfi = 1, .incarnation = 3, .time_ns = 5000000006};
+                t.message.assign.infos[0] = (struct event_info){.global_id = 90, .l1_id = 40, .bc_id = 7};
+                assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_BUILD, 0));
+                whole(&t, 2);
+                assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+                sfi_built_event(t.sfi, slot, &built);
+                assert_true(built.assigned_again);
+                assert_int_equal(built.info.l1_id, 40);
+                assert_int_equal(built.info.global_id, with_info ? 90 : 2);
+                assert_int_equal(built.info.bc_id, with_info ? 7 : 0);
+                assert_int_equal(built.info.time_s, with_info ? 0 : 5);
+                assert_int_equal(built.info.time_ns, with_info ? 0 : 6);
+                assert_int_equal(built.info.run, with_info ? 0 : 7);
+                sfi_written(t.sfi, t.now_ns, slot, false);
+                sfi_driver_fini(&t);
+        }
+}
+
+static void an_acknowledgement_waits_a_little_for_company(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        t.now_ns += NS_PER_MS;
+        sfi_gets_assign(&t, 1);
+        t.now_ns += NS_PER_MS - 1;
+        assert_sfi_says(&t, "");
+        t.now_ns += 1;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
+        t.now_ns += NS_PER_MS;
+        assert_sfi_says(&t, "");
+        sfi_driver_fini(&t);
+}
+
+static void assignments_come_in_any_order_and_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 5, 1, 1, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 0");
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 4, 1, 0, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 3");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 3);
+        assert_int_equal(sfi_open_events(t.sfi), 3);
+        sfi_driver_fini(&t);
+}
+
+static void what_is_for_another_incarnation_is_not_taken(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        t.config.incarnation = 2;
+        sfi_gets_assign(&t, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        t.config.incarnation = 3;
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor what is another SFI's */
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
+        sfi_driver_fini(&t);
+}
+
+static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **state)
+{
+        static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 2; event++) {
+                sfi_gets_assign(&t, event);
+                whole(&t, event);
+        }
+        assert_sfi_writes(&t, "e0 complete | e1 complete");
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e1 complete 200 B");
+        for (size_t i = 0; i < ARRAY_SIZE(distances_ms); i++) {
+                assert_true(sfi_deadline_ns(t.sfi) <= t.now_ns + distances_ms[i] * NS_PER_MS);
+                t.now_ns += distances_ms[i] * NS_PER_MS - 1;
+                assert_sfi_says(&t, "");
+                t.now_ns += 1;
+                assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e1 complete 200 B");
+        }
+        t.config.incarnation = 2; /* one for the incarnation before */
+        sfi_gets_ack(&t, 2);
+        t.config.incarnation = 3;
+        sfi_gets_ack(&t, 3); /* more than there is */
+        sfi_gets_ack(&t, 1);
+        t.now_ns += 20 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #1:e1 complete 200 B");
+        sfi_gets_ack(&t, 2);
+        sfi_gets_ack(&t, 1); /* overtaken */
+        t.now_ns += NS_PER_S;
+        assert_sfi_says(&t, "");
+        sfi_driver_fini(&t);
+}
+
+static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.re_ask_max = 0;
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                sfi_gets_assign(&t, 1);
+                sfi_says(&t);
+                sfi_gets_fragment(&t, 1, 0);
+                sfi_gets_piece(&t, piece(0, 0, 0, 32, 100));
+                t.now_ns += c.timeout_ns - 1;
+                sfi_says(&t);
+                assert_sfi_writes(&t, "");
+                t.now_ns += 1;
+                sfi_says(&t);
+                assert_sfi_writes(&t, "e0 partial | e1 lost");
+                assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 partial -1 #1:e1 lost -2");
+                assert_int_equal(sfi_counts(t.sfi)->fragments_lost, 3);
+                assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 0);
+                sfi_driver_fini(&t);
+        }
+}
+
+static void what_cannot_be_written_is_lost(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        whole(&t, 0);
+        assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
+        assert_int_equal(sfi_counts(t.sfi)->lost, 1);
+        assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 0);
+        sfi_set_failed(t.sfi, t.now_ns);
+        assert_sfi_says(&t, "dfm: Alive running failed | dfm: Update granted 5 ack 1");
+        sfi_driver_fini(&t);
+}
+
+static void in_push_fragments_may_come_before_their_assignment(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        whole(&t, 0);
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_gets_assign(&t, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        whole(&t, 0);
+        t.now_ns += c.timeout_ns;
+        assert_sfi_says(&t, "");
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_int_equal(sfi_counts(t.sfi)->late, 2);
+        sfi_driver_fini(&t);
+}
+
+static void a_void_assignment_only_gives_its_credit_back(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 3, 1, t.assign_next++, ASSIGN_VOID);
+        t.voids = 1;
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_sfi_writes(&t, "");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e3 lost -2");
+        sfi_driver_fini(&t);
+}
+
+static void what_went_to_another_sfi_is_given_up(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        sfi_gets_fragment(&t, 0, 1); /* of one that is not assigned here */
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 0, 9, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 1, 0, 10, 0);
+        assert_sfi_writes(&t, "e0 lost");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
+static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 10; event < 10 + c.slots; event++)
+                sfi_gets_fragment(&t, 0, event);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
+        t.now_ns += c.timeout_ns; /* those were never assigned */
+        assert_sfi_says(&t, "");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_driver_fini(&t);
+}
+
+static void credits_are_taken_from_what_fits(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.credits = 0;
+        c.slots = 16;
+        c.n_ros = 1;
+        sfi_driver_init(&t, &c); /* 4 as long as the size of an event is not known */
+        sfi_gets_assign(&t, 0);
+        whole(&t, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        /* Small ones: three quarters of the slots. */
+        assert_sfi_says(&t, "dfm: Update granted 13 ack 1 #0:e0 complete 100 B");
+        sfi_gets_ack(&t, 1);
+        /* One of a mebibyte: three quarters of the buffer, but a credit is not taken back. */
+        for (uint64_t event = 1; event < 10; event++) {
+                sfi_gets_assign(&t, event);
+                sfi_gets_piece(&t, piece(0, event, 0, 1u << 20, 1u << 20));
+                sfi_writes_with(&t, false);
+        }
+        assert_non_null(strstr(sfi_says(&t), "Update granted 16 ack 10 "));
+        sfi_driver_fini(&t);
+}
+
+static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.credits = 0;
+        c.room_bytes = 5 * 512 + 200;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        whole(&t, 0); /* takes 512 bytes */
+        assert_sfi_writes(&t, "e0 complete");
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_complete_event_is_told_with_a_new_credit),
+                cmocka_unit_test(the_header_is_made_of_what_the_trigger_knew),
+                cmocka_unit_test(an_acknowledgement_waits_a_little_for_company),
+                cmocka_unit_test(assignments_come_in_any_order_and_once),
+                cmocka_unit_test(what_is_for_another_incarnation_is_not_taken),
+                cmocka_unit_test(what_is_not_acknowledged_is_told_again_at_growing_distances),
+                cmocka_unit_test(when_time_is_up_it_is_built_without_what_is_missing),
+                cmocka_unit_test(what_cannot_be_written_is_lost),
+                cmocka_unit_test(in_push_fragments_may_come_before_their_assignment),
+                cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
+                cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
+                cmocka_unit_test(what_went_to_another_sfi_is_given_up),
+                cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
+                cmocka_unit_test(credits_are_taken_from_what_fits),
+                cmocka_unit_test(in_push_credits_are_taken_from_the_socket_buffer_too),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* The SFI's places for pieces of fragments: in any order, twice, overlapping, contradictory, late, or without room. */
+#include "sfi_driver.h"
+
+static void start(struct sfi_driver *t, const struct sfi_config *config, uint64_t events)
+{
+        sfi_driver_init(t, config);
+        for (uint64_t event = 0; event < events; event++)
+                sfi_gets_assign(t, event);
+}
+
+static void pieces_come_in_any_order(void **state)
+{
+        static const uint32_t offsets[] = {64, 0, 96, 32};
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint64_t base = 0;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 1);
+        for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
+                struct sfi_piece p = piece(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
+
+                assert_sfi_writes(&t, "");
+                sfi_place(t.sfi, t.now_ns, &p, 1);
+                assert_int_equal(p.verdict, SFI_STORE);
+                base = i == 0 ? p.at - 64 : base;
+                assert_int_equal(p.at, base + offsets[i]);
+                sfi_landed(t.sfi, t.now_ns, &p, 1);
+        }
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 100);
+        sfi_driver_fini(&t);
+}
+
+static void a_double_piece_makes_no_fragment_whole(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 2);
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
+        sfi_gets_piece(&t, piece(0, 0, 32, 32, 64));
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void a_double_fragment_is_counted_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 1);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 64, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 64, 36, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
+        sfi_driver_fini(&t);
+}
+
+static void pieces_may_overlap(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 1);
+        sfi_gets_piece(&t, piece(0, 0, 32, 6400, 8000));
+        sfi_gets_piece(&t, piece(0, 0, 0, 3200, 8000));
+        assert_sfi_writes(&t, "");
+        sfi_gets_piece(&t, piece(0, 0, 6400, 1600, 8000));
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
+        sfi_driver_fini(&t);
+}
+
+static void twice_in_one_batch_is_once(void **state)
+{
+        struct sfi_piece p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100), piece(1, 0, 0, 64, 100), piece(1, 0, 0, 64, 100)};
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 1);
+        sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        sfi_landed(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_counts(t.sfi)->fragments_received, 2);
+        sfi_driver_fini(&t);
+}
+
+static void what_contradicts_what_came_before_is_malformed(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_piece p;
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 1);
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 100));
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 32, 68, 101)), SFI_MALFORMED);
+        p = piece(0, 0, 32, 68, 100);
+        p.chunk.form = FORM_ROS3;
+        assert_int_equal(sfi_gets_piece(&t, p), SFI_MALFORMED);
+        p = piece(0, 0, 32, 68, 100);
+        p.chunk.status = FRAGMENT_TRUNCATED;
+        assert_int_equal(sfi_gets_piece(&t, p), SFI_MALFORMED);
+        assert_int_equal(sfi_gets_fragment(&t, 2, 0), SFI_MALFORMED); /* there is no such ROS */
+        assert_int_equal(sfi_counts(t.sfi)->malformed, 4);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 32, 68, 100)), SFI_STORE);
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+/* What a datagram says never reaches the places unless it is possible in itself. */
+static void an_impossible_chunk_is_no_piece(void **state)
+{
+        static const struct chunk wrong[] = {
+                {.event = 1, .fragment_bytes = 100, .offset = 96, .length = 5}, /* beyond the end */
+                {.event = 1, .fragment_bytes = 100, .offset = 128, .length = 0},
+                {.event = 1, .fragment_bytes = 100, .offset = 16, .length = 84}, /* begins on no cut */
+                {.event = 1, .fragment_bytes = 100, .offset = 32, .length = 40}, /* ends on none */
+                {.event = 1, .fragment_bytes = 100, .offset = 32, .length = UINT32_MAX - 31},
+                {.event = 1, .fragment_bytes = EVB_FRAGMENT_MAX_BYTES + 32, .length = 32},
+                {.event = UINT64_MAX, .fragment_bytes = 32, .length = 32},
+                {.event = 1, .fragment_bytes = 32, .length = 32, .form = FORM_ROS3 + 1},
+                {.event = 1, .fragment_bytes = 32, .length = 32, .status = FRAGMENT_STATUSES},
+        };
+        struct chunk c = {.event = 1, .fragment_bytes = 100, .offset = 32, .length = 68}, back;
+        uint8_t bytes[CHUNK_HEADER_BYTES];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                chunk_encode(&wrong[i], bytes);
+                assert_false(chunk_decode(&back, bytes));
+        }
+        chunk_encode(&c, bytes);
+        assert_true(chunk_decode(&back, bytes));
+        for (size_t i = 0; i < sizeof bytes; i++) {
+                bytes[i] ^= 4;
+                assert_false(chunk_decode(&back, bytes)); /* corrupt */
+                bytes[i] ^= 4;
+        }
+}
+
+static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
+{
+        static const struct {
+                uint8_t status;
+                const char *end;
+        } cases[] = {
+                {FRAGMENT_OK, "e0 complete"},   {FRAGMENT_NONE, "e0 complete"},       {FRAGMENT_TRUNCATED, "e0 complete"},
+                {FRAGMENT_LOST, "e0 partial"},  {FRAGMENT_DISCARDED, "e0 partial"},   {FRAGMENT_PENDING, "e0 partial"},
+        };
+        struct sfi_config c = sfi_standard();
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct sfi_piece p = piece(1, 0, 0, 0, 0);
+                struct sfi_driver t;
+
+                p.chunk.status = cases[i].status;
+                start(&t, &c, 1);
+                sfi_gets_fragment(&t, 0, 0);
+                assert_int_equal(sfi_gets_piece(&t, p), SFI_STORE);
+                assert_sfi_writes(&t, cases[i].end);
+                sfi_driver_fini(&t);
+        }
+}
+
+static void what_comes_after_the_end_is_late(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                start(&t, &c, 1);
+                sfi_gets_fragment(&t, 0, 0);
+                sfi_gets_fragment(&t, 1, 0);
+                assert_sfi_writes(&t, "e0 complete");
+                assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 64, 100)), SFI_LATE);
+                assert_int_equal(sfi_counts(t.sfi)->late, 0);
+                assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 64, 36, 100)), SFI_LATE);
+                assert_int_equal(sfi_counts(t.sfi)->late, 1);
+                assert_int_equal(sfi_open_events(t.sfi), 0);
+                sfi_driver_fini(&t);
+        }
+}
+
+static void what_is_older_than_the_oldest_is_late(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 0);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 5, 3);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 4), SFI_LATE);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 5), SFI_STORE);
+        sfi_driver_fini(&t);
+}
+
+static void in_pull_what_was_not_asked_for_is_late(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.pull = true;
+        start(&t, &c, 1);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 1), SFI_LATE);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_driver_fini(&t);
+}
+
+static void without_a_slot_there_is_no_room(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 0);
+        for (uint64_t event = 0; event < c.slots; event++)
+                assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
+        assert_int_equal(sfi_gets_fragment(&t, 0, c.slots), SFI_NO_ROOM);
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
+        sfi_driver_fini(&t);
+}
+
+static void where_memory_is_short_the_youngest_gives_way(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 4);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 3, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 1, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, big, big)), SFI_STORE); /* 3 gives way */
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 2, 0, 32, big)), SFI_NO_ROOM); /* nobody is younger */
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
+        assert_int_equal(sfi_gets_piece(&t, piece(1, 0, 0, big, big)), SFI_STORE); /* 1 gives way */
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_buffer_used_bytes(t.sfi), 0);
+        /* What gave way begins anew: its first piece has to come again. */
+        sfi_gets_piece(&t, piece(0, 1, 32, big - 32, big));
+        assert_int_equal(sfi_gets_piece(&t, piece(1, 1, 0, big, big)), SFI_STORE);
+        assert_sfi_writes(&t, "");
+        sfi_gets_piece(&t, piece(0, 1, 0, 32, big));
+        assert_sfi_writes(&t, "e1 complete");
+        sfi_driver_fini(&t);
+}
+
+static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
+        struct sfi_piece p[] = {piece(0, 1, 0, big, big), piece(1, 1, 0, big, big), piece(0, 0, 0, big, big)};
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 2);
+        sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        for (size_t i = 0; i < ARRAY_SIZE(p); i++)
+                assert_int_equal(p[i].verdict, SFI_STORE);
+        assert_false(sfi_place_holds(t.sfi, &p[0]));
+        assert_false(sfi_place_holds(t.sfi, &p[1]));
+        assert_true(sfi_place_holds(t.sfi, &p[2]));
+        sfi_landed(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void datagrams_are_counted_by_their_numbers(void **state)
+{
+        static const uint32_t numbers[] = {100, 101, 104, 103, 105, 105}; /* 102 is lost, 103 late, 105 double */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 0);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+                sfi_count_datagram(t.sfi, 0, numbers[i]);
+        sfi_count_datagram(t.sfi, 9, 0); /* of nobody */
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_received, 7);
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 0); /* the double one makes up for one */
+        t.message.totals.datagrams = 109; /* 106 to 108 are lost too, though nothing follows them */
+        assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 3);
+        assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 3);
+        /* A sender that begins anew. */
+        sfi_count_datagram(t.sfi, 1, 3u << 20);
+        sfi_count_datagram(t.sfi, 1, 0);
+        sfi_count_datagram(t.sfi, 1, 2);
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 4);
+        assert_false(to_sfi(&t, ROLE_ROS, 2, MESSAGE_TOTALS, 0));
+        assert_false(to_sfi(&t, ROLE_DFM, 0, MESSAGE_TOTALS, 0));
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(pieces_come_in_any_order),
+                cmocka_unit_test(a_double_piece_makes_no_fragment_whole),
+                cmocka_unit_test(a_double_fragment_is_counted_once),
+                cmocka_unit_test(pieces_may_overlap),
+                cmocka_unit_test(twice_in_one_batch_is_once),
+                cmocka_unit_test(what_contradicts_what_came_before_is_malformed),
+                cmocka_unit_test(an_impossible_chunk_is_no_piece),
+                cmocka_unit_test(what_a_ros_says_of_a_fragment_decides_the_end),
+                cmocka_unit_test(what_comes_after_the_end_is_late),
+                cmocka_unit_test(what_is_older_than_the_oldest_is_late),
+                cmocka_unit_test(in_pull_what_was_not_asked_for_is_late),
+                cmocka_unit_test(without_a_slot_there_is_no_room),
+                cmocka_unit_test(where_memory_is_short_the_youngest_gives_way),
+                cmocka_unit_test(a_place_that_was_given_away_is_not_taken_for_there),
+                cmocka_unit_test(datagrams_are_counted_by_their_numbers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* The SFI and the run: who is there, how it ends, what is refused. */
+#include "sfi_driver.h"
+
+static void whole(struct sfi_driver *t, uint64_t event)
+{
+        for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
+                assert_int_equal(sfi_gets_fragment(t, ros, event), SFI_STORE);
+}
+
+static void who_stops_finishes_and_takes_nothing_new(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_stop(t.sfi, t.now_ns);
+        assert_sfi_says(&t, "dfm: Alive draining | dfm: Update granted 4 ack 1");
+        assert_false(sfi_is_drained(t.sfi));
+        whole(&t, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1 #0:e0 complete 200 B");
+        assert_false(sfi_is_drained(t.sfi)); /* the DFM does not know yet */
+        sfi_gets_ack(&t, 1);
+        assert_true(sfi_is_drained(t.sfi));
+        sfi_set_ended(t.sfi, t.now_ns);
+        assert_sfi_says(&t, "dfm: Alive ended");
+        assert_int_equal(sfi_gets_fragment(&t, 0, 1), SFI_LATE);
+        sfi_driver_fini(&t);
+}
+
+static void no_event_waits_for_a_ros_that_is_gone(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_assign(&t, 1);
+        sfi_gets_fragment(&t, 0, 0);
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1); /* tells only who has come so far */
+        assert_sfi_writes(&t, "");
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_sfi_writes(&t, "e0 partial");
+        /* It comes back: the other one waits for it again. */
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_fragment(&t, 0, 1);
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 1, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        sfi_driver_fini(&t);
+}
+
+static void an_overtaken_keep_alive_is_not_believed(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        assert_int_equal(sfi_run_state(t.sfi), RUN_STARTING);
+        t.keep_alive_next = 5;
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        t.keep_alive_next = 4;
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 1);
+        assert_int_equal(sfi_run_state(t.sfi), RUN_RUNNING);
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_heard_dfm_ns(t.sfi), t.now_ns);
+        sfi_driver_fini(&t);
+}
+
+static void when_the_run_is_over_nothing_is_open(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        sfi_gets_fragment(&t, 0, 1);
+        assert_false(sfi_is_drained(t.sfi));
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        assert_false(sfi_is_drained(t.sfi));
+        assert_sfi_writes(&t, "e0 lost");
+        assert_true(sfi_is_drained(t.sfi));
+        sfi_driver_fini(&t);
+}
+
+static void totals_of_every_living_ros_are_told_after_the_end(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        assert_true(sfi_has_totals(t.sfi)); /* nothing has come from any */
+        sfi_count_datagram(t.sfi, 0, 0);
+        sfi_count_datagram(t.sfi, 1, 0);
+        t.message.totals.datagrams = 1;
+        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0); /* while the run goes on, they are not the last */
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        assert_false(sfi_has_totals(t.sfi));
+        t.message.totals.datagrams = 1;
+        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0);
+        assert_false(sfi_has_totals(t.sfi));
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 1);
+        assert_true(sfi_has_totals(t.sfi));
+        sfi_driver_fini(&t);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+        struct sfi_config c = sfi_standard(), wrong[] = {c, c, c, c, c, c, c};
+        struct sfi_driver t;
+        struct sfi *s = NULL;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        t.message.n = 0;
+        assert_false(to_sfi(&t, ROLE_ROS, 0, MESSAGE_ASSIGN, 0));
+        assert_false(to_sfi(&t, ROLE_SFI, 0, MESSAGE_KEEP_ALIVE, 0));
+        assert_false(to_sfi(&t, ROLE_ROS, 0, MESSAGE_UPDATE_ACK, 0));
+        assert_false(to_sfi(&t, ROLE_ROS, 0, MESSAGE_CLEAR, 0));
+        assert_false(to_sfi(&t, ROLE_SFI, 0, MESSAGE_REQUEST, 0));
+        assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_CLEAR, 0));
+        sfi_driver_fini(&t);
+
+        wrong[0].n_ros = 0;
+        wrong[1].index = EVB_SFI_MAX;
+        wrong[2].slots = 3;
+        wrong[3].credits = c.slots + 1;
+        wrong[4].timeout_ns = 0;
+        wrong[5].buffer_bytes = EVB_FRAGMENT_MAX_BYTES - 1;
+        wrong[6].message_bytes = 32 + 8 + 32 * 24 - 1;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_true(sfi_new(&s, &wrong[i], 0) < 0);
+        assert_null(s);
+        assert_null(sfi_free(NULL));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(who_stops_finishes_and_takes_nothing_new),
+                cmocka_unit_test(no_event_waits_for_a_ros_that_is_gone),
+                cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
+                cmocka_unit_test(when_the_run_is_over_nothing_is_open),
+                cmocka_unit_test(totals_of_every_living_ros_are_told_after_the_end),
+                cmocka_unit_test(what_makes_no_sense_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
