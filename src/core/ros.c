@@ -116,8 +116,10 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
         }
         struct ros_entry *e = &r->entries[i];
         if (!e->arrived) {
-                if (e->wanted_by == UINT16_MAX)
+                if (e->wanted_by == UINT16_MAX) {
                         e->wanted_ns = now_ns;
+                        r->n_waiting++;
+                }
                 e->wanted_by = sfi;
                 if (q->again > 0 && now_ns - e->wanted_ns >= r->config.pending_after_ns)
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);

@@ -79,9 +79,13 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id)
 
         if (i == UINT32_MAX)
                 r->counts.full++;
-        else
-                r->n_waiting++;
         return i;
+}
+
+static void stop_waiting(struct ros *r, const struct ros_entry *e)
+{
+        if (!e->arrived && e->wanted_by != UINT16_MAX)
+                r->n_waiting--;
 }
 
 static void clear_entry(struct ros *r, uint32_t i)
@@ -89,8 +93,7 @@ static void clear_entry(struct ros *r, uint32_t i)
         struct ros_entry *e = &r->entries[i];
 
         idmap_remove(&r->by_event, e->event);
-        if (!e->arrived)
-                r->n_waiting--;
+        stop_waiting(r, e);
         if (e->pins == 0 && i != r->arriving)
                 give_back(r, i);
         else
@@ -150,6 +153,7 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
         if (i == UINT32_MAX)
                 return ROS_FULL;
         r->entries[i].fragment = *f;
+        r->entries[i].arrived = false; /* not before ros_landed() */
         r->arriving = i;
         *ret_at = r->entries[i].at;
         return ROS_STORE;
@@ -167,8 +171,7 @@ void ros_landed(struct ros *r)
                         give_back(r, i);
                 return;
         }
-        if (!e->arrived)
-                r->n_waiting--;
+        stop_waiting(r, e);
         e->arrived = e->filled = true;
         if (e->wanted_by != UINT16_MAX)
                 ros_enqueue(r, e->wanted_by, e->event, e->l1_id, 0, UINT32_MAX, FRAGMENT_OK);

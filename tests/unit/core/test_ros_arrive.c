@@ -60,6 +60,26 @@ static void what_is_wanted_is_sent_when_it_is_there(void **state)
         ros_free(t.ros);
 }
 
+static void what_comes_in_is_not_sent_before_all_of_it_is_there(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
+        ros_gets_assign(&t, 0, 0, 0); /* while its bytes come in */
+        assert_ros_sends(&t, 0, "");
+        ros_landed(t.ros);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
+        /* Nor where it breaks off. */
+        assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
+        ros_gets_assign(&t, 1, 0, 0);
+        ros_skip(t.ros, 1);
+        assert_ros_sends(&t, 0, "e1 lost");
+        ros_free(t.ros);
+}
+
 static void it_goes_to_who_wanted_it_last(void **state)
 {
         struct ros_config c = arriving();
@@ -228,6 +248,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(what_is_there_is_sent_at_once),
                 cmocka_unit_test(what_is_wanted_is_sent_when_it_is_there),
+                cmocka_unit_test(what_comes_in_is_not_sent_before_all_of_it_is_there),
                 cmocka_unit_test(it_goes_to_who_wanted_it_last),
                 cmocka_unit_test(what_does_not_arrive_in_time_is_pending),
                 cmocka_unit_test(a_frame_that_never_comes_is_lost),
