@@ -147,8 +147,10 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
                 i = ros_hold(r, event, (uint32_t)event, f);
         else if (f->bytes > 0) {
                 r->entries[i].at = arena_alloc(r->arena, f->bytes);
-                if (r->entries[i].at == ARENA_NONE)
+                if (r->entries[i].at == ARENA_NONE) {
+                        r->counts.full++;
                         i = UINT32_MAX;
+                }
         }
         if (i == UINT32_MAX)
                 return ROS_FULL;

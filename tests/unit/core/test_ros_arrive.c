@@ -208,6 +208,7 @@ static void a_full_buffer_takes_no_frame(void **state)
                 if (wanted)
                         ros_gets_request(&t, 0, 1, 0);
                 assert_int_equal(frame_begins(&t, 1), ROS_FULL);
+                assert_int_equal(ros_counts(t.ros)->full, 1 + wanted);
         }
         assert_ros_says(&t, "dfm: XOFF");
         ros_gets_clear(&t, 0);
