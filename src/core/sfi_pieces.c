@@ -202,17 +202,17 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
                 /* The same piece may have come twice in one batch, or its event may have lost its place in between. */
                 if (!sfi_place_holds(s, p) || f->whole)
                         continue;
-                uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length);
+                uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length), fresh = here;
 
-                s->slots[p->slot].progress = true;
                 if (here == all)
                         f->cuts_there = all;
                 else {
-                        uint32_t fresh = set_cuts(s, p->at / EVB_CUT_BYTES, here);
-
+                        fresh = set_cuts(s, p->at / EVB_CUT_BYTES, here);
                         f->cuts_there += fresh;
                         s->counts.duplicate += fresh == 0;
                 }
+                if (fresh > 0 || all == 0)
+                        s->slots[p->slot].progress = true;
                 if (f->cuts_there == all)
                         fragment_is_whole(s, now_ns, p, f);
         }

@@ -220,6 +220,25 @@ static void what_helps_is_not_in_vain(void **state)
         sfi_driver_fini(&t);
 }
 
+static void what_is_there_already_does_not_help(void **state)
+{
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.re_ask_max = 2;
+        start(&t, &c, 1);
+        asks_after(&t, 0);
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 1");
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 2");
+        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        assert_asks(&t, 2 * AFTER_NS, "");
+        sfi_driver_fini(&t);
+}
+
 static void all_asks_come_before_the_time_is_up(void **state)
 {
         struct sfi_config c = pulling();
@@ -344,6 +363,7 @@ int main(void)
                 cmocka_unit_test(behind_sixteen_parts_it_asks_for_all),
                 cmocka_unit_test(asks_in_vain_so_often_at_growing_distances),
                 cmocka_unit_test(what_helps_is_not_in_vain),
+                cmocka_unit_test(what_is_there_already_does_not_help),
                 cmocka_unit_test(all_asks_come_before_the_time_is_up),
                 cmocka_unit_test(over_a_reliable_transport_it_asks_late),
                 cmocka_unit_test(how_long_it_waits_is_taken_from_what_is_usual),
