@@ -150,7 +150,7 @@ static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct 
         e->re_asked = true;
         f->asked_again = true;
         s->counts.re_asked++;
-        if (!f->known || f->at == ARENA_NONE) {
+        if (!f->in_parts) {
                 add_request(s, m, e, 0, UINT32_MAX, (uint32_t)(s->event_bytes / s->config.n_ros));
                 return;
         }

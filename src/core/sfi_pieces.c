@@ -90,8 +90,6 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, struct sf
                 at = find_room(s, now_ns, c->event, c->fragment_bytes);
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
-                if (c->length < c->fragment_bytes)
-                        clear_cuts(s, at / EVB_CUT_BYTES, cuts_of(c->fragment_bytes));
         }
         *f = (struct sfi_fragment){
                 .at = at,
@@ -128,6 +126,11 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
                 verdict = begin_fragment(s, now_ns, f, c);
                 if (verdict != SFI_STORE)
                         return verdict;
+        }
+        /* Not before it is cut: most fragments come in one piece. */
+        if (!f->in_parts && c->length < c->fragment_bytes) {
+                clear_cuts(s, f->at / EVB_CUT_BYTES, cuts_of(f->bytes));
+                f->in_parts = true;
         }
         if (!f->asked_again && c->event > s->streams[p->source].newest_event)
                 s->streams[p->source].newest_event = c->event;

@@ -61,6 +61,7 @@ struct sfi_fragment {
         uint16_t order;
         uint8_t form, status;
         bool known; /* something of it has come */
+        bool in_parts; /* some piece of it was not all of it */
         bool whole; /* all of it has, or the ROS said that there is nothing */
         bool asked_again;
 };

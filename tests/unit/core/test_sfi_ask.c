@@ -174,6 +174,26 @@ static void behind_sixteen_parts_it_asks_for_all(void **state)
         sfi_driver_fini(&t);
 }
 
+static void a_place_that_was_never_filled_is_asked_for_whole(void **state)
+{
+        struct sfi_piece p = piece(0, 1, 0, 4096, 4096);
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 2);
+        asks_after(&t, 0);
+        /* One that came in parts lay there before. */
+        sfi_gets_piece(&t, piece(0, 0, 0, 2048, 4096));
+        sfi_gets_piece(&t, piece(0, 0, 2048, 2048, 4096));
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_place(t.sfi, t.now_ns, &p, 1);
+        assert_int_equal(p.verdict, SFI_STORE);
+        assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1");
+        sfi_driver_fini(&t);
+}
+
 static void asks_in_vain_so_often_at_growing_distances(void **state)
 {
         static const uint64_t distances[] = {1, 1, 2, 4, 8};
@@ -361,6 +381,7 @@ int main(void)
                 cmocka_unit_test(does_not_ask_again_for_what_may_still_be_in_a_queue),
                 cmocka_unit_test(asks_for_the_parts_that_are_missing),
                 cmocka_unit_test(behind_sixteen_parts_it_asks_for_all),
+                cmocka_unit_test(a_place_that_was_never_filled_is_asked_for_whole),
                 cmocka_unit_test(asks_in_vain_so_often_at_growing_distances),
                 cmocka_unit_test(what_helps_is_not_in_vain),
                 cmocka_unit_test(what_is_there_already_does_not_help),

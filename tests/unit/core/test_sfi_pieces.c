@@ -286,6 +286,30 @@ static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
         sfi_driver_fini(&t);
 }
 
+/* Over TCP a connection can break off between a chunk's header and its payload. */
+static void a_place_that_was_never_filled_can_be_filled_in_parts(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        struct sfi_piece p = piece(0, 1, 0, 4096, 4096);
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 2);
+        /* One that came in parts lay there before. */
+        sfi_gets_piece(&t, piece(0, 0, 0, 2048, 4096));
+        sfi_gets_piece(&t, piece(0, 0, 2048, 2048, 4096));
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_place(t.sfi, t.now_ns, &p, 1);
+        assert_int_equal(p.verdict, SFI_STORE);
+        sfi_gets_piece(&t, piece(0, 1, 0, 2048, 4096));
+        assert_sfi_writes(&t, "");
+        sfi_gets_piece(&t, piece(0, 1, 2048, 2048, 4096));
+        assert_sfi_writes(&t, "e1 complete");
+        assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
+        sfi_driver_fini(&t);
+}
+
 static void datagrams_are_counted_by_their_numbers(void **state)
 {
         static const uint32_t numbers[] = {100, 101, 104, 103, 105, 105}; /* 102 is lost, 103 late, 105 double */
@@ -331,6 +355,7 @@ int main(void)
                 cmocka_unit_test(without_a_slot_there_is_no_room),
                 cmocka_unit_test(where_memory_is_short_the_youngest_gives_way),
                 cmocka_unit_test(a_place_that_was_given_away_is_not_taken_for_there),
+                cmocka_unit_test(a_place_that_was_never_filled_can_be_filled_in_parts),
                 cmocka_unit_test(datagrams_are_counted_by_their_numbers),
         };
 
