@@ -23,6 +23,7 @@ struct sfi_slot {
         uint8_t state;
         uint8_t end;
         uint8_t rounds; /* times asked again */
+        uint16_t doubles; /* further assignments of the same event here, each of which needs an end too */
         bool assigned, assigned_again, asked;
         bool re_asked, progress; /* since the last round: asked again for; something new has come */
         bool queued; /* in `waiting`, whatever has become of the event since */
@@ -142,6 +143,7 @@ bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32
 bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m);
 void sfi_receive_update_ack(struct sfi *s, uint64_t now_ns, const struct message *m);
 void sfi_report(struct sfi *s, const struct finished_entry *entry);
+void sfi_report_void(struct sfi *s, uint64_t event);
 bool sfi_make_update(struct sfi *s, uint64_t now_ns, struct message *m);
 uint32_t sfi_allowed(const struct sfi *s);
 

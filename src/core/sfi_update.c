@@ -27,7 +27,7 @@ void sfi_report(struct sfi *s, const struct finished_entry *entry)
         s->finished_total++;
 }
 
-static void report_void(struct sfi *s, uint64_t event)
+void sfi_report_void(struct sfi *s, uint64_t event)
 {
         sfi_report(s, &(struct finished_entry){.event = event, .end = EVENT_LOST, .missing = s->config.n_ros});
 }
@@ -67,17 +67,37 @@ static void cancel(struct sfi *s, uint64_t now_ns, uint64_t event)
                 sfi_drop_slot(s, slot);
 }
 
+/* The slot of an event that is this SFI's already: the DFM takes one back that it finds slow, and may find nobody else. */
+static uint32_t slot_of_double(const struct sfi *s, uint64_t event, bool again)
+{
+        uint32_t slot = idmap_get(&s->by_event, event);
+
+        if (slot != IDMAP_NONE)
+                return s->slots[slot].assigned ? slot : IDMAP_NONE;
+        for (slot = 0; again && slot < s->config.slots; slot++) {
+                if (s->slots[slot].state == SLOT_BUILDING && s->slots[slot].event == event)
+                        return slot;
+        }
+        return IDMAP_NONE;
+}
+
 static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size_t k)
 {
         const struct assign_entry *a = &m->assign.entries[k];
-        uint32_t slot = idmap_get(&s->by_event, a->event);
+        uint32_t slot = idmap_get(&s->by_event, a->event), twice;
 
         /* Every assignment will need an entry here when it has ended. */
         if (s->finished_next - s->finished_acked + s->config.slots > s->finished_mask)
                 return;
-        if (a->flags & ASSIGN_VOID || sfi_has_ended(s, a->event) || (slot != IDMAP_NONE && s->slots[slot].assigned)) {
+        twice = a->flags & ASSIGN_VOID ? IDMAP_NONE : slot_of_double(s, a->event, m->header.type == MESSAGE_BUILD);
+        if (twice != IDMAP_NONE) {
                 note_come(s, now_ns, a->sequence);
-                report_void(s, a->event);
+                s->slots[twice].doubles++;
+                return;
+        }
+        if (a->flags & ASSIGN_VOID || sfi_has_ended(s, a->event)) {
+                note_come(s, now_ns, a->sequence);
+                sfi_report_void(s, a->event);
                 return;
         }
         if (slot == IDMAP_NONE)

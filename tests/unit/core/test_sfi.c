@@ -263,6 +263,49 @@ static void what_went_to_another_sfi_is_given_up(void **state)
         sfi_driver_fini(&t);
 }
 
+static void what_is_assigned_twice_ends_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        /* The DFM has run out of patience and found nobody else. */
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        /* Both have an end, and the true one is told first. */
+        t.voids = 1;
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
+        sfi_driver_fini(&t);
+}
+
+static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                whole(&t, 0);
+                assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+                sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+                t.voids = 1;
+                assert_int_equal(sfi_open_events(t.sfi), 1);
+                sfi_written(t.sfi, t.now_ns, slot, false);
+                assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
+                sfi_driver_fini(&t);
+        }
+}
+
 static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -339,6 +382,8 @@ int main(void)
                 cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
                 cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
                 cmocka_unit_test(what_went_to_another_sfi_is_given_up),
+                cmocka_unit_test(what_is_assigned_twice_ends_once),
+                cmocka_unit_test(what_is_assigned_again_while_it_is_written_ends_once),
                 cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
                 cmocka_unit_test(credits_are_taken_from_what_fits),
                 cmocka_unit_test(in_push_credits_are_taken_from_the_socket_buffer_too),
