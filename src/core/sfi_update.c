@@ -39,7 +39,7 @@ static bool has_come(const struct sfi *s, uint32_t sequence)
         return ahead >= SFI_ASSIGN_WINDOW || (s->assign_bits[bit / 64] >> bit % 64 & 1);
 }
 
-static void note_come(struct sfi *s, uint64_t now_ns, uint32_t sequence)
+static void note_come(struct sfi *s, uint32_t sequence)
 {
         uint32_t bit = sequence % SFI_ASSIGN_WINDOW;
 
@@ -48,10 +48,14 @@ static void note_come(struct sfi *s, uint64_t now_ns, uint32_t sequence)
              bit = ++s->assign_next % SFI_ASSIGN_WINDOW)
                 s->assign_bits[bit / 64] &= ~(UINT64_C(1) << bit % 64);
         s->counts.assigned++;
-        if (!s->update_due) {
-                s->update_due = true;
-                s->update_due_ns = now_ns + UPDATE_DELAY_NS;
-        }
+}
+
+static void plan_update(struct sfi *s, uint64_t now_ns)
+{
+        if (s->update_due)
+                return;
+        s->update_due = true;
+        s->update_due_ns = now_ns + UPDATE_DELAY_NS;
 }
 
 /* The event went to another SFI: what we have of it is of no use. */
@@ -91,12 +95,12 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 return;
         twice = a->flags & ASSIGN_VOID ? IDMAP_NONE : slot_of_double(s, a->event, m->header.type == MESSAGE_BUILD);
         if (twice != IDMAP_NONE) {
-                note_come(s, now_ns, a->sequence);
+                note_come(s, a->sequence);
                 s->slots[twice].doubles++;
                 return;
         }
         if (a->flags & ASSIGN_VOID || sfi_has_ended(s, a->event)) {
-                note_come(s, now_ns, a->sequence);
+                note_come(s, a->sequence);
                 sfi_report_void(s, a->event);
                 return;
         }
@@ -104,7 +108,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 slot = sfi_open_slot(s, now_ns, a->event, a->l1_id);
         if (slot == IDMAP_NONE)
                 return; /* not noted as come, so that the DFM sends it again */
-        note_come(s, now_ns, a->sequence);
+        note_come(s, a->sequence);
 
         struct sfi_slot *e = &s->slots[slot];
         e->assigned = true;
@@ -138,8 +142,13 @@ bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
 
                 if (a->sfi != s->config.index)
                         cancel(s, now_ns, a->event);
-                else if (a->incarnation == s->config.incarnation && !has_come(s, a->sequence))
-                        assign(s, now_ns, m, k);
+                else if (a->incarnation == s->config.incarnation) {
+                        if (!has_come(s, a->sequence))
+                                assign(s, now_ns, m, k);
+                        /* Also where it comes once more: then the acknowledgement was lost. */
+                        if (has_come(s, a->sequence))
+                                plan_update(s, now_ns);
+                }
         }
         return true;
 }

@@ -101,6 +101,23 @@ static void assignments_come_in_any_order_and_once(void **state)
         sfi_driver_fini(&t);
 }
 
+static void what_is_told_again_is_acknowledged_again(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0); /* that Update was lost */
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
+        sfi_driver_fini(&t);
+}
+
 static void what_is_for_another_incarnation_is_not_taken(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -374,6 +391,7 @@ int main(void)
                 cmocka_unit_test(the_header_is_made_of_what_the_trigger_knew),
                 cmocka_unit_test(an_acknowledgement_waits_a_little_for_company),
                 cmocka_unit_test(assignments_come_in_any_order_and_once),
+                cmocka_unit_test(what_is_told_again_is_acknowledged_again),
                 cmocka_unit_test(what_is_for_another_incarnation_is_not_taken),
                 cmocka_unit_test(what_is_not_acknowledged_is_told_again_at_growing_distances),
                 cmocka_unit_test(when_time_is_up_it_is_built_without_what_is_missing),
