@@ -48,6 +48,20 @@ static uint32_t choose_sfi(struct dfm *d)
         return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
 }
 
+/* Not the one that did not finish it, unless it alone has a credit. */
+static uint32_t choose_another(struct dfm *d, uint16_t former)
+{
+        if (former == NO_SFI || d->policy_view[former].free == 0)
+                return choose_sfi(d);
+        struct policy_sfi kept = d->policy_view[former];
+
+        d->policy_view[former].free = 0;
+        uint32_t sfi = choose_sfi(d);
+
+        d->policy_view[former] = kept;
+        return sfi == POLICY_NONE ? former : sfi;
+}
+
 static void view_policy(struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
@@ -89,7 +103,10 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
         uint32_t sfi;
 
         while (d->table.orphans.first != SLOT_NONE) {
-                if (!may_announce(d) || (sfi = choose_sfi(d)) == POLICY_NONE)
+                if (!may_announce(d))
+                        return false;
+                sfi = choose_another(d, d->table.slots[d->table.orphans.first].former);
+                if (sfi == POLICY_NONE)
                         return false;
                 d->counts.reassigned++;
                 give(d, now_ns, d->table.orphans.first, sfi);

@@ -21,6 +21,7 @@ struct dfm_event {
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
+        uint16_t former;   /* the SFI that had it before */
         uint16_t attempts; /* assignments so far */
 };
 

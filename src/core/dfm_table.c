@@ -79,6 +79,7 @@ uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
                 .trigger_ns = now_ns,
                 .assigned_ns = now_ns,
                 .sfi = NO_SFI,
+                .former = NO_SFI,
         };
         idmap_put(&t->by_event, t->slots[slot].event, slot);
         list_add(t, &t->orphans, slot);
@@ -109,6 +110,7 @@ void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
 {
         list_remove(t, list_of(t, slot), slot);
+        t->slots[slot].former = t->slots[slot].sfi;
         t->slots[slot].sfi = NO_SFI;
         t->slots[slot].assigned_ns = now_ns;
         list_add(t, &t->orphans, slot);

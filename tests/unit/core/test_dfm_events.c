@@ -153,6 +153,42 @@ static void an_event_that_is_not_finished_goes_to_another(void **state)
         dfm_driver_fini(&t);
 }
 
+static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.push = false;
+        c.events = 2;
+        c.reassign_max = 2;
+        for (int p = 0; p < POLICIES; p++) {
+                c.policy = (enum policy_id)p;
+                dfm_driver_start(&t, &c);
+                sfi_grants(&t, 0, 1);
+                assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
+                dfm_pass_ns(&t, NS_PER_S);
+                sfi_acks(&t, 0, 1);
+                sfi_grants(&t, 1, 1);
+                assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0");
+                sfi_acks(&t, 1, 1);
+                /* By each policy it would be SFI 0's turn: it came before, holds nothing, has most credits. */
+                sfi_grants(&t, 0, 8);
+                sfi_grants(&t, 1, 2);
+                dfm_pass_ns(&t, c.event_timeout_ns - NS_PER_S);
+                assert_dfm_says(&t, "sfi1: Build e0>sfi1#1");
+                sfi_acks(&t, 1, 2);
+                dfm_pass_ns(&t, NS_PER_S);
+                assert_dfm_says(&t, "sfi0: Build e1>sfi0#1");
+                sfi_acks(&t, 0, 2);
+                /* Where the other one has no credit, the same one is better than nobody. */
+                dfm_pass_ns(&t, c.event_timeout_ns);
+                sfi_grants(&t, 0, 8);
+                assert_dfm_says(&t, "sfi0: Build e0>sfi0#2 e1>sfi0#3");
+                dfm_driver_fini(&t);
+        }
+}
+
 static void an_event_given_up_by_its_first_sfi_is_still_the_second_ones(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -289,6 +325,7 @@ int main(void)
                 cmocka_unit_test(a_lost_clear_shows_in_keep_alive),
                 cmocka_unit_test(an_sfi_that_disappears_gives_its_events_back),
                 cmocka_unit_test(an_event_that_is_not_finished_goes_to_another),
+                cmocka_unit_test(an_event_goes_to_another_sfi_than_before_where_one_has_a_credit),
                 cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
                 cmocka_unit_test(an_event_is_assigned_again_so_often_then_lost),
                 cmocka_unit_test(an_event_that_no_sfi_can_take_is_lost_in_the_end),
