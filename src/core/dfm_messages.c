@@ -29,18 +29,19 @@ static bool add_entry(struct dfm *d, struct message *m, uint16_t sfi, uint64_t e
         } else if (m->header.type != type)
                 return false;
         *entry = (struct assign_entry){
-                .event = event,
-                .l1_id = (uint32_t)event,
+                .event = valid ? event : ASSIGN_VOID_EVENT,
+                .l1_id = valid ? (uint32_t)event : 0,
                 .sequence = sequence,
                 .sfi = sfi,
                 .incarnation = d->sfis[sfi].incarnation,
                 .flags = valid ? 0 : ASSIGN_VOID,
                 .time_ns = valid ? e->trigger_ns + d->config.utc_offset_ns : 0,
         };
-        if (d->config.info) {
+        if (d->config.info && valid) {
                 d->config.info(d->config.info_ctx, event, &m->assign.infos[m->n]);
                 entry->l1_id = m->assign.infos[m->n].l1_id;
-        }
+        } else if (d->config.info)
+                m->assign.infos[m->n] = (struct event_info){};
         m->n++;
         return true;
 }

@@ -73,8 +73,9 @@ struct assign_entry {
         uint16_t flags;       /* ASSIGN_VOID */
 };
 
-/* The event is no longer this SFI's: the entry only carries its sequence number. */
+/* The event is no longer this SFI's: the entry only carries its sequence number, and no event's. */
 #define ASSIGN_VOID 1u
+#define ASSIGN_VOID_EVENT (UINT64_MAX - 1)
 
 struct finished_entry {
         uint64_t event;

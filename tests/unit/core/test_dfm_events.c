@@ -189,6 +189,36 @@ static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void
         }
 }
 
+static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+        struct message_to to;
+        uint64_t void_event;
+
+        (void)state;
+        c.n_sfi = 1;
+        c.push = false;
+        c.events = 1;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
+        dfm_pass_ns(&t, c.event_timeout_ns); /* the SFI has heard of nothing so far */
+        dfm_step(t.dfm, t.now_ns, &to, &t.message); /* KeepAlive */
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        trace_clear(&t.trace);
+        trace_message(&t.trace, to, &t.message);
+        assert_string_equal(t.trace.text, "sfi0: Assign void>sfi0#0");
+        void_event = t.message.assign.entries[0].event;
+        assert_dfm_says(&t, "sfi0: Build e0>sfi0#1");
+        sfi_acks(&t, 0, 2);
+        sfi_ends(&t, 0, void_event, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_driver_fini(&t);
+}
+
 static void an_event_given_up_by_its_first_sfi_is_still_the_second_ones(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -326,6 +356,7 @@ int main(void)
                 cmocka_unit_test(an_sfi_that_disappears_gives_its_events_back),
                 cmocka_unit_test(an_event_that_is_not_finished_goes_to_another),
                 cmocka_unit_test(an_event_goes_to_another_sfi_than_before_where_one_has_a_credit),
+                cmocka_unit_test(an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry),
                 cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
                 cmocka_unit_test(an_event_is_assigned_again_so_often_then_lost),
                 cmocka_unit_test(an_event_that_no_sfi_can_take_is_lost_in_the_end),
