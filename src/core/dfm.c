@@ -80,6 +80,13 @@ struct dfm *dfm_free(struct dfm *d)
         return NULL;
 }
 
+/* An SFI that gave an event up after it was assigned to another one tells nothing new; nor where it came back to it, and it
+ * does not know of that yet. */
+static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
+{
+        return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
+}
+
 static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
 {
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
@@ -89,8 +96,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                         d->counts.ended_again++;
                 return;
         }
-        /* An SFI that gave an event up after it was assigned to another one tells nothing new. */
-        if (f->end == EVENT_LOST && d->table.slots[slot].sfi != sfi)
+        if (f->end == EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
                 return;
         dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
 }
