@@ -51,7 +51,7 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 /* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent, announced) are
  * to be sent to it alone (in push these were multicast before and are sent again), [announced, next) to all. */
 struct dfm_sfi {
-        bool live, leaving;
+        bool joined, live, leaving;
         uint16_t incarnation;
         uint32_t alive_next; /* older ones have been overtaken */
         uint64_t heard_ns;

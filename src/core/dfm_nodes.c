@@ -16,20 +16,41 @@ static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
                 d->n_xoff--;
 }
 
-static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
+/* It has forgotten all: its streams begin anew. */
+static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
         if (s->live)
                 dfm_disown(d, now_ns, index);
         *s = (struct dfm_sfi){
-                .live = true,
                 .incarnation = incarnation,
                 .alive_next = s->alive_next,
                 .resend_ns = NEVER_NS,
                 .resend_after_ns = DFM_RESEND_FIRST_NS,
                 .stream = s->stream,
+                .joined = true,
         };
+}
+
+/* It was only silent, and counts on from where it was. What it was told is not its own any more, which it learns alone. */
+static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
+{
+        s->announced = s->next;
+        s->sent = s->acked;
+        s->resend_after_ns = DFM_RESEND_FIRST_NS;
+        s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
+}
+
+static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
+{
+        struct dfm_sfi *s = &d->sfis[index];
+
+        if (!s->joined || s->incarnation != incarnation)
+                sfi_begins(d, now_ns, index, incarnation);
+        else
+                sfi_resumes(s, now_ns);
+        s->live = true;
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
 }

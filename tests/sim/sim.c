@@ -114,6 +114,15 @@ void sim_restart_sfi(struct sim *s, uint32_t index)
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
 }
 
+void sim_revive(struct sim *s, enum node_role role, uint32_t index)
+{
+        struct sim_node *n = find(s, role, index);
+
+        n->live = true;
+        n->wake_ns = NEVER_NS;
+        sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
+}
+
 void sim_fail_writes(struct sim *s, uint32_t index)
 {
         find(s, ROLE_SFI, index)->failing = true;

@@ -50,6 +50,8 @@ uint64_t sim_now_ns(const struct sim *s);
 /* A node stops at once and for good, or begins anew with nothing (SFI). */
 void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
+/* What was stopped goes on as if only its network had been away. */
+void sim_revive(struct sim *s, enum node_role role, uint32_t index);
 void sim_fail_writes(struct sim *s, uint32_t index);
 /* Bytes as a datagram to a node, as if by a stranger. */
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n);

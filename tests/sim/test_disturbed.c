@@ -68,6 +68,22 @@ static void an_sfi_that_begins_anew(void **state)
         disturb(20, restart_sfi, verify_reassigned);
 }
 
+static void silence_both_sfis(struct sim *s)
+{
+        sim_kill(s, ROLE_SFI, 0);
+        sim_kill(s, ROLE_SFI, 1);
+        check(!sim_run(s, sim_now_ns(s) + 300 * NS_PER_MS));
+        check(dfm_live(sim_dfm(s), ROLE_SFI) == 0);
+        sim_revive(s, ROLE_SFI, 0);
+        sim_revive(s, ROLE_SFI, 1);
+}
+
+static void sfis_that_were_only_silent_go_on(void **state)
+{
+        (void)state;
+        disturb(20, silence_both_sfis, verify_reassigned);
+}
+
 static void kill_ros(struct sim *s)
 {
         sim_kill(s, ROLE_ROS, 3);
@@ -176,6 +192,7 @@ int main(void)
                 cmocka_unit_test(a_killed_sfi_gives_its_events_back),
                 cmocka_unit_test(without_any_sfi_the_run_ends),
                 cmocka_unit_test(an_sfi_that_begins_anew),
+                cmocka_unit_test(sfis_that_were_only_silent_go_on),
                 cmocka_unit_test(a_killed_ros_makes_events_partial),
                 cmocka_unit_test(stopping_finishes_what_is_open),
                 cmocka_unit_test(an_sfi_that_leaves_loses_nothing),

@@ -368,6 +368,38 @@ static void another_incarnation_has_forgotten_all(void **state)
         dfm_driver_fini(&t);
 }
 
+static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.n_sfi = 1;
+        c.node_timeout_ns = NS_PER_S;
+        for (int push = 0; push < 2; push++) {
+                c.push = push;
+                dfm_driver_start(&t, &c);
+                give(&t, 2);
+                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+                sfi_grants(&t, 0, 3);
+                assert_dfm_says(&t, push ? "all: Assign e2>sfi0#2 | sfi0: UpdateAck 1" : "sfi0: Assign e2>sfi0#2 | sfi0: UpdateAck 1");
+                dfm_pass_ns(&t, 1100 * NS_PER_MS);
+                dfm_says_with(&t, false);
+                assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 0);
+                /* It has forgotten nothing: what it was told and tells is numbered as before. */
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                sfi_grants(&t, 0, 3);
+                assert_dfm_says(&t, "sfi0: Assign void>sfi0#2");
+                sfi_acks(&t, 0, 3);
+                sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+                assert_dfm_says(&t, "sfi0: UpdateAck 2");
+                assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+                sfi_grants(&t, 0, 4);
+                assert_dfm_says(&t, push ? "all: Build e2>sfi0#3" : "sfi0: Build e2>sfi0#3");
+                dfm_driver_fini(&t);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -386,6 +418,7 @@ int main(void)
                 cmocka_unit_test(draining_without_any_sfi_loses_what_is_open),
                 cmocka_unit_test(what_was_taken_back_is_void_in_the_stream),
                 cmocka_unit_test(another_incarnation_has_forgotten_all),
+                cmocka_unit_test(an_sfi_that_was_only_silent_goes_on_where_it_was),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
