@@ -52,7 +52,8 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
  * to be sent to it alone (in push these were multicast before and are sent again), [announced, next) to all. */
 struct dfm_sfi {
         bool joined, live, leaving;
-        uint16_t incarnation;
+        uint16_t incarnation, former; /* and the one before, or the same */
+        uint64_t begun_ns;            /* when this incarnation was first heard */
         uint32_t alive_next; /* older ones have been overtaken */
         uint64_t heard_ns;
         enum run_state state;

@@ -24,6 +24,8 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t 
         if (s->live)
                 dfm_disown(d, now_ns, index);
         *s = (struct dfm_sfi){
+                .former = s->joined ? s->incarnation : incarnation,
+                .begun_ns = now_ns,
                 .incarnation = incarnation,
                 .alive_next = s->alive_next,
                 .resend_ns = NEVER_NS,
@@ -78,10 +80,19 @@ static bool is_overtaken(uint32_t *next, uint16_t known, uint16_t incarnation, u
         return false;
 }
 
+/* An Alive of the incarnation before may come after the first of this one, but not long after. */
+static bool is_former(const struct dfm *d, uint64_t now_ns, const struct dfm_sfi *s, uint16_t incarnation)
+{
+        return incarnation != s->incarnation && incarnation == s->former &&
+               now_ns - s->begun_ns <= d->config.node_timeout_ns;
+}
+
 static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
+        if (s->live && is_former(d, now_ns, s, m->alive.incarnation))
+                return;
         if (is_overtaken(&s->alive_next, s->incarnation, m->alive.incarnation, m->header.transaction))
                 return;
         if (!s->live && m->alive.state == RUN_ENDED) {

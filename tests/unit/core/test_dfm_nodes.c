@@ -130,6 +130,32 @@ static void an_overtaken_alive_says_nothing(void **state)
         dfm_driver_fini(&t);
 }
 
+static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        t.sfis[0] = (struct played_sfi){.incarnation = 2};
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        t.sfis[0] = (struct played_sfi){.incarnation = 1, .alive_next = 1};
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        t.sfis[0] = (struct played_sfi){.incarnation = 2, .alive_next = 1, .ack = 1, .granted = 2};
+        assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "all: Assign e1>sfi0#1");
+        /* By chance a number comes again: it is believed when the one before cannot be on its way any more. */
+        dfm_pass_ns(&t, c.node_timeout_ns + 1);
+        t.sfis[0] = (struct played_sfi){.incarnation = 1, .alive_next = 5};
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_grants(&t, 0, 2);
+        assert_true(trace_begins(dfm_says_with(&t, false), "all: Build e0>sfi0#0 e1>sfi0#1"));
+        dfm_driver_fini(&t);
+}
+
 static void xoff_holds_triggers_back_until_the_last_xon(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -375,6 +401,7 @@ int main(void)
                 cmocka_unit_test(tells_of_itself_every_keep_alive),
                 cmocka_unit_test(who_is_silent_for_node_timeout_is_gone),
                 cmocka_unit_test(an_overtaken_alive_says_nothing),
+                cmocka_unit_test(an_overtaken_alive_of_the_incarnation_before_says_nothing),
                 cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),
                 cmocka_unit_test(an_overtaken_xoff_is_not_believed),
                 cmocka_unit_test(alive_repeats_xoff_and_takes_it_back),
