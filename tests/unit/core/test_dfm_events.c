@@ -41,9 +41,10 @@ static void a_clear_that_fills_no_group_waits_for_clear_after(void **state)
         c.clear_group = 2;
         dfm_driver_start(&t, &c);
         give(&t, 4);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         dfm_pass_ns(&t, 7 * NS_PER_MS);
-        for (uint64_t event = 0; event < 3; event++)
-                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
         assert_dfm_says(&t, "all: Clear #0 oldest 3: e0 e1 | sfi0: UpdateAck 3");
         assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + c.clear_after_ns);
         dfm_pass_ns(&t, c.clear_after_ns - 1);
@@ -287,6 +288,28 @@ static void an_event_is_assigned_again_so_often_then_lost(void **state)
         }
 }
 
+static void what_was_taken_back_is_not_held_any_more(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.policy = POLICY_LEAST_LOADED;
+        c.push = false;
+        dfm_driver_start(&t, &c);
+        give(&t, 2);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "");
+        sfi_grants(&t, 1, 3);
+        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 e1>sfi1#1 | sfi1: Assign e2>sfi1#2");
+        sfi_acks(&t, 1, 3);
+        /* SFI 0 holds none, SFI 1 three. */
+        sfi_grants(&t, 0, 4);
+        sfi_grants(&t, 1, 4);
+        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#2 e4>sfi0#3 | sfi1: Assign e5>sfi1#3");
+        dfm_driver_fini(&t);
+}
+
 static void an_event_that_no_sfi_can_take_is_lost_in_the_end(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -400,6 +423,29 @@ static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
         }
 }
 
+/* Its one credit would else be used up by an event that nobody ever mentions. */
+static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+        struct message_to to;
+
+        (void)state;
+        c.n_sfi = 1;
+        c.node_timeout_ns = NS_PER_S;
+        dfm_driver_start(&t, &c);
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        sfi_grants(&t, 0, 1);
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.header.type, MESSAGE_KEEP_ALIVE);
+        assert_int_equal(dfm_open_events(t.dfm), 1); /* assigned, and not yet announced */
+        dfm_pass_ns(&t, 1100 * NS_PER_MS);
+        assert_dfm_says(&t, "");
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "sfi0: Assign void>sfi0#0");
+        dfm_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -414,11 +460,13 @@ int main(void)
                 cmocka_unit_test(an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it),
                 cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
                 cmocka_unit_test(an_event_is_assigned_again_so_often_then_lost),
+                cmocka_unit_test(what_was_taken_back_is_not_held_any_more),
                 cmocka_unit_test(an_event_that_no_sfi_can_take_is_lost_in_the_end),
                 cmocka_unit_test(draining_without_any_sfi_loses_what_is_open),
                 cmocka_unit_test(what_was_taken_back_is_void_in_the_stream),
                 cmocka_unit_test(another_incarnation_has_forgotten_all),
                 cmocka_unit_test(an_sfi_that_was_only_silent_goes_on_where_it_was),
+                cmocka_unit_test(an_sfi_that_was_silent_hears_of_what_it_was_never_told),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

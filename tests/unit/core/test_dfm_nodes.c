@@ -123,9 +123,11 @@ static void an_overtaken_alive_says_nothing(void **state)
         t.sfis[0].alive_next = t.ros_alive_next[0] = 10;
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
         ros_says_alive(&t, 0, RUN_ENDED, 0);
-        t.sfis[0].alive_next = t.ros_alive_next[0] = 9;
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        for (uint32_t old = 9; old <= 10; old++) {
+                t.sfis[0].alive_next = t.ros_alive_next[0] = old;
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        }
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 2");
         dfm_driver_fini(&t);
 }

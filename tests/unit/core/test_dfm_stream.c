@@ -13,8 +13,8 @@ static void credits_are_never_exceeded(void **state)
         sfi_acks(&t, 0, 3);
         assert_dfm_says(&t, "");
         /* Less than before is an overtaken message, not a credit taken back. */
-        sfi_grants(&t, 0, 2);
         sfi_grants(&t, 0, 4);
+        sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "all: Assign e3>sfi0#3");
         assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
         assert_int_equal(dfm_open_events(t.dfm), 4);

@@ -217,6 +217,24 @@ static void a_full_buffer_is_told_by_xoff_and_room_by_xon(void **state)
         }
 }
 
+static void what_finds_no_place_takes_no_room(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 1;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        ros_gets_assign(&t, 1, 0, 0);
+        assert_int_equal(ros_counts(t.ros)->full, 1);
+        ros_gets_clear(&t, 0);
+        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* all there is */
+        ros_gets_assign(&t, 2, 0, 0);
+        assert_ros_sends(&t, 0, "e2[0,4194304) fill");
+        ros_free(t.ros);
+}
+
 static void alive_tells_xoff_in_place_of_a_message(void **state)
 {
         struct ros_config c = ros_standard();
@@ -390,6 +408,7 @@ int main(void)
                 cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
                 cmocka_unit_test(bytes_in_use_stay_until_unpinned),
                 cmocka_unit_test(a_full_buffer_is_told_by_xoff_and_room_by_xon),
+                cmocka_unit_test(what_finds_no_place_takes_no_room),
                 cmocka_unit_test(alive_tells_xoff_in_place_of_a_message),
                 cmocka_unit_test(totals_go_with_alive_to_whom_something_was_sent),
                 cmocka_unit_test(a_fragment_of_which_a_part_is_out_goes_on_there),

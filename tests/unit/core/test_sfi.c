@@ -231,6 +231,41 @@ static void in_push_fragments_may_come_before_their_assignment(void **state)
         sfi_driver_fini(&t);
 }
 
+static void an_assignment_gives_the_event_its_time(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.re_ask_max = 0;
+        sfi_driver_init(&t, &c);
+        sfi_gets_fragment(&t, 0, 0);
+        t.now_ns += 1500 * NS_PER_MS;
+        sfi_gets_assign(&t, 0);
+        t.now_ns += c.timeout_ns - NS_PER_MS;
+        sfi_says(&t);
+        assert_sfi_writes(&t, "");
+        t.now_ns += NS_PER_MS;
+        sfi_says(&t);
+        assert_sfi_writes(&t, "e0 partial");
+        sfi_driver_fini(&t);
+}
+
+static void an_assignment_beyond_the_window_is_not_taken(void **state)
+{
+        const uint32_t window = 16384; /* more than the DFM ever has on its way */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window - 1, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_driver_fini(&t);
+}
+
 static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -376,12 +411,16 @@ static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
         (void)state;
         c.credits = 0;
         c.room_bytes = 5 * 512 + 200;
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, 0);
-        whole(&t, 0); /* takes 512 bytes */
-        assert_sfi_writes(&t, "e0 complete");
-        assert_sfi_says(&t, "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
-        sfi_driver_fini(&t);
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                whole(&t, 0); /* takes 512 bytes */
+                assert_sfi_writes(&t, "e0 complete");
+                /* In pull it is enough to ask for no more at a time. */
+                assert_sfi_says(&t, pull ? "dfm: Update granted 7 ack 1 #0:e0 complete 200 B" : "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
+                sfi_driver_fini(&t);
+        }
 }
 
 int main(void)
@@ -397,6 +436,8 @@ int main(void)
                 cmocka_unit_test(when_time_is_up_it_is_built_without_what_is_missing),
                 cmocka_unit_test(what_cannot_be_written_is_lost),
                 cmocka_unit_test(in_push_fragments_may_come_before_their_assignment),
+                cmocka_unit_test(an_assignment_gives_the_event_its_time),
+                cmocka_unit_test(an_assignment_beyond_the_window_is_not_taken),
                 cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
                 cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
                 cmocka_unit_test(what_went_to_another_sfi_is_given_up),

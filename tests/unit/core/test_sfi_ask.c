@@ -259,6 +259,23 @@ static void what_is_there_already_does_not_help(void **state)
         sfi_driver_fini(&t);
 }
 
+static void a_fragment_without_bytes_helps_too(void **state)
+{
+        struct sfi_piece none = piece(0, 0, 0, 0, 0);
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.re_ask_max = 1;
+        start(&t, &c, 1);
+        asks_after(&t, 0);
+        assert_asks(&t, AFTER_NS, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
+        none.chunk.status = FRAGMENT_NONE;
+        assert_int_equal(sfi_gets_piece(&t, none), SFI_STORE);
+        assert_asks(&t, AFTER_NS, "ros1: Request e0 again 1");
+        sfi_driver_fini(&t);
+}
+
 static void all_asks_come_before_the_time_is_up(void **state)
 {
         struct sfi_config c = pulling();
@@ -367,6 +384,90 @@ static void what_gave_way_is_asked_for_again(void **state)
         sfi_gets_piece(&t, piece(1, 0, 0, big, big));
         assert_sfi_writes(&t, "e0 complete");
         assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
+        sfi_gets_fragment(&t, 1, 1);
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 0, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        sfi_driver_fini(&t);
+}
+
+static void what_gave_way_has_all_its_time_again(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.re_ask_max = 1;
+        start(&t, &c, 0);
+        sfi_gets_assign(&t, 1);
+        asks_after(&t, 0);
+        sfi_gets_piece(&t, piece(0, 1, 0, big, big));
+        assert_asks(&t, AFTER_NS, "ros1: Request e1 again 1");
+        assert_asks(&t, c.timeout_ns - 5 * AFTER_NS, ""); /* asks are used up */
+        sfi_gets_assign(&t, 0);
+        asks_after(&t, 0);
+        sfi_gets_piece(&t, piece(0, 0, 0, big, big));
+        sfi_gets_piece(&t, piece(1, 0, 0, big, big));
+        assert_sfi_writes(&t, "e0 complete");
+        assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
+        assert_asks(&t, c.timeout_ns - 2 * AFTER_NS, "");
+        assert_sfi_writes(&t, "");
+        asks_after(&t, AFTER_NS);
+        assert_sfi_writes(&t, "e1 lost");
+        sfi_driver_fini(&t);
+}
+
+static void its_time_begins_when_it_is_asked_for(void **state)
+{
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.outstanding = 1;
+        c.re_ask_max = 0;
+        start(&t, &c, 2);
+        asks_after(&t, 0);
+        t.now_ns += 1500 * NS_PER_MS;
+        sfi_gets_fragment(&t, 0, 0);
+        sfi_gets_fragment(&t, 1, 0);
+        assert_asks(&t, 0, "all: Request e1");
+        asks_after(&t, c.timeout_ns - NS_PER_MS);
+        assert_sfi_writes(&t, "e0 complete");
+        asks_after(&t, NS_PER_MS);
+        assert_sfi_writes(&t, "e1 lost");
+        sfi_driver_fini(&t);
+}
+
+static void what_was_asked_for_again_overtakes_nothing(void **state)
+{
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 2);
+        asks_after(&t, 0);
+        assert_asks(&t, AFTER_NS, "ros0: Request e0 again 1 e1 again 1");
+        t.now_ns += AFTER_NS / 2;
+        sfi_gets_fragment(&t, 0, 1); /* the first e0 may still come, behind it or before the second */
+        assert_asks(&t, AFTER_NS / 2, "");
+        assert_sfi_writes(&t, "e1 complete");
+        sfi_driver_fini(&t);
+}
+
+static void without_any_ros_what_was_not_asked_for_is_asked_for_first(void **state)
+{
+        struct sfi_config c = pulling();
+        struct sfi_driver t;
+
+        (void)state;
+        c.outstanding = 1;
+        start(&t, &c, 2);
+        assert_asks(&t, 0, "all: Request e0");
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 0);
+        assert_sfi_writes(&t, "e0 lost");
+        assert_asks(&t, 0, "all: Request e1");
         sfi_driver_fini(&t);
 }
 
@@ -385,12 +486,17 @@ int main(void)
                 cmocka_unit_test(asks_in_vain_so_often_at_growing_distances),
                 cmocka_unit_test(what_helps_is_not_in_vain),
                 cmocka_unit_test(what_is_there_already_does_not_help),
+                cmocka_unit_test(a_fragment_without_bytes_helps_too),
                 cmocka_unit_test(all_asks_come_before_the_time_is_up),
                 cmocka_unit_test(over_a_reliable_transport_it_asks_late),
                 cmocka_unit_test(how_long_it_waits_is_taken_from_what_is_usual),
                 cmocka_unit_test(a_ros_that_is_gone_is_not_asked),
                 cmocka_unit_test(not_more_is_asked_for_again_at_a_time_than_fits),
                 cmocka_unit_test(what_gave_way_is_asked_for_again),
+                cmocka_unit_test(what_gave_way_has_all_its_time_again),
+                cmocka_unit_test(its_time_begins_when_it_is_asked_for),
+                cmocka_unit_test(what_was_asked_for_again_overtakes_nothing),
+                cmocka_unit_test(without_any_ros_what_was_not_asked_for_is_asked_for_first),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,6 +264,22 @@ static void where_memory_is_short_the_youngest_gives_way(void **state)
         sfi_driver_fini(&t);
 }
 
+static void as_many_give_way_as_it_takes(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        start(&t, &c, 4);
+        sfi_gets_piece(&t, piece(0, 2, 0, 32, big / 2));
+        sfi_gets_piece(&t, piece(0, 3, 0, 32, big / 2));
+        sfi_gets_piece(&t, piece(0, 1, 0, 32, big));
+        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
+        sfi_driver_fini(&t);
+}
+
 static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
@@ -283,6 +299,46 @@ static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
         assert_sfi_writes(&t, "");
         sfi_gets_fragment(&t, 1, 0);
         assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void a_place_is_not_another_events(void **state)
+{
+        struct sfi_piece old = piece(0, 0, 0, 100, 100), new = piece(0, 1, 0, 100, 100);
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 0);
+        sfi_place(t.sfi, t.now_ns, &old, 1);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it is another SFI's */
+        sfi_gets_assign(&t, 1);
+        sfi_place(t.sfi, t.now_ns, &new, 1);
+        assert_true(old.slot == new.slot && old.at == new.at);
+        assert_false(sfi_place_holds(t.sfi, &old));
+        sfi_landed(t.sfi, t.now_ns, &old, 1);
+        assert_sfi_writes(&t, "");
+        sfi_landed(t.sfi, t.now_ns, &new, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        sfi_driver_fini(&t);
+}
+
+static void the_last_that_ended_are_remembered(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        start(&t, &c, 0);
+        for (uint64_t event = 0; event < 100; event++) {
+                sfi_gets_assign(&t, event);
+                sfi_gets_fragment(&t, 0, event);
+                sfi_writes_with(&t, false);
+                for (uint64_t k = 0; k < MIN(event + 1, UINT64_C(4) * c.slots); k++)
+                        assert_int_equal(sfi_gets_fragment(&t, 0, event - k), SFI_LATE);
+        }
         sfi_driver_fini(&t);
 }
 
@@ -354,7 +410,10 @@ int main(void)
                 cmocka_unit_test(in_pull_what_was_not_asked_for_is_late),
                 cmocka_unit_test(without_a_slot_there_is_no_room),
                 cmocka_unit_test(where_memory_is_short_the_youngest_gives_way),
+                cmocka_unit_test(as_many_give_way_as_it_takes),
                 cmocka_unit_test(a_place_that_was_given_away_is_not_taken_for_there),
+                cmocka_unit_test(a_place_is_not_another_events),
+                cmocka_unit_test(the_last_that_ended_are_remembered),
                 cmocka_unit_test(a_place_that_was_never_filled_can_be_filled_in_parts),
                 cmocka_unit_test(datagrams_are_counted_by_their_numbers),
         };

@@ -44,6 +44,14 @@ static void no_event_waits_for_a_ros_that_is_gone(void **state)
         assert_sfi_writes(&t, "");
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
         assert_sfi_writes(&t, "e0 partial");
+        sfi_gets_assign(&t, 2);
+        sfi_gets_fragment(&t, 1, 2); /* one that it had sent before */
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 0, 2);
+        assert_sfi_writes(&t, "e2 complete");
+        sfi_gets_assign(&t, 3);
+        sfi_gets_fragment(&t, 0, 3);
+        assert_sfi_writes(&t, "e3 partial");
         /* It comes back: the other one waits for it again. */
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_fragment(&t, 0, 1);
@@ -106,9 +114,17 @@ static void totals_of_every_living_ros_are_told_after_the_end(void **state)
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
         assert_false(sfi_has_totals(t.sfi));
         t.message.totals.datagrams = 1;
-        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0);
+        to_sfi(&t, ROLE_ROS, 1, MESSAGE_TOTALS, 0);
         assert_false(sfi_has_totals(t.sfi));
-        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 1);
+        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0);
+        assert_true(sfi_has_totals(t.sfi));
+        sfi_driver_fini(&t);
+
+        sfi_driver_init(&t, &c);
+        sfi_count_datagram(t.sfi, 0, 0);
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        assert_false(sfi_has_totals(t.sfi));
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 2); /* it is gone, and tells nothing more */
         assert_true(sfi_has_totals(t.sfi));
         sfi_driver_fini(&t);
 }
