@@ -173,3 +173,13 @@ static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_confi
         assert_dfm_says(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
 }
+
+/* `n` events for SFI 0, which has acknowledged them. */
+static inline void sfi0_takes(struct dfm_driver *t, uint32_t n)
+{
+        t->sfis[0].granted += n;
+        sfi_grants(t, 0, t->sfis[0].granted);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, (uint32_t)t->sfis[0].granted);
+        dfm_says_with(t, false);
+}

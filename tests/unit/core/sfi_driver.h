@@ -6,6 +6,8 @@
 
 #include "evb/core/sfi.h"
 
+#define AFTER_NS (10 * NS_PER_MS) /* sfi.re-ask-after */
+
 struct sfi_driver {
         struct sfi *sfi;
         struct sfi_config config;
@@ -27,7 +29,7 @@ static inline struct sfi_config sfi_standard(void)
                 .credits = 4,
                 .timeout_ns = 2 * NS_PER_S,
                 .re_ask_max = 5,
-                .re_ask_after_ns = 10 * NS_PER_MS,
+                .re_ask_after_ns = AFTER_NS,
                 .keep_alive_ns = 1000 * NS_PER_S,
                 .message_bytes = 1472,
         };
@@ -149,6 +151,12 @@ static inline enum sfi_verdict sfi_gets_fragment(struct sfi_driver *t, uint16_t 
         return sfi_gets_piece(t, piece(ros, event, 0, 100, 100));
 }
 
+static inline void sfi_gets_whole(struct sfi_driver *t, uint64_t event)
+{
+        for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
+                assert_int_equal(sfi_gets_fragment(t, ros, event), SFI_STORE);
+}
+
 static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
 {
         struct sfi_built built;
@@ -167,3 +175,35 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
 
 /* What is ready to be written; it is then written. */
 #define assert_sfi_writes(t, expected) assert_string_equal(sfi_writes_with(t, false), expected)
+
+/* `events` of them are assigned. */
+static inline void sfi_driver_start(struct sfi_driver *t, const struct sfi_config *config, uint64_t events)
+{
+        sfi_driver_init(t, config);
+        for (uint64_t event = 0; event < events; event++)
+                sfi_gets_assign(t, event);
+}
+
+/* What is asked for `after_ns` later; Updates are not looked at. */
+static inline const char *asks_after(struct sfi_driver *t, uint64_t after_ns)
+{
+        struct message_to to;
+
+        t->now_ns += after_ns;
+        trace_clear(&t->trace);
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_REQUEST)
+                        trace_message(&t->trace, to, &t->message);
+        }
+        return t->trace.text;
+}
+
+#define assert_asks(t, after_ns, expected) assert_string_equal(asks_after(t, after_ns), expected)
+
+static inline struct sfi_config sfi_pulling(void)
+{
+        struct sfi_config c = sfi_standard();
+
+        c.pull = true;
+        return c;
+}

@@ -1,11 +1,5 @@
-/* The SFI and the DFM: assignments, ends, credits. The run is in test_sfi_run.c. */
+/* The SFI and the DFM: ends and credits. Assignments are in test_sfi_assign.c, the run in test_sfi_run.c. */
 #include "sfi_driver.h"
-
-static void whole(struct sfi_driver *t, uint64_t event)
-{
-        for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
-                assert_int_equal(sfi_gets_fragment(t, ros, event), SFI_STORE);
-}
 
 static void a_complete_event_is_told_with_a_new_credit(void **state)
 {
@@ -17,7 +11,7 @@ static void a_complete_event_is_told_with_a_new_credit(void **state)
         (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 5);
-        whole(&t, 5);
+        sfi_gets_whole(&t, 5);
         assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
         assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 0);
         sfi_built_event(t.sfi, slot, &built);
@@ -47,7 +41,7 @@ static void the_header_is_made_of_what_the_trigger_knew(void **state)
                 t.message.assign.entries[0] = (struct assign_entry){.event = 2, .l1_id = 40, .sfi = 1, .incarnation = 3, .time_ns = 5000000006};
                 t.message.assign.infos[0] = (struct event_info){.global_id = 90, .l1_id = 40, .bc_id = 7};
                 assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_BUILD, 0));
-                whole(&t, 2);
+                sfi_gets_whole(&t, 2);
                 assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
                 sfi_built_event(t.sfi, slot, &built);
                 assert_true(built.assigned_again);
@@ -62,79 +56,6 @@ static void the_header_is_made_of_what_the_trigger_knew(void **state)
         }
 }
 
-static void an_acknowledgement_waits_a_little_for_company(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, 0);
-        t.now_ns += NS_PER_MS;
-        sfi_gets_assign(&t, 1);
-        t.now_ns += NS_PER_MS - 1;
-        assert_sfi_says(&t, "");
-        t.now_ns += 1;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
-        t.now_ns += NS_PER_MS;
-        assert_sfi_says(&t, "");
-        sfi_driver_fini(&t);
-}
-
-static void assignments_come_in_any_order_and_once(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 5, 1, 1, 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 0");
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 4, 1, 0, 0);
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 3");
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 3);
-        assert_int_equal(sfi_open_events(t.sfi), 3);
-        sfi_driver_fini(&t);
-}
-
-static void what_is_told_again_is_acknowledged_again(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, 0);
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0); /* that Update was lost */
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
-        sfi_driver_fini(&t);
-}
-
-static void what_is_for_another_incarnation_is_not_taken(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        t.config.incarnation = 2;
-        sfi_gets_assign(&t, 0);
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        t.config.incarnation = 3;
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor what is another SFI's */
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
-        sfi_driver_fini(&t);
-}
-
 static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **state)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
@@ -145,7 +66,7 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 2; event++) {
                 sfi_gets_assign(&t, event);
-                whole(&t, event);
+                sfi_gets_whole(&t, event);
         }
         assert_sfi_writes(&t, "e0 complete | e1 complete");
         assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e1 complete 200 B");
@@ -206,174 +127,13 @@ static void what_cannot_be_written_is_lost(void **state)
         (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
-        whole(&t, 0);
+        sfi_gets_whole(&t, 0);
         assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
         assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
         assert_int_equal(sfi_counts(t.sfi)->lost, 1);
         assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 0);
         sfi_set_failed(t.sfi, t.now_ns);
         assert_sfi_says(&t, "dfm: Alive running failed | dfm: Update granted 5 ack 1");
-        sfi_driver_fini(&t);
-}
-
-static void in_push_fragments_may_come_before_their_assignment(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        whole(&t, 0);
-        assert_sfi_writes(&t, "");
-        assert_int_equal(sfi_open_events(t.sfi), 1);
-        sfi_gets_assign(&t, 0);
-        assert_sfi_writes(&t, "e0 complete");
-        sfi_driver_fini(&t);
-}
-
-static void an_assignment_gives_the_event_its_time(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        c.re_ask_max = 0;
-        sfi_driver_init(&t, &c);
-        sfi_gets_fragment(&t, 0, 0);
-        t.now_ns += 1500 * NS_PER_MS;
-        sfi_gets_assign(&t, 0);
-        t.now_ns += c.timeout_ns - NS_PER_MS;
-        sfi_says(&t);
-        assert_sfi_writes(&t, "");
-        t.now_ns += NS_PER_MS;
-        sfi_says(&t);
-        assert_sfi_writes(&t, "e0 partial");
-        sfi_driver_fini(&t);
-}
-
-static void an_assignment_beyond_the_window_is_not_taken(void **state)
-{
-        const uint32_t window = 16384; /* more than the DFM ever has on its way */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window, 0);
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window - 1, 0);
-        assert_int_equal(sfi_open_events(t.sfi), 1);
-        sfi_driver_fini(&t);
-}
-
-static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        whole(&t, 0);
-        t.now_ns += c.timeout_ns;
-        assert_sfi_says(&t, "");
-        assert_sfi_writes(&t, "");
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        assert_int_equal(sfi_counts(t.sfi)->late, 2);
-        sfi_driver_fini(&t);
-}
-
-static void a_void_assignment_only_gives_its_credit_back(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 3, 1, t.assign_next++, ASSIGN_VOID);
-        t.voids = 1;
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        assert_sfi_writes(&t, "");
-        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e3 lost -2");
-        sfi_driver_fini(&t);
-}
-
-static void what_went_to_another_sfi_is_given_up(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, 0);
-        sfi_gets_fragment(&t, 0, 0);
-        sfi_gets_fragment(&t, 0, 1); /* of one that is not assigned here */
-        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 0, 9, 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 1, 0, 10, 0);
-        assert_sfi_writes(&t, "e0 lost");
-        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
-        assert_int_equal(sfi_open_events(t.sfi), 0);
-        sfi_driver_fini(&t);
-}
-
-static void what_is_assigned_twice_ends_once(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, 0);
-        sfi_gets_fragment(&t, 0, 0);
-        /* The DFM has run out of patience and found nobody else. */
-        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
-        sfi_gets_fragment(&t, 1, 0);
-        assert_sfi_writes(&t, "e0 complete");
-        /* Both have an end, and the true one is told first. */
-        t.voids = 1;
-        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
-        sfi_driver_fini(&t);
-}
-
-static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-        uint32_t slot;
-
-        (void)state;
-        for (int pull = 0; pull < 2; pull++) {
-                c.pull = pull;
-                sfi_driver_init(&t, &c);
-                sfi_gets_assign(&t, 0);
-                whole(&t, 0);
-                assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
-                sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
-                t.voids = 1;
-                assert_int_equal(sfi_open_events(t.sfi), 1);
-                sfi_written(t.sfi, t.now_ns, slot, false);
-                assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
-                sfi_driver_fini(&t);
-        }
-}
-
-static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
-{
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
-        (void)state;
-        sfi_driver_init(&t, &c);
-        for (uint64_t event = 10; event < 10 + c.slots; event++)
-                sfi_gets_fragment(&t, 0, event);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
-        t.now_ns += c.timeout_ns; /* those were never assigned */
-        assert_sfi_says(&t, "");
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
-        assert_int_equal(sfi_open_events(t.sfi), 1);
         sfi_driver_fini(&t);
 }
 
@@ -388,7 +148,7 @@ static void credits_are_taken_from_what_fits(void **state)
         c.n_ros = 1;
         sfi_driver_init(&t, &c); /* 4 as long as the size of an event is not known */
         sfi_gets_assign(&t, 0);
-        whole(&t, 0);
+        sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "e0 complete");
         /* Small ones: three quarters of the slots. */
         assert_sfi_says(&t, "dfm: Update granted 13 ack 1 #0:e0 complete 100 B");
@@ -415,7 +175,7 @@ static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
                 c.pull = pull;
                 sfi_driver_init(&t, &c);
                 sfi_gets_assign(&t, 0);
-                whole(&t, 0); /* takes 512 bytes */
+                sfi_gets_whole(&t, 0); /* takes 512 bytes */
                 assert_sfi_writes(&t, "e0 complete");
                 /* In pull it is enough to ask for no more at a time. */
                 assert_sfi_says(&t, pull ? "dfm: Update granted 7 ack 1 #0:e0 complete 200 B" : "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
@@ -428,22 +188,9 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_complete_event_is_told_with_a_new_credit),
                 cmocka_unit_test(the_header_is_made_of_what_the_trigger_knew),
-                cmocka_unit_test(an_acknowledgement_waits_a_little_for_company),
-                cmocka_unit_test(assignments_come_in_any_order_and_once),
-                cmocka_unit_test(what_is_told_again_is_acknowledged_again),
-                cmocka_unit_test(what_is_for_another_incarnation_is_not_taken),
                 cmocka_unit_test(what_is_not_acknowledged_is_told_again_at_growing_distances),
                 cmocka_unit_test(when_time_is_up_it_is_built_without_what_is_missing),
                 cmocka_unit_test(what_cannot_be_written_is_lost),
-                cmocka_unit_test(in_push_fragments_may_come_before_their_assignment),
-                cmocka_unit_test(an_assignment_gives_the_event_its_time),
-                cmocka_unit_test(an_assignment_beyond_the_window_is_not_taken),
-                cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
-                cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
-                cmocka_unit_test(what_went_to_another_sfi_is_given_up),
-                cmocka_unit_test(what_is_assigned_twice_ends_once),
-                cmocka_unit_test(what_is_assigned_again_while_it_is_written_ends_once),
-                cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
                 cmocka_unit_test(credits_are_taken_from_what_fits),
                 cmocka_unit_test(in_push_credits_are_taken_from_the_socket_buffer_too),
         };

@@ -1,13 +1,6 @@
 /* The SFI's places for pieces of fragments: in any order, twice, overlapping, contradictory, late, or without room. */
 #include "sfi_driver.h"
 
-static void start(struct sfi_driver *t, const struct sfi_config *config, uint64_t events)
-{
-        sfi_driver_init(t, config);
-        for (uint64_t event = 0; event < events; event++)
-                sfi_gets_assign(t, event);
-}
-
 static void pieces_come_in_any_order(void **state)
 {
         static const uint32_t offsets[] = {64, 0, 96, 32};
@@ -17,7 +10,7 @@ static void pieces_come_in_any_order(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
                 struct sfi_piece p = piece(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
 
@@ -40,7 +33,7 @@ static void a_double_piece_makes_no_fragment_whole(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 2);
+        sfi_driver_start(&t, &c, 2);
         sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
         sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
         assert_sfi_writes(&t, "");
@@ -56,7 +49,7 @@ static void a_double_fragment_is_counted_once(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
         assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 64, 100)), SFI_DUPLICATE);
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
@@ -72,7 +65,7 @@ static void pieces_may_overlap(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         sfi_gets_piece(&t, piece(0, 0, 32, 6400, 8000));
         sfi_gets_piece(&t, piece(0, 0, 0, 3200, 8000));
         assert_sfi_writes(&t, "");
@@ -89,7 +82,7 @@ static void twice_in_one_batch_is_once(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         sfi_landed(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         assert_sfi_writes(&t, "e0 complete");
@@ -104,7 +97,7 @@ static void what_contradicts_what_came_before_is_malformed(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         sfi_gets_piece(&t, piece(0, 0, 0, 32, 100));
         assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 32, 68, 101)), SFI_MALFORMED);
         p = piece(0, 0, 32, 68, 100);
@@ -169,7 +162,7 @@ static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
                 struct sfi_driver t;
 
                 p.chunk.status = cases[i].status;
-                start(&t, &c, 1);
+                sfi_driver_start(&t, &c, 1);
                 sfi_gets_fragment(&t, 0, 0);
                 assert_int_equal(sfi_gets_piece(&t, p), SFI_STORE);
                 assert_sfi_writes(&t, cases[i].end);
@@ -185,7 +178,7 @@ static void what_comes_after_the_end_is_late(void **state)
         (void)state;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
-                start(&t, &c, 1);
+                sfi_driver_start(&t, &c, 1);
                 sfi_gets_fragment(&t, 0, 0);
                 sfi_gets_fragment(&t, 1, 0);
                 assert_sfi_writes(&t, "e0 complete");
@@ -204,7 +197,7 @@ static void what_is_older_than_the_oldest_is_late(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 0);
+        sfi_driver_start(&t, &c, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 5, 3);
         assert_int_equal(sfi_gets_fragment(&t, 0, 4), SFI_LATE);
         assert_int_equal(sfi_gets_fragment(&t, 0, 5), SFI_STORE);
@@ -218,7 +211,7 @@ static void in_pull_what_was_not_asked_for_is_late(void **state)
 
         (void)state;
         c.pull = true;
-        start(&t, &c, 1);
+        sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 1), SFI_LATE);
         assert_int_equal(sfi_open_events(t.sfi), 1);
         sfi_driver_fini(&t);
@@ -230,7 +223,7 @@ static void without_a_slot_there_is_no_room(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 0);
+        sfi_driver_start(&t, &c, 0);
         for (uint64_t event = 0; event < c.slots; event++)
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
         assert_int_equal(sfi_gets_fragment(&t, 0, c.slots), SFI_NO_ROOM);
@@ -245,7 +238,7 @@ static void where_memory_is_short_the_youngest_gives_way(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 4);
+        sfi_driver_start(&t, &c, 4);
         assert_int_equal(sfi_gets_piece(&t, piece(0, 3, 0, 32, big)), SFI_STORE);
         assert_int_equal(sfi_gets_piece(&t, piece(0, 1, 0, 32, big)), SFI_STORE);
         assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, big, big)), SFI_STORE); /* 3 gives way */
@@ -271,7 +264,7 @@ static void as_many_give_way_as_it_takes(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 4);
+        sfi_driver_start(&t, &c, 4);
         sfi_gets_piece(&t, piece(0, 2, 0, 32, big / 2));
         sfi_gets_piece(&t, piece(0, 3, 0, 32, big / 2));
         sfi_gets_piece(&t, piece(0, 1, 0, 32, big));
@@ -288,7 +281,7 @@ static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 2);
+        sfi_driver_start(&t, &c, 2);
         sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         for (size_t i = 0; i < ARRAY_SIZE(p); i++)
                 assert_int_equal(p[i].verdict, SFI_STORE);
@@ -310,7 +303,7 @@ static void a_place_is_not_another_events(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 0);
+        sfi_driver_start(&t, &c, 0);
         sfi_place(t.sfi, t.now_ns, &old, 1);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it is another SFI's */
         sfi_gets_assign(&t, 1);
@@ -331,7 +324,7 @@ static void the_last_that_ended_are_remembered(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 0);
+        sfi_driver_start(&t, &c, 0);
         for (uint64_t event = 0; event < 100; event++) {
                 sfi_gets_assign(&t, event);
                 sfi_gets_fragment(&t, 0, event);
@@ -351,7 +344,7 @@ static void a_place_that_was_never_filled_can_be_filled_in_parts(void **state)
 
         (void)state;
         c.n_ros = 1;
-        start(&t, &c, 2);
+        sfi_driver_start(&t, &c, 2);
         /* One that came in parts lay there before. */
         sfi_gets_piece(&t, piece(0, 0, 0, 2048, 4096));
         sfi_gets_piece(&t, piece(0, 0, 2048, 2048, 4096));
@@ -373,7 +366,7 @@ static void datagrams_are_counted_by_their_numbers(void **state)
         struct sfi_driver t;
 
         (void)state;
-        start(&t, &c, 0);
+        sfi_driver_start(&t, &c, 0);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 sfi_count_datagram(t.sfi, 0, numbers[i]);
         sfi_count_datagram(t.sfi, 9, 0); /* of nobody */

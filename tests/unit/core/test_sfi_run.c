@@ -1,12 +1,6 @@
 /* The SFI and the run: who is there, how it ends, what is refused. */
 #include "sfi_driver.h"
 
-static void whole(struct sfi_driver *t, uint64_t event)
-{
-        for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
-                assert_int_equal(sfi_gets_fragment(t, ros, event), SFI_STORE);
-}
-
 static void who_stops_finishes_and_takes_nothing_new(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -18,7 +12,7 @@ static void who_stops_finishes_and_takes_nothing_new(void **state)
         sfi_stop(t.sfi, t.now_ns);
         assert_sfi_says(&t, "dfm: Alive draining | dfm: Update granted 4 ack 1");
         assert_false(sfi_is_drained(t.sfi));
-        whole(&t, 0);
+        sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "e0 complete");
         assert_sfi_says(&t, "dfm: Update granted 4 ack 1 #0:e0 complete 200 B");
         assert_false(sfi_is_drained(t.sfi)); /* the DFM does not know yet */

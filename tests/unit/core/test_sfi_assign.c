@@ -1,0 +1,257 @@
+/* The SFI and its assignments: in any order, twice, void, for others, beyond what fits. */
+#include "sfi_driver.h"
+
+static void an_acknowledgement_waits_a_little_for_company(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        t.now_ns += NS_PER_MS;
+        sfi_gets_assign(&t, 1);
+        t.now_ns += NS_PER_MS - 1;
+        assert_sfi_says(&t, "");
+        t.now_ns += 1;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
+        t.now_ns += NS_PER_MS;
+        assert_sfi_says(&t, "");
+        sfi_driver_fini(&t);
+}
+
+static void assignments_come_in_any_order_and_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 5, 1, 1, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 0");
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 4, 1, 0, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 3");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 3);
+        assert_int_equal(sfi_open_events(t.sfi), 3);
+        sfi_driver_fini(&t);
+}
+
+static void what_is_told_again_is_acknowledged_again(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0); /* that Update was lost */
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
+        sfi_driver_fini(&t);
+}
+
+static void what_is_for_another_incarnation_is_not_taken(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        t.config.incarnation = 2;
+        sfi_gets_assign(&t, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        t.config.incarnation = 3;
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor what is another SFI's */
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
+        sfi_driver_fini(&t);
+}
+
+static void in_push_fragments_may_come_before_their_assignment(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_whole(&t, 0);
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_gets_assign(&t, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void an_assignment_gives_the_event_its_time(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.re_ask_max = 0;
+        sfi_driver_init(&t, &c);
+        sfi_gets_fragment(&t, 0, 0);
+        t.now_ns += 1500 * NS_PER_MS;
+        sfi_gets_assign(&t, 0);
+        t.now_ns += c.timeout_ns - NS_PER_MS;
+        sfi_says(&t);
+        assert_sfi_writes(&t, "");
+        t.now_ns += NS_PER_MS;
+        sfi_says(&t);
+        assert_sfi_writes(&t, "e0 partial");
+        sfi_driver_fini(&t);
+}
+
+static void an_assignment_beyond_the_window_is_not_taken(void **state)
+{
+        const uint32_t window = 16384; /* more than the DFM ever has on its way */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window - 1, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_driver_fini(&t);
+}
+
+static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_whole(&t, 0);
+        t.now_ns += c.timeout_ns;
+        assert_sfi_says(&t, "");
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_int_equal(sfi_counts(t.sfi)->late, 2);
+        sfi_driver_fini(&t);
+}
+
+static void a_void_assignment_only_gives_its_credit_back(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 3, 1, t.assign_next++, ASSIGN_VOID);
+        t.voids = 1;
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_sfi_writes(&t, "");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e3 lost -2");
+        sfi_driver_fini(&t);
+}
+
+static void what_went_to_another_sfi_is_given_up(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        sfi_gets_fragment(&t, 0, 1); /* of one that is not assigned here */
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 0, 9, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 1, 0, 10, 0);
+        assert_sfi_writes(&t, "e0 lost");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
+static void what_is_assigned_twice_ends_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        /* The DFM has run out of patience and found nobody else. */
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+        t.now_ns += 2 * NS_PER_MS;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        /* Both have an end, and the true one is told first. */
+        t.voids = 1;
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
+        sfi_driver_fini(&t);
+}
+
+static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                sfi_gets_whole(&t, 0);
+                assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+                sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+                t.voids = 1;
+                assert_int_equal(sfi_open_events(t.sfi), 1);
+                sfi_written(t.sfi, t.now_ns, slot, false);
+                assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
+                sfi_driver_fini(&t);
+        }
+}
+
+static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 10; event < 10 + c.slots; event++)
+                sfi_gets_fragment(&t, 0, event);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
+        t.now_ns += c.timeout_ns; /* those were never assigned */
+        assert_sfi_says(&t, "");
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_acknowledgement_waits_a_little_for_company),
+                cmocka_unit_test(assignments_come_in_any_order_and_once),
+                cmocka_unit_test(what_is_told_again_is_acknowledged_again),
+                cmocka_unit_test(what_is_for_another_incarnation_is_not_taken),
+                cmocka_unit_test(in_push_fragments_may_come_before_their_assignment),
+                cmocka_unit_test(an_assignment_gives_the_event_its_time),
+                cmocka_unit_test(an_assignment_beyond_the_window_is_not_taken),
+                cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
+                cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
+                cmocka_unit_test(what_went_to_another_sfi_is_given_up),
+                cmocka_unit_test(what_is_assigned_twice_ends_once),
+                cmocka_unit_test(what_is_assigned_again_while_it_is_written_ends_once),
+                cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
