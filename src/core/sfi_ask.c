@@ -11,6 +11,8 @@
 #define BUDGET_LEAST_BYTES 65536u
 /* Parts of one fragment that are asked for by themselves; what lies behind them is asked for as a whole. */
 #define RANGES_MAX 16
+/* Asks of which the last one is kept for late: with fewer, too many events would come to need it. */
+#define LATE_ASK_LEAST 4u
 
 static uint64_t re_ask_longest_ns(const struct sfi *s)
 {
@@ -50,16 +52,24 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
         s->stretch_ns = now_ns;
 }
 
+/* Each round waits twice as long, but all of them happen before the event expires. Losses often come together, for longer
+ * than the first rounds take: so the last ask, the one after that which is made now, comes half-way to the end. */
+static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e)
+{
+        uint64_t distance = MIN(sfi_re_ask_after_ns(s) << MIN(e->rounds, 16), re_ask_longest_ns(s));
+
+        if (s->config.re_ask_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.re_ask_max || now_ns >= e->expire_ns)
+                return distance;
+        return MAX(distance, (e->expire_ns - now_ns) / 2);
+}
+
 void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e)
 {
-        uint64_t after = sfi_re_ask_after_ns(s);
-
         if (e->rounds >= s->config.re_ask_max) {
                 e->re_ask_ns = NEVER_NS;
                 return;
         }
-        /* Each round waits twice as long, but all of them happen before the event expires. */
-        e->re_ask_ns = now_ns + MIN(after << MIN(e->rounds, 16), re_ask_longest_ns(s));
+        e->re_ask_ns = now_ns + distance_ns(s, now_ns, e);
         s->scan_ns = MIN(s->scan_ns, e->re_ask_ns);
 }
 

@@ -19,6 +19,7 @@ struct sim_config {
         uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice that unless `fixed` */
         bool fixed;
         struct fault_config faults;
+        uint64_t away_from_ns, away_until_ns; /* in this time all data are lost */
         uint64_t latency_ns;
         uint64_t shaped_bps; /* of a ROS's data to each SFI, which wait for their turn in a queue; 0: unshaped */
         uint64_t write_ns;       /* an SFI writes an event in this time */

@@ -197,7 +197,10 @@ static void send_datagram(struct sim *s, struct sim_node *ros, uint32_t sfi, con
         for (uint32_t i = 0; i < d->n_iov; n += d->iov[i].iov_len, i++)
                 memcpy(bytes + n, d->iov[i].iov_base, d->iov[i].iov_len);
         assert(n == d->size_bytes && n <= s->config.mtu_bytes);
-        sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n, leaves_ns(s, ros, sfi, n));
+        uint64_t at_ns = leaves_ns(s, ros, sfi, n);
+
+        if (at_ns < s->config.away_from_ns || at_ns >= s->config.away_until_ns)
+                sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n, at_ns);
 }
 
 /* One batch for one SFI; the "kernel" takes only some of it now and then. */

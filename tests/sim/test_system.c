@@ -86,6 +86,21 @@ static void with_20_percent_loss(void **state)
         each_seed(40, lose_20, check_accounts);
 }
 
+/* For longer than all asks take that follow each other at doubled distances. */
+static void lose_all_for_a_while(struct sim_config *c, bool push)
+{
+        (void)push;
+        c->re_ask_max = 5;
+        c->away_from_ns = 20 * NS_PER_MS;
+        c->away_until_ns = 720 * NS_PER_MS;
+}
+
+static void events_outlive_a_time_in_which_all_is_lost(void **state)
+{
+        (void)state;
+        each_seed(10, lose_all_for_a_while, check_all_complete);
+}
+
 static void no_re_asking(struct sim_config *c, bool push)
 {
         lose_5_and_more(c, push);
@@ -225,6 +240,7 @@ int main(void)
                 cmocka_unit_test(with_2_percent_loss),
                 cmocka_unit_test(with_5_percent_loss_reordering_duplication),
                 cmocka_unit_test(with_20_percent_loss),
+                cmocka_unit_test(events_outlive_a_time_in_which_all_is_lost),
                 cmocka_unit_test(without_re_asking_events_are_partial),
                 cmocka_unit_test(small_buffers_are_slow_not_stuck),
                 cmocka_unit_test(fragments_of_4_mib_with_loss),
