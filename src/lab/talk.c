@@ -147,7 +147,8 @@ static bool make_room(struct talk *t, size_t n)
         grown = malloc(2 * (t->out_end - t->out_begin + n));
         if (!grown)
                 return false;
-        memcpy(grown, t->out + t->out_begin, t->out_end - t->out_begin);
+        if (t->out)
+                memcpy(grown, t->out + t->out_begin, t->out_end - t->out_begin);
         free(t->out);
         t->out = grown;
         t->out_end -= t->out_begin;
