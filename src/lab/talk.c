@@ -18,24 +18,21 @@ static void end(struct talk *t, int error)
         t->ended(t->ctx, error);
 }
 
-static bool flush(struct talk *t)
+/* As much as the socket takes; what is left goes when it takes more. Negative errno: it takes nothing any more. */
+static int flush(struct talk *t)
 {
-        while (t->out_begin < t->out_end) {
-                struct iovec iov = {t->out + t->out_begin, t->out_end - t->out_begin};
-                ssize_t n = tcp_send(t->io.fd, &iov, 1);
+        ssize_t n = 0;
 
-                if (n == -EAGAIN)
-                        break;
-                if (n < 0) {
-                        end(t, (int)n);
-                        return false;
-                }
-                t->out_begin += (size_t)n;
+        while (n >= 0 && t->out_begin < t->out_end) {
+                struct iovec iov = {t->out + t->out_begin, t->out_end - t->out_begin};
+
+                n = tcp_send(t->io.fd, &iov, 1);
+                t->out_begin += n > 0 ? (size_t)n : 0;
         }
         if (t->out_begin == t->out_end)
                 t->out_begin = t->out_end = 0;
         (void)loop_modify(t->loop, &t->io, EPOLLIN | (t->out_end > 0 ? (uint32_t)EPOLLOUT : 0));
-        return true;
+        return n < 0 && n != -EAGAIN ? (int)n : 0;
 }
 
 /* One line; false: the conversation is over, or was ended by who heard it. */
@@ -68,30 +65,22 @@ static void take_lines(struct talk *t)
                 end(t, -EMSGSIZE);
 }
 
+/* What has come is heard before a word that nobody takes any more ends the conversation; and no more than a buffer of it at a
+ * time, or who never stops talking would keep us from all others. */
 static void is_ready(void *ctx, uint32_t events)
 {
         struct talk *t = ctx;
-        ssize_t n = 0;
+        ssize_t n = t->connecting ? tcp_connected(t->io.fd) : 0;
 
-        if (t->connecting) {
-                int r = tcp_connected(t->io.fd);
-
-                if (r < 0) {
-                        end(t, r);
-                        return;
-                }
+        if (n >= 0)
                 t->connecting = false;
-        }
-        if ((events & EPOLLOUT) && !flush(t))
-                return;
-        if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-                return;
-        do {
+        if (n >= 0 && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
                 n = tcp_reader_fill(&t->reader);
-                if (n > 0)
-                        take_lines(t);
-        } while (n > 0 && t->error == 0);
-        if (n < 0 && t->error == 0)
+        if (n > 0)
+                take_lines(t);
+        if (n >= 0 && t->error == 0 && (events & EPOLLOUT))
+                n = flush(t);
+        if (n < 0)
                 end(t, (int)n);
 }
 
@@ -172,6 +161,7 @@ void talk_say(struct talk *t, json_t *message)
         memcpy(t->out + t->out_end, text, n);
         t->out[t->out_end + n] = '\n';
         t->out_end += n + 1;
+        /* Where that fails the loop says so, when what has come before has been heard. */
         if (!t->connecting)
                 (void)flush(t);
 }

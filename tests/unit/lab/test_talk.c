@@ -16,6 +16,7 @@ static struct {
         int heard, ended;
         json_int_t sum;
         bool close_when_heard;
+        int go_on; /* lines that follow, each when the one before is heard */
 } t;
 
 static void heard(void *ctx, json_t *message)
@@ -25,6 +26,10 @@ static void heard(void *ctx, json_t *message)
         t.sum += json_integer_value(json_object_get(message, "n"));
         if (t.close_when_heard)
                 talk_close(&t.talk);
+        if (t.go_on > 0) {
+                t.go_on--;
+                assert_int_equal(write(t.other, "{\"n\": 1}\n", 9), 9);
+        }
 }
 
 static void ended(void *ctx, int error)
@@ -122,6 +127,34 @@ static void other_side_goes(void **state)
         talk_say(&t.talk, json_pack("{s:i}", "n", 1));
 }
 
+/* The last words of one who goes are heard, also where nobody is there to hear ours. */
+static void last_words(void **state)
+{
+        (void)state;
+        assert_int_equal(write(t.other, "{\"n\": 3}\n", 9), 9);
+        close(t.other);
+        t.other = -1;
+        talk_say(&t.talk, json_pack("{s:i}", "n", 1));
+        talk_say(&t.talk, json_pack("{s:i}", "n", 2));
+        turn();
+        turn();
+        assert_int_equal(t.heard, 1);
+        assert_int_equal(t.ended, -EPIPE);
+}
+
+/* Who never stops talking does not keep the loop from turning. */
+static void endless(void **state)
+{
+        (void)state;
+        t.go_on = 1000;
+        write_all("{\"n\": 1}\n", 9);
+        assert_in_range(t.heard, 1, 10);
+        while (t.go_on > 0)
+                turn();
+        turn();
+        assert_int_equal(t.heard, 1001);
+}
+
 /* A string as long as a line may be, and one byte more. */
 static void long_lines(void **state)
 {
@@ -181,7 +214,7 @@ static void slow_reader(void **state)
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        const struct CMUnitTest tests[] = {CASE(in_pieces), CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes), CASE(long_lines), CASE(said_is_heard),
+        const struct CMUnitTest tests[] = {CASE(in_pieces), CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes), CASE(last_words), CASE(endless), CASE(long_lines), CASE(said_is_heard),
                                            CASE(slow_reader)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
