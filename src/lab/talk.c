@@ -94,6 +94,7 @@ int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting)
         t->out = NULL;
         t->out_begin = t->out_end = t->out_size = 0;
         t->io = (struct loop_io){.fd = fd, .events = EPOLLIN | (connecting ? (uint32_t)EPOLLOUT : 0), .ready = is_ready, .ctx = t};
+        tcp_notice_silence(fd);
         /* One line more than is allowed, so that a line of that length shows. */
         r = tcp_reader_init(&t->reader, fd, 2 * TALK_LINE_MAX_BYTES);
         if (r >= 0)

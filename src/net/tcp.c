@@ -10,6 +10,9 @@
 
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_LONGEST_NS (5 * NS_PER_S)
+/* Long enough for a few losses in a row on a wire that a measurement fills. */
+#define SILENCE_MS 20000
+#define PROBE_S 5
 
 static void set_int(int fd, int level, int name, int value)
 {
@@ -22,6 +25,14 @@ static void set_buffer(int fd, int force_name, int name, uint64_t bytes)
 
         if (bytes > 0 && setsockopt(fd, SOL_SOCKET, force_name, &value, sizeof value) < 0)
                 set_int(fd, SOL_SOCKET, name, value);
+}
+
+void tcp_notice_silence(int fd)
+{
+        set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_S);
+        set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS);
 }
 
 uint64_t tcp_granted_bytes(int fd, bool send)

@@ -232,6 +232,29 @@ def lost_dfm(evb):
         assert bed.standby["dfm"].wait(LIMIT_S) == 0
 
 
+def cut_off(evb):
+    """Who has gone without a word, with machine or wire, is noticed: by the DFM, by nodes, and no order port stays taken."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        ports = {host: f"port{i}" for i, host in enumerate([*bed.roles, "desk"], 1)}
+        with bed.speaker() as gone:
+            gone.say({"command": {"version": version(evb)}})
+            gone.hear_until("members")
+            for host in ("desk", "ros1"):
+                bed.network.ip("switch", "link", "set", ports[host], "down")
+            bed.wait_for("dfm", "node ros1 stands by no more")
+            bed.wait_for("ros1", "no connection to the DFM")
+            bed.network.ip("switch", "link", "set", ports["ros1"], "up")
+            bed.wait_for("dfm", "node ros1 stands by\n", times=2)
+
+            def welcome():
+                with bed.speaker("ros2") as s:
+                    s.say({"command": {"version": version(evb)}})
+                    return "members" in s.hear()
+
+            wait_until("welcome for another evb lab", welcome, limit=30)
+
+
 def missing_node(evb):
     with testbed(evb) as bed:
         bed.all_there()
@@ -322,6 +345,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })

@@ -18,6 +18,9 @@ int tcp_accept(int listener, uint64_t receive_buffer_bytes, struct net_address *
 int tcp_connect(const struct net_address *local, const struct net_address *to, uint64_t send_buffer_bytes);
 /* After EPOLLOUT: 0 where the connection stands, or why it does not. */
 int tcp_connected(int fd);
+/* The connection ends by itself, -ETIMEDOUT, where the other side has not been there for some 20 s: also one that says nothing,
+ * and one that is only being made. Its machine may have gone without a word (tcp(7), TCP_USER_TIMEOUT). */
+void tcp_notice_silence(int fd);
 /* What the kernel granted: half of what it reports. */
 uint64_t tcp_granted_bytes(int fd, bool send);
 
