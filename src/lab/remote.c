@@ -153,7 +153,8 @@ int remote_new(struct remote **ret, const struct scenario *s)
         int error = r ? 0 : -ENOMEM;
 
         if (error >= 0) {
-                *r = (struct remote){.scenario = s, .talk = {.heard = heard, .ended = ended, .ctx = r}};
+                /* No number is used twice: what a node still tells of an evb lab before us is nothing of ours. */
+                *r = (struct remote){.scenario = s, .job = (json_int_t)clock_utc_ns(), .talk = {.heard = heard, .ended = ended, .ctx = r}};
                 r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
                 error = r->stands_by ? loop_new(&r->loop) : -ENOMEM;
         }
