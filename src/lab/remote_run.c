@@ -1,9 +1,9 @@
 /* A run of event building by nodes that stand by: the order, what each of them answers, and one report of all. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
@@ -21,7 +21,7 @@ struct remote_run {
         struct launch_options options;
         size_t *nodes;  /* of the run, in the remote's scenario */
         bool *answered;
-        bool refused;
+        bool failed;    /* what comes out is no figure of anything */
 };
 
 static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_index)
@@ -57,6 +57,28 @@ static void stop_all(struct remote_run *run)
         remote_order(run->remote, run->nodes, run->launch.n_children, json_pack("{s:s}", "kind", "stop"));
 }
 
+/* Without one of them it is not the run that was meant: the others need not go on. */
+static void fail(struct remote_run *run)
+{
+        if (!run->failed)
+                stop_all(run);
+        run->failed = true;
+}
+
+/* Those that were stopped, perhaps while they still waited for the run to begin, are not to blame. */
+static void judge_end(struct remote_run *run, const struct child *c)
+{
+        if (run->failed)
+                return;
+        if (WIFSIGNALED(c->status))
+                log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        else if (child_state(c) < NODE_RUNNING)
+                log_error("%s could not take part: status %d; its own log says why", c->node->name, WEXITSTATUS(c->status));
+        else
+                return;
+        fail(run);
+}
+
 static void answered(void *ctx, size_t node, const json_t *answer)
 {
         struct remote_run *run = ctx;
@@ -69,16 +91,16 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 return;
         if (strcmp(state, "refused") == 0) {
                 log_error("%s refuses: %s", c->node->name, why ?: "it does not say why");
-                run->refused = true;
-                stop_all(run);
-        } else if (strcmp(state, "ended") == 0)
+                fail(run);
+        } else if (strcmp(state, "ended") == 0) {
                 take_result(run, c, answer);
-        else
+                judge_end(run, c);
+        } else
                 return;
         run->answered[i] = true;
 }
 
-/* As if it had been killed: nothing more is known of it. */
+/* Nothing more is known of it. */
 static void left(void *ctx, size_t node)
 {
         struct remote_run *run = ctx;
@@ -88,11 +110,9 @@ static void left(void *ctx, size_t node)
         c = child_of(run, node, &i);
         if (!c || run->answered[i])
                 return;
-        log_warning("%s has gone in the middle of a run", c->node->name);
-        c->status = SIGKILL;
+        log_error("%s has gone in the middle of a run", c->node->name);
         run->answered[i] = true;
-        if (c->node->role == ROLE_DFM)
-                stop_all(run);
+        fail(run);
 }
 
 static bool all_answered(void *ctx)
@@ -144,7 +164,13 @@ static int make(struct remote_run *run, const char *const *settings, size_t n)
         run->remote->left = NULL;
         if (r < 0)
                 return log_error_errno(r, "waiting for the nodes' answers: %m");
-        return run->refused ? -ECANCELED : 0;
+        if (run->failed)
+                return -ECANCELED;
+        /* Started all, and none of them could be heard: nothing was measured. */
+        if (stats_get(&launch_dfm(&run->launch)->stats->triggers) == 0)
+                return log_error_errno(ENODATA, "a run without a single trigger: do packets of port %llu and %llu, and of group %s, reach all nodes?",
+                                       (unsigned long long)s->network.control_port, (unsigned long long)s->network.data_port, s->network.control_group);
+        return 0;
 }
 
 static json_t *report_of(struct remote_run *run)

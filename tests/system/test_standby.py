@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 
 from harness import LIMIT_S, folder, main
 from network import Network, wait_until
@@ -192,7 +193,8 @@ def lost_node(evb):
             if running.poll() is None:
                 running.kill()
                 running.wait()
-        assert "ros1 has gone in the middle of a run" in said, said
+        assert "ros1 has gone in the middle of a run" in said and "1 points could not be made" in said, said
+        assert len(bed.points()) == 3
         bed.wait_for("dfm", "node ros1 stands by\n", times=2)
         done = bed.order("C1", "--again")
         assert all(p["events_lost"] == 0 for p in bed.points()[-4:]), done
@@ -234,6 +236,21 @@ def lost_dfm(evb):
             bed.wait_for("dfm", f"node {name} stands by\n", times=2)
         bed.standby["dfm"].send_signal(signal.SIGTERM)
         assert bed.standby["dfm"].wait(LIMIT_S) == 0
+
+
+def port_taken(evb):
+    """A node that cannot take part costs that run, soon, and leaves no figures of it; whichever node it is."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        for name, address in (("ros1", "10.9.0.2"), ("dfm", DFM)):
+            with bed.network.socket(name) as s:
+                s.bind((address, 46800))
+                begin = time.monotonic()
+                done = bed.order("C1")
+                took = time.monotonic() - begin
+            assert done.returncode == 1 and f"{name} could not take part" in done.stderr, done
+            assert took < 30 and not (bed.where / "results.jsonl").exists(), (took, done)
+        assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 
 def cut_off(evb):
@@ -349,6 +366,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "cut-off": cut_off, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "port-taken": port_taken, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })
