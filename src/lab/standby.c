@@ -105,10 +105,10 @@ static bool is_over(struct standby *s, uint64_t now_ns)
 {
         unsigned signals = loop_signals(s->loop);
 
-        if (signals > 0 && s->signals == 0) {
+        if (signals > 0 && s->signals == 0)
                 notify_stopping("stopping");
+        if (signals > 0)
                 job_stop(&s->job, now_ns);
-        }
         s->signals = signals;
         return signals > 1 || (signals > 0 && !job_is_running(&s->job));
 }

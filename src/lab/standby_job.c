@@ -24,7 +24,8 @@ void job_init(struct job *j, const struct standby_options *options, const struct
         *j = (struct job){.options = options, .self = self, .loop = loop, .answer = answer, .ctx = ctx, .kill_ns = NEVER_NS};
 }
 
-void job_fini(struct job *j)
+/* What was ordered last, which has ended or is to. */
+static void clear(struct job *j)
 {
         streams_end(&j->streams);
         if (j->child.node)
@@ -32,6 +33,13 @@ void job_fini(struct job *j)
         j->meter = cpu_meter_free(j->meter);
         free(j->scenario);
         j->scenario = NULL;
+}
+
+void job_fini(struct job *j)
+{
+        clear(j);
+        json_decref(j->next);
+        j->next = NULL;
 }
 
 bool job_is_running(const struct job *j)
@@ -121,7 +129,7 @@ static void run(struct job *j, json_int_t id, const json_t *order)
                 refuse(j, id, why);
                 return;
         }
-        job_fini(j);
+        clear(j);
         j->id = id;
         j->scenario = s;
         j->press = JOB_GOES;
@@ -137,16 +145,19 @@ static void begin_streams(struct job *j, json_int_t id, const json_t *order)
 {
         char why[600] = "";
 
-        job_fini(j);
+        clear(j);
         j->id = id;
         if (streams_begin(&j->streams, j->options->scenario, j->self, order, why, sizeof why) < 0)
                 refuse(j, id, why);
 }
 
-static void order_job(struct job *j, json_int_t id, const char *kind, const json_t *order)
+/* A run that is being stopped may take a moment, and who orders the next one need not know of it. */
+static void order_job(struct job *j, json_int_t id, const char *kind, json_t *order)
 {
         if (strcmp(kind, "run") != 0 && strcmp(kind, "streams") != 0)
                 refuse(j, id, "an order of an unknown kind");
+        else if (j->child.running && j->press != JOB_GOES && !j->next)
+                j->next = json_incref(order);
         else if (job_is_running(j))
                 refuse(j, id, "what was ordered before has not ended yet");
         else if (strcmp(kind, "run") == 0)
@@ -155,7 +166,7 @@ static void order_job(struct job *j, json_int_t id, const char *kind, const json
                 begin_streams(j, id, order);
 }
 
-void job_order(struct job *j, const json_t *order, uint64_t now_ns)
+void job_order(struct job *j, json_t *order, uint64_t now_ns)
 {
         const char *kind = json_string_value(json_object_get(order, "kind"));
         json_int_t id = json_integer_value(json_object_get(order, "job"));
@@ -169,8 +180,21 @@ void job_order(struct job *j, const json_t *order, uint64_t now_ns)
                 order_job(j, id, kind ?: "", order);
 }
 
+static json_t *take_next(struct job *j)
+{
+        json_t *next = j->next;
+
+        j->next = NULL;
+        return next;
+}
+
 void job_stop(struct job *j, uint64_t now_ns)
 {
+        json_t *next = take_next(j);
+
+        if (next)
+                refuse(j, json_integer_value(json_object_get(next, "job")), "stopped before it began");
+        json_decref(next);
         streams_end(&j->streams);
         if (!j->child.running || j->press != JOB_GOES)
                 return;
@@ -208,6 +232,12 @@ static void tell_streams(struct job *j)
 void job_turn(struct job *j, uint64_t now_ns)
 {
         tell_streams(j);
+        if (!job_is_running(j) && j->next) {
+                json_t *next = take_next(j);
+
+                job_order(j, next, now_ns);
+                json_decref(next);
+        }
         if (j->child.running)
                 cpu_meter_turn(j->meter, now_ns, child_state(&j->child) == NODE_RUNNING);
         if (!j->child.running || now_ns < j->kill_ns)

@@ -21,6 +21,7 @@ struct job {
         struct cpu_meter *meter; /* of the child, while it runs */
         enum { JOB_GOES, JOB_TOLD_TO_END, JOB_KILLED } press;
         uint64_t kill_ns; /* NEVER_NS: not yet told to end */
+        json_t *next;     /* an order that waits for the end of a run that is being stopped; NULL: none */
         struct streams streams;
 };
 
@@ -28,8 +29,8 @@ void job_init(struct job *j, const struct standby_options *options, const struct
               void (*answer)(void *ctx, json_t *what), void *ctx);
 void job_fini(struct job *j); /* kills what still runs */
 /* An order from the network (docs/protocol.md, "Orders"). What is not allowed is refused in the answer. */
-void job_order(struct job *j, const json_t *order, uint64_t now_ns);
-/* Lets what runs end well, within the bounds of its own keys. */
+void job_order(struct job *j, json_t *order, uint64_t now_ns);
+/* Lets what runs end well, within the bounds of its own keys; what waits for that is refused. */
 void job_stop(struct job *j, uint64_t now_ns);
 void job_turn(struct job *j, uint64_t now_ns);
 uint64_t job_deadline_ns(const struct job *j);

@@ -6,6 +6,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -84,6 +85,11 @@ class Testbed:
 
     def log(self, name):
         return (self.where / f"{name}.log").read_text()
+
+    def child(self, name):
+        """The process of the node's run."""
+        pid = self.standby[name].pid
+        return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
     def wait_for(self, name, text, times=1):
         wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)
@@ -220,6 +226,35 @@ def lost_commander(evb):
         # What a node tells of one evb lab is not taken for an answer to the next.
         numbers = re.findall(r"run (\d+) begins", bed.log("ros1"))
         assert len(numbers) == len(set(numbers)) == 9, numbers
+
+
+def interrupted(evb):
+    """Ctrl-C ends what was ordered; who orders again at once does not meet a run that is still about to end."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        # A readout that takes its time to end: for as long as it is stopped, the rest of the world goes on.
+        with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            bed.wait_for("ros1", "begins")
+            time.sleep(0.5)
+            child = bed.child("ros1")
+            os.kill(child, signal.SIGSTOP)
+            running.send_signal(signal.SIGINT)
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            s.hear_until("members")
+            run = {"kind": "run", "settings": ["ros.count=1", "sfi.output=null"]}
+            s.say({"to": ["ros1"], "order": run | {"job": 5}})
+            s.say({"to": ["ros1"], "order": run | {"job": 6}})
+            assert s.hear_until("answer")["answer"] == {"job": 6, "state": "refused", "why": "what was ordered before has not ended yet"}
+            s.say({"to": ["ros1"], "order": {"kind": "stop"}})
+            assert s.hear_until("answer")["answer"] == {"job": 5, "state": "refused", "why": "stopped before it began"}
+            s.say({"to": ["ros1"], "order": run | {"job": 7}})
+        with subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+            bed.wait_for("sfi1", "begins", times=2)
+            os.kill(child, signal.SIGCONT)
+            said = running.communicate(timeout=LIMIT_S)[0]
+        assert running.returncode in (0, 1) and "refuses" not in said and len(bed.points()) == 4, said
+        assert all(p["events_lost"] == 0 for p in bed.points()), bed.points()
 
 
 def lost_dfm(evb):
@@ -366,6 +401,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "port-taken": port_taken, "cut-off": cut_off, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })
