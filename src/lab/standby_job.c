@@ -15,6 +15,7 @@
 #include "page_json.h"
 
 #define SETTINGS_MAX 128u
+#define WHY_MAX_BYTES 600u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
 
@@ -57,10 +58,25 @@ uint64_t job_deadline_ns(const struct job *j)
         return j->streams.active ? loop_now_ns(j->loop) + LOOK_NS : j->child.running ? MIN(j->kill_ns, cpu_meter_deadline_ns(j->meter)) : NEVER_NS;
 }
 
+/* A reason may quote bytes of a file or an order, and end in the middle of a character: what is no UTF-8 is told without. */
+static json_t *text_to_json(const char *text)
+{
+        json_t *as_it_is = json_string(text);
+        char ascii[WHY_MAX_BYTES];
+        size_t n = 0;
+
+        if (as_it_is)
+                return as_it_is;
+        for (; text[n] && n + 1 < sizeof ascii; n++)
+                ascii[n] = (signed char)text[n] < 0 ? '?' : text[n];
+        ascii[n] = '\0';
+        return json_string(ascii);
+}
+
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
         log_warning("an order is refused: %s", why);
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:s}", "job", id, "state", "refused", "why", why));
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
 
 static void run_ended(void *ctx, struct child *c)
@@ -120,7 +136,7 @@ static struct scenario *load(const struct job *j, const char *const *settings, s
 static void run(struct job *j, json_int_t id, const json_t *order)
 {
         const char *settings[SETTINGS_MAX];
-        char why[600];
+        char why[WHY_MAX_BYTES];
         ssize_t n = gather(j, json_object_get(order, "settings"), settings, SETTINGS_MAX, why, sizeof why);
         struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
         struct child_command command = {.program = "/proc/self/exe", .config = j->options->config, .settings = settings, .n_settings = (size_t)MAX(n, 0), .namespace = -1};
@@ -143,7 +159,7 @@ static void run(struct job *j, json_int_t id, const json_t *order)
 
 static void begin_streams(struct job *j, json_int_t id, const json_t *order)
 {
-        char why[600] = "";
+        char why[WHY_MAX_BYTES] = "";
 
         clear(j);
         j->id = id;

@@ -373,6 +373,7 @@ def hostile(evb):
                 (["node ros1.address=10.9.0.9"], "not to be set from elsewhere"), (["network.data-port=22"], "not to be set from elsewhere"),
                 ([7], "not to be set from elsewhere"), ("x", "an array"),
                 (["run.seed=1"] * 200, "at most 128"), (["qos.rate=fast"], "qos.rate"), (["--help"], "SECTION.KEY=VALUE"),
+                (["ros.source=" + "\u00e9" * 60], "not to be set from elsewhere"), (["qos.rate=x" + "\u00e9" * 60], "qos.rate"),
             ):
                 s.say({"to": ["ros1", "nobody", 5], "order": {"kind": "run", "job": 1, "settings": settings}})
                 assert s.hear_until("left")["left"] == "nobody"
