@@ -151,10 +151,13 @@ static void run(struct job *j, json_int_t id, const json_t *order)
         j->press = JOB_GOES;
         j->kill_ns = NEVER_NS;
         j->child = (struct child){.node = j->self, .loop = j->loop, .ended = run_ended, .ctx = j};
-        if (cpu_meter_new(&j->meter, 1, 1) < 0 || child_start(&j->child, &command) < 0 || cpu_meter_add(j->meter, j->child.pid, 0) < 0)
+        if (cpu_meter_new(&j->meter, 1, 1) < 0 || child_start(&j->child, &command) < 0) {
+                clear(j);
                 refuse(j, id, "the node cannot be started; its own log says why");
-        else
-                log_info("run %lld begins", (long long)id);
+                return;
+        }
+        (void)cpu_meter_add(j->meter, j->child.pid, 0);
+        log_info("run %lld begins", (long long)id);
 }
 
 static void begin_streams(struct job *j, json_int_t id, const json_t *order)
