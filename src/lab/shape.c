@@ -85,6 +85,29 @@ int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
         return r;
 }
 
+int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE])
+{
+        if (!n->device[0])
+                return tc_device_of_address(n->address, device);
+        snprintf(device, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, n->device);
+        return 0;
+}
+
+void lab_unshape_device(const char *name)
+{
+        struct tc_outcome o = {};
+        struct tc_shaper *shaper = NULL;
+        struct tc_device device;
+
+        if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o) < 0)
+                return;
+        if (tc_shaper_remove(shaper, &o) < 0)
+                log_error("shaping that was left on %s: %s", name, o.error);
+        else if (o.owner == TC_OWNER_OURS)
+                log_warning("shaping that was left on %s is taken back", name);
+        tc_shaper_free(shaper);
+}
+
 static int install(void *ctx)
 {
         struct tc_shaper *shaper = NULL;

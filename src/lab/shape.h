@@ -1,6 +1,8 @@
 /* Shaping for measurements that run no node. */
 #pragma once
 
+#include <net/if.h>
+
 #include "evb/lab/flows.h"
 #include "evb/tc/shaper.h"
 
@@ -12,3 +14,7 @@ int lab_shape_drops(int namespace, uint64_t *ret_packets);
 int lab_shape_device(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why, size_t size);
 /* Packets that it has dropped. Negative errno. */
 int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets);
+/* The device of a node: the one that it names, or that has its address. Negative errno. */
+int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE]);
+/* Takes back what somebody of us who was killed has left on it. Nothing of ours there, or not allowed to look: nothing is done. */
+void lab_unshape_device(const char *device);

@@ -170,6 +170,15 @@ static void begin_streams(struct job *j, json_int_t id, const json_t *order)
                 refuse(j, id, why);
 }
 
+/* Of a run, or a node that stood by, that was killed: what comes next begins with the device as it was. */
+static void unshape(const struct job *j)
+{
+        char device[IF_NAMESIZE] = "";
+
+        if (lab_device_of(j->self, device) >= 0)
+                lab_unshape_device(device);
+}
+
 /* A run that is being stopped may take a moment, and who orders the next one need not know of it. */
 static void order_job(struct job *j, json_int_t id, const char *kind, json_t *order)
 {
@@ -179,10 +188,13 @@ static void order_job(struct job *j, json_int_t id, const char *kind, json_t *or
                 j->next = json_incref(order);
         else if (job_is_running(j))
                 refuse(j, id, "what was ordered before has not ended yet");
-        else if (strcmp(kind, "run") == 0)
-                run(j, id, order);
-        else
-                begin_streams(j, id, order);
+        else {
+                unshape(j);
+                if (strcmp(kind, "run") == 0)
+                        run(j, id, order);
+                else
+                        begin_streams(j, id, order);
+        }
 }
 
 void job_order(struct job *j, json_t *order, uint64_t now_ns)

@@ -9,7 +9,6 @@
 #include "evb/base/util.h"
 #include "evb/net/address.h"
 #include "evb/sys/loop.h"
-#include "evb/tc/device.h"
 #include "page_json.h"
 
 #define MULTICAST_PREFIX "239."
@@ -71,16 +70,13 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
 {
         char device[IF_NAMESIZE] = "";
         struct flow_shape shape;
-        int r = 0;
+        int r;
 
         if (!take_shape(s, &shape, order)) {
                 snprintf(why, size, "shape: allowed: a rate, for addresses of this testbed");
                 return -EINVAL;
         }
-        if (s->self->device[0])
-                snprintf(device, sizeof device, "%.*s", IF_NAMESIZE - 1, s->self->device);
-        else
-                r = tc_device_of_address(s->self->address, device);
+        r = lab_device_of(s->self, device);
         if (r < 0) {
                 snprintf(why, size, "no device has the address %s", s->self->address);
                 return r;

@@ -288,6 +288,32 @@ def port_taken(evb):
         assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 
+def left_shaping(evb):
+    """What a node that was killed has left on its device does not shape what is ordered next."""
+    with testbed(evb, ros=1) as bed:
+        bed.all_there()
+        before = bed.network.tc("ros1", "qdisc", "show").stdout
+        end = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
+               "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
+        shape = {"rate_bps": 10 ** 7, "link_rate_bps": 10 ** 9, "mtu_bytes": 1500, "sources": 1, "to": ["10.9.0.3"]}
+        run = {"kind": "run", "settings": ["qos.backend=htb+tbf", "sfi.output=null"]}
+        plain = {"kind": "streams", "ends": [end]}
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            s.hear_until("members")
+            for i, (shaping, next_) in enumerate(((plain | {"shape": shape}, plain), (run, plain), (plain | {"shape": shape}, run | {"settings": ["sfi.output=null"]}))):
+                s.say({"to": ["ros1"], "order": shaping | {"job": 2 * i}})
+                wait_until("shaping", lambda: "htb" in bed.network.tc("ros1", "qdisc", "show").stdout)
+                bed.standby["ros1"].kill()
+                bed.standby["ros1"].wait()
+                bed.start("ros1")
+                s.hear_until("joined")
+                assert "htb" in bed.network.tc("ros1", "qdisc", "show").stdout
+                s.say({"to": ["ros1"], "order": next_ | {"job": 2 * i + 1}})
+                wait_until("the device as it was", lambda: bed.network.tc("ros1", "qdisc", "show").stdout == before, limit=30)
+                s.say({"to": ["ros1"], "order": {"kind": "stop"}})
+
+
 def cut_off(evb):
     """Who has gone without a word, with machine or wire, is noticed: by the DFM, by nodes, and no order port stays taken."""
     with testbed(evb) as bed:
@@ -402,6 +428,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "cut-off": cut_off, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })
