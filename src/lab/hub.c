@@ -172,6 +172,9 @@ static void pass_order(struct hub *h, const json_t *message)
 
         json_array_foreach(to, i, name)
         {
+                /* Gone meanwhile, with too many answers not taken: the members have been told to stop. */
+                if (!h->commander)
+                        return;
                 struct peer *p = member(h, json_string_value(name));
 
                 if (p)
