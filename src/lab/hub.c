@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "evb/base/log.h"
@@ -13,6 +14,8 @@
 
 /* Beside the nodes: `evb lab`, others that wait to be refused, old connections of nodes that came again. */
 #define PEERS_BESIDE_NODES 16u
+/* Of this process for anything else. */
+#define OTHER_DESCRIPTORS 64u
 #define INTRODUCE_NS (10 * NS_PER_S)
 
 enum peer_kind { PEER_FREE, PEER_UNKNOWN, PEER_MEMBER, PEER_COMMANDER };
@@ -231,6 +234,19 @@ static void accept_one(void *ctx, uint32_t events)
                 p->kind = PEER_FREE;
 }
 
+/* More may be had than a process is given: usually 1024, which is less than there may be nodes. */
+static void allow_descriptors(size_t n)
+{
+        struct rlimit l;
+
+        if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= n)
+                return;
+        l.rlim_cur = MIN((rlim_t)n, l.rlim_max);
+        (void)setrlimit(RLIMIT_NOFILE, &l);
+        if (l.rlim_cur < n)
+                log_warning("order port: %zu connections need more open files than the %llu that are allowed", n, (unsigned long long)l.rlim_max);
+}
+
 int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
 {
         struct hub *h = calloc(1, sizeof *h);
@@ -240,6 +256,7 @@ int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
 
         if (r >= 0) {
                 *h = (struct hub){.scenario = s, .loop = loop, .listener.fd = -1, .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
+                allow_descriptors(h->n_peers + OTHER_DESCRIPTORS);
                 h->peers = calloc(h->n_peers, sizeof *h->peers);
                 r = h->peers ? net_address_parse(&at, dfm->address, (uint16_t)s->network.order_port) : -ENOMEM;
         }

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -155,10 +156,24 @@ static void stop_is_last(void **state)
         free(order);
 }
 
+/* The limit that a shell or systemd gives is less than a connection a node. */
+static void descriptors(void **state)
+{
+        struct rlimit before, now;
+
+        (void)state;
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max}), 0);
+        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_in_range(now.rlim_cur, ROSS + 32, before.rlim_max);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        const struct CMUnitTest tests[] = {CASE(stop_is_last)};
+        const struct CMUnitTest tests[] = {CASE(stop_is_last), CASE(descriptors)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
