@@ -128,7 +128,7 @@ static int open_bed(const struct lab_options *o, struct lab_bed *bed)
                 fprintf(stderr, "%s: ros.source: \"%s\" is not allowed for evb lab run, allowed: pattern\n", o->scenario, bed->scenario->ros.source);
                 return 2;
         }
-        return remote_new(&bed->remote, bed->scenario) < 0 ? 1 : 0;
+        return remote_new(&bed->remote, bed->scenario, o->common.settings, o->common.n_settings) < 0 ? 1 : 0;
 }
 
 static void close_bed(struct lab_bed *bed)

@@ -147,14 +147,15 @@ static int connect_to_hub(struct remote *r)
                          : 0;
 }
 
-int remote_new(struct remote **ret, const struct scenario *s)
+int remote_new(struct remote **ret, const struct scenario *s, const char *const *settings, size_t n)
 {
         struct remote *r = calloc(1, sizeof *r);
         int error = r ? 0 : -ENOMEM;
 
         if (error >= 0) {
                 /* No number is used twice: what a node still tells of an evb lab before us is nothing of ours. */
-                *r = (struct remote){.scenario = s, .job = (json_int_t)clock_utc_ns(), .talk = {.heard = heard, .ended = ended, .ctx = r}};
+                *r = (struct remote){.scenario = s, .settings = settings, .n_settings = n, .job = (json_int_t)clock_utc_ns(),
+                                     .talk = {.heard = heard, .ended = ended, .ctx = r}};
                 r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
                 error = r->stands_by ? loop_new(&r->loop) : -ENOMEM;
         }

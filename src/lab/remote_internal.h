@@ -7,6 +7,8 @@
 
 struct remote {
         const struct scenario *scenario;
+        const char *const *settings; /* it was loaded with */
+        size_t n_settings;
         struct loop *loop;
         struct talk talk;
         bool introduced;      /* the hub has said who stands by */

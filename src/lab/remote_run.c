@@ -7,6 +7,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/conf/keys.h"
 #include "launch_internal.h"
 #include "page_json.h"
 #include "remote_internal.h"
@@ -127,16 +128,22 @@ static bool all_answered(void *ctx)
 
 static void give_order(struct remote_run *run, const char *const *settings, size_t n)
 {
+        const struct remote *r = run->remote;
         json_t *all = json_array();
         char number[40];
 
+        /* What is local to a machine is our own business only. */
+        for (size_t i = 0; i < r->n_settings; i++) {
+                if (!scenario_setting_is_local(r->settings[i]))
+                        json_array_append_new(all, json_string(r->settings[i]));
+        }
         for (size_t i = 0; i < n; i++)
                 json_array_append_new(all, json_string(settings[i]));
         /* What is under way from runs before is foreign to this one. */
         snprintf(number, sizeof number, "run.number=%u", (unsigned)(clock_utc_ns() / NS_PER_MS % UINT32_MAX) | 1);
         json_array_append_new(all, json_string(number));
         remote_order(run->remote, run->nodes, run->launch.n_children,
-                     json_pack("{s:s, s:I, s:o}", "kind", "run", "job", run->remote->job, "settings", all));
+                     json_pack("{s:s, s:I, s:o}", "kind", "run", "job", r->job, "settings", all));
 }
 
 static int make(struct remote_run *run, const char *const *settings, size_t n)
@@ -189,12 +196,18 @@ static json_t *report_of(struct remote_run *run)
         return report;
 }
 
-static struct scenario *load(const struct remote *r, const char *const *settings, size_t n)
+struct scenario *remote_load(const struct remote *r, const char *const *settings, size_t n)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
-        int error = s && errors ? scenario_load(s, r->scenario->path, settings, n, errors) : -ENOMEM;
+        _cleanup_free_ const char **all = calloc(r->n_settings + n + 1, sizeof *all);
+        int error = -ENOMEM;
 
+        if (s && errors && all) {
+                memcpy(all, r->settings, r->n_settings * sizeof *all);
+                memcpy(all + r->n_settings, settings, n * sizeof *all);
+                error = scenario_load(s, r->scenario->path, all, r->n_settings + n, errors);
+        }
         if (error < 0) {
                 log_error("%s", errors && errors->n > 0 ? errors->text[0] : strerror(-error));
                 return NULL;
@@ -221,8 +234,10 @@ static int prepare(struct remote_run *run, struct remote *r, const struct scenar
                 run->nodes[i] = remote_node(r, s->nodes[i].name);
                 c->node = &s->nodes[i];
                 c->stats = calloc(1, sizeof *c->stats);
-                if (!c->stats || run->nodes[i] == SIZE_MAX)
+                if (!c->stats)
                         return -ENOMEM;
+                if (run->nodes[i] == SIZE_MAX)
+                        return log_error_errno(ESTALE, "%s has a node %s now that it had not when we began", s->path, c->node->name);
         }
         return 0;
 }
@@ -240,7 +255,7 @@ static void clean_up(struct remote_run *run)
 
 json_t *remote_run(struct remote *r, const char *const *settings, size_t n)
 {
-        _cleanup_free_ struct scenario *s = load(r, settings, n);
+        _cleanup_free_ struct scenario *s = remote_load(r, settings, n);
         struct remote_run run = {};
         json_t *report = NULL;
 

@@ -77,11 +77,11 @@ static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS
 }
 
 /* Where no machines have a scenario of their own, all is set by settings. */
-static struct scenario *load(const struct lab_bed *bed, const char *const *settings, size_t n)
+static struct scenario *load(const char *const *settings, size_t n)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
-        int r = s && errors ? scenario_load(s, bed ? bed->scenario->path : "/dev/null", settings, n, errors) : -ENOMEM;
+        int r = s && errors ? scenario_load(s, "/dev/null", settings, n, errors) : -ENOMEM;
 
         if (r < 0) {
                 log_error("lab: %s", errors && errors->n > 0 ? errors->text[0] : strerror(-r));
@@ -160,7 +160,7 @@ json_t *lab_run_events(const struct lab_point *p)
         json_t *report, *result;
 
         n = words ? split(words, !p->bed, settings, n) : 0;
-        s = words ? load(p->bed, settings, n) : NULL;
+        s = !words ? NULL : p->bed ? remote_load(p->bed->remote, settings, n) : load(settings, n);
         if (!s)
                 return NULL;
         report = p->bed ? remote_run(p->bed->remote, settings, n) : run_here(p, s);

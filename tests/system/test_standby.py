@@ -94,6 +94,12 @@ class Testbed:
         pid = self.standby[name].pid
         return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
+    def child_words(self, name):
+        """Its command line, once it is the node's program."""
+        cmdline = pathlib.Path(f"/proc/{self.child(name)}/cmdline")
+        wait_until(f"program of {name}", lambda: b"--node\0" in cmdline.read_bytes() and b"--json\0" in cmdline.read_bytes())
+        return cmdline.read_text().split("\0")
+
     def wait_for(self, name, text, times=1):
         wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)
 
@@ -144,6 +150,13 @@ def events(evb):
         assert all(p.poll() is None for p in bed.standby.values())
         pids = re.findall(r"run (\d+) begins", bed.log("ros1"))
         assert len(pids) == len(points), bed.log("ros1")
+        # What the command line sets is set for all, but for what is a machine's own.
+        words = ("--again", "--set", "run.seed=99", "--set", "network.order-port=46802")
+        with subprocess.Popen(bed.command("C1", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            bed.wait_for("ros1", "begins", times=len(points) + 1)
+            given = bed.child_words("ros1")
+            said = running.communicate(timeout=LIMIT_S)[1]
+        assert "run.seed=99" in given and "network.order-port=46802" not in given and "refuses" not in said, (given, said)
         done = bed.order("C7")
         assert "need more nodes than the scenario has" in done.stderr, done.stderr
 

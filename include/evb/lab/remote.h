@@ -8,9 +8,13 @@
 
 struct remote;
 
-/* Connects to the DFM of the scenario and learns who stands by. Negative errno, logged. The scenario is borrowed. */
-int remote_new(struct remote **ret, const struct scenario *s);
+/* Connects to the DFM of the scenario and learns who stands by. Negative errno, logged. The scenario is borrowed, and so are the
+ * settings ("SECTION.KEY=VALUE") with which it was loaded. */
+int remote_new(struct remote **ret, const struct scenario *s, const char *const *settings, size_t n);
 struct remote *remote_free(struct remote *r);
+
+/* The scenario's file with the remote's own settings and then these, as its nodes will have it; NULL: logged why. */
+struct scenario *remote_load(const struct remote *r, const char *const *settings, size_t n);
 
 /* A whole run of event building: the scenario's file with these settings ("SECTION.KEY=VALUE"), by all nodes that it then has.
  * Its report as `evb run --json` gives it; NULL: it could not be made, logged. */
