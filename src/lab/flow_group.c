@@ -102,6 +102,9 @@ bool flow_group_reap(struct flow_group *g)
                         continue;
                 }
                 cpu_meter_remove(g->meter, g->ends[i].pid);
+                /* Killed by somebody: what it counted is not all. */
+                if (WIFSIGNALED(status))
+                        atomic_store(&g->page->failed, (unsigned)EPIPE);
                 g->ends[i].pid = 0;
                 g->ends[i].cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
         }

@@ -31,5 +31,5 @@ bool flow_group_is_quiet(const struct flow_group *g);
 void flow_group_set(struct flow_group *g, enum flow_state state);
 /* Waits, without waiting, for processes that have ended: true once all have. */
 bool flow_group_reap(struct flow_group *g);
-/* Why an end could not go on; 0: none failed. */
+/* Why an end could not go on, or was killed as far as is known by flow_group_reap(); 0: none failed. */
 int flow_group_error(const struct flow_group *g);

@@ -135,8 +135,11 @@ void streams_set(struct streams *s, int state)
 
 enum streams_news streams_turn(struct streams *s)
 {
+        bool ended;
+
         if (!s->active)
                 return STREAMS_NOTHING;
+        ended = flow_group_reap(&s->group);
         if (flow_group_error(&s->group) < 0)
                 return STREAMS_ENDED;
         flow_group_turn(&s->group, clock_now_ns());
@@ -148,7 +151,7 @@ enum streams_news streams_turn(struct streams *s)
                 s->told_quiet = true;
                 return STREAMS_QUIET;
         }
-        return s->told_ready && flow_group_reap(&s->group) ? STREAMS_ENDED : STREAMS_NOTHING;
+        return s->told_ready && ended ? STREAMS_ENDED : STREAMS_NOTHING;
 }
 
 void streams_add_result(const struct streams *s, json_t *answer)

@@ -340,6 +340,22 @@ def left_shaping(evb):
                 s.say({"to": ["ros1"], "order": {"kind": "stop"}})
 
 
+def lost_end(evb):
+    """The end of a stream that is killed is told at once, and not taken for one that has counted all."""
+    with testbed(evb, ros=1) as bed:
+        bed.all_there()
+        end = {"role": 1, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.3", "port": 7000, "message_bytes": 100,
+               "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            s.hear_until("members")
+            for job in range(1, 4):
+                s.say({"to": ["sfi1"], "order": {"kind": "streams", "job": job, "ends": [end, end | {"port": 7002}]}})
+                assert s.hear_until("answer")["answer"] == {"job": job, "state": "ready"}
+                os.kill(bed.child("sfi1"), signal.SIGKILL)
+                assert s.hear_until("answer")["answer"] == {"job": job, "state": "refused", "why": "Broken pipe"}
+
+
 def cut_off(evb):
     """Who has gone without a word, with machine or wire, is noticed: by the DFM, by nodes, and no order port stays taken."""
     with testbed(evb) as bed:
@@ -454,6 +470,6 @@ def hostile(evb):
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "v6": v6, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "cut-off": cut_off, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "streams": streams, "v6": v6, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "lost-end": lost_end, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile,
 })
