@@ -49,6 +49,7 @@ static void heard(void *ctx, json_t *message)
         json_array_foreach(members, i, name)
                 set_member(r, json_string_value(name), true);
         r->introduced |= members != NULL;
+        r->refused |= refused != NULL;
         if (refused)
                 log_error("the DFM refuses: %s", json_string_value(refused) ?: "it does not say why");
         set_member(r, json_string_value(json_object_get(message, "joined")), true);
@@ -142,6 +143,8 @@ static int connect_to_hub(struct remote *r)
                 return log_error_errno(error, "%s, port %llu: %m", dfm->address, (unsigned long long)r->scenario->network.order_port);
         talk_say(&r->talk, json_pack("{s:{s:s}}", "command", "version", EVB_VERSION));
         error = remote_wait(r, is_introduced, r, clock_now_ns() + CONNECT_NS);
+        if (r->refused)
+                return -ECONNREFUSED;
         return error < 0 ? log_error_errno(error, "no DFM takes orders at %s, port %llu: start it by evb dfm --config FILE --node %s --standby", dfm->address,
                                            (unsigned long long)r->scenario->network.order_port, dfm->name)
                          : 0;

@@ -12,6 +12,7 @@ struct remote {
         struct loop *loop;
         struct talk talk;
         bool introduced;      /* the hub has said who stands by */
+        bool refused;         /* it has said why it does not */
         bool lost;            /* the connection has ended */
         bool *stands_by;      /* of each node of the scenario */
         json_int_t job;       /* the last one */

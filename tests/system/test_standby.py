@@ -242,6 +242,8 @@ def lost_commander(evb):
             with bed.speaker() as other:
                 other.say({"command": {"version": version(evb)}})
                 assert "another evb lab" in other.hear()["refused"] and other.hear() is None
+            done = bed.order("C1")
+            assert done.returncode == 1 and "another evb lab" in done.stderr and "start it by" not in done.stderr, done
             s.say({"to": list(bed.roles), "order": {"kind": "run", "job": 7, "settings": ["trigger.rate=1kHz", "run.number=77", "sfi.output=null"]}})
             for name in bed.roles:
                 bed.wait_for(name, "run 7 begins")
