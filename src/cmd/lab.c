@@ -179,6 +179,11 @@ static bool make(const char *path, struct lab_point *p, json_t *results)
         const json_t *twin = same_point(results, p);
         json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
 
+        /* What was interrupted is no point. */
+        if (figures && signals_are_waiting()) {
+                json_decref(figures);
+                return false;
+        }
         if (!figures)
                 return false;
         if (twin)
@@ -251,7 +256,8 @@ static int run(const struct lab_options *o)
                 (void)lab_states_make(states);
         for (size_t i = 0; i < n; i++)
                 left_s += results_have(results, &points[i]) ? 0 : points[i].seconds;
-        for (size_t i = 0; status == 0 && i < n; i++) {
+        signals_hold();
+        for (size_t i = 0; status == 0 && i < n && !signals_are_waiting(); i++) {
                 if (results_have(results, &points[i]))
                         continue;
                 draw(o, &points[i], i, n, left_s);
@@ -262,9 +268,12 @@ static int run(const struct lab_options *o)
                 lab_states_remove(states);
         if (isatty(STDERR_FILENO))
                 fputc('\n', stderr);
-        if (status == 0)
+        if (signals_are_waiting()) {
+                fprintf(stderr, "evb lab run: interrupted; the points made so far are in %s, and the same command goes on from there\n", path);
+                status = 1;
+        } else if (status == 0)
                 status = tell_verdicts(o, words, results);
-        if (failed > 0) {
+        if (failed > 0 && !signals_are_waiting()) {
                 fprintf(stderr, "evb lab run: %zu points could not be made\n", failed);
                 status = 1;
         }

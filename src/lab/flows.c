@@ -70,6 +70,8 @@ static int wait_here(void *ctx, enum flow_state state, uint64_t deadline_ns)
                         break;
                 if (clock_now_ns() > deadline_ns)
                         return -ETIMEDOUT;
+                if (signals_are_waiting())
+                        return -EINTR;
                 wait_ns(NS_PER_MS);
         }
         return flow_group_error(g);
@@ -80,7 +82,7 @@ static void pass_here(void *ctx, uint64_t duration_ns)
         uint64_t now_ns = clock_now_ns(), until_ns = now_ns + duration_ns;
 
         flow_group_turn(ctx, now_ns);
-        while (now_ns < until_ns) {
+        while (now_ns < until_ns && !signals_are_waiting()) {
                 wait_ns(MIN(CPU_METER_INTERVAL_NS, until_ns - now_ns));
                 now_ns = clock_now_ns();
                 flow_group_turn(ctx, now_ns);

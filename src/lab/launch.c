@@ -238,8 +238,10 @@ int launch_run(const struct launch_options *options)
                 .press_deadline_ns = NEVER_NS,
         };
         struct netns_lab *lab = NULL;
+        sigset_t held;
         int r, status;
 
+        sigprocmask(SIG_BLOCK, NULL, &held);
         if (options->net == LAUNCH_LAB) {
                 r = netns_lab_new(&lab, options->scenario);
                 if (r < 0)
@@ -250,5 +252,7 @@ int launch_run(const struct launch_options *options)
         status = r < 0 ? 1 : l.start_failed ? l.start_status : summary_write(&l);
         clean_up(&l);
         netns_lab_free(lab);
+        if (l.signals > 0 && sigismember(&held, SIGINT))
+                raise(SIGINT);
         return status;
 }

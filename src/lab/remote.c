@@ -73,6 +73,8 @@ int remote_wait(struct remote *r, bool (*done)(void *ctx), void *ctx, uint64_t d
         while (!done(ctx)) {
                 if (r->lost)
                         return -EPIPE;
+                if (signals_are_waiting())
+                        return -EINTR;
                 if (clock_now_ns() >= deadline_ns)
                         return -ETIMEDOUT;
                 error = loop_wait(r->loop, MIN(deadline_ns, clock_now_ns() + TICK_NS));

@@ -22,7 +22,7 @@ struct remote {
         void *ctx;
 };
 
-/* Waits for words until `done` says so; -ETIMEDOUT, -EPIPE: the hub is gone. */
+/* Waits for words until `done` says so; -ETIMEDOUT; -EPIPE: the hub is gone; -EINTR: a signal waits. */
 int remote_wait(struct remote *r, bool (*done)(void *ctx), void *ctx, uint64_t deadline_ns);
 /* An order to some nodes, by their indices in the scenario; consumes it. */
 void remote_order(struct remote *r, const size_t *nodes, size_t n, json_t *order);

@@ -108,13 +108,36 @@ static void take_signal(void *ctx, uint32_t events)
                 l->signals++;
 }
 
-int loop_catch_signals(struct loop *l)
+static sigset_t stop_signals(void)
 {
         sigset_t set;
 
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        return set;
+}
+
+void signals_hold(void)
+{
+        sigset_t set = stop_signals();
+
+        sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+bool signals_are_waiting(void)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigpending(&set);
+        return sigismember(&set, SIGTERM) || sigismember(&set, SIGINT);
+}
+
+int loop_catch_signals(struct loop *l)
+{
+        sigset_t set = stop_signals();
+
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
                 return -errno;
         /* Broken connections and full disks are errors of the calls that meet them. */

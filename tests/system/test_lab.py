@@ -8,11 +8,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import time
 
-from harness import Skip, folder, main, need_root
-from network import sh
+from harness import LIMIT_S, Skip, folder, main, need_root
+from network import sh, wait_until
 
 
 def lists(evb):
@@ -87,6 +88,22 @@ def losses(evb):
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
 
 
+def interrupted(evb):
+    """Ctrl-C ends all, not one point, at once and whole; the point that was under way is none."""
+    need_root()
+    for measurement, number in (("C2", signal.SIGINT), ("B4", signal.SIGTERM)):
+        with folder() as where:
+            path = where / "results.jsonl"
+            with subprocess.Popen([evb, "lab", "run", measurement, "--results", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+                wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
+                made = len(points(path))
+                running.send_signal(number)
+                out, err = running.communicate(timeout=LIMIT_S)
+            assert running.returncode == 1 and "the same command goes on" in err and out == "", (running.returncode, out, err)
+            assert made <= len(points(path)) <= made + 1
+            assert not any(f"evb-{running.pid}-" in n for n in os.listdir("/run/netns"))
+
+
 def report(evb):
     """A page that needs nothing else, and each picture beside it."""
     need_root()
@@ -159,4 +176,4 @@ def killed(evb):
         assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "report": report, "clean": clean, "killed": killed})
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed})

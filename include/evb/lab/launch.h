@@ -20,6 +20,7 @@ struct launch_options {
         FILE *json;    /* the report; NULL: a summary on standard output */
 };
 
-/* Runs to the end: bounded whatever the nodes do, once the run is over or told to stop. An exit status: 0 all events
+/* SIGTERM and SIGINT end the run; a caller that holds them back (sys/loop.h) finds one waiting afterwards.
+ * Runs to the end: bounded whatever the nodes do, once the run is over or told to stop. An exit status: 0 all events
  * complete, 1 fell short, 2 wrong scenario, 77 a privilege is missing. What went wrong has been logged. */
 int launch_run(const struct launch_options *options);

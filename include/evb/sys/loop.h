@@ -29,6 +29,10 @@ void loop_remove(struct loop *loop, struct loop_io *io);
 int loop_catch_signals(struct loop *loop);
 unsigned loop_signals(const struct loop *loop);
 
+/* Without a loop, or around several: SIGTERM and SIGINT wait from now on, and whether one does. */
+void signals_hold(void);
+bool signals_are_waiting(void);
+
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls what is
  * ready. 0, or negative errno. */
 int loop_wait(struct loop *loop, uint64_t deadline_ns);
