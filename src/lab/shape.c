@@ -156,11 +156,13 @@ int lab_shape(int namespace, const struct flow_shape *shape)
 int lab_shape_drops(int namespace, uint64_t *ret_packets)
 {
         uint64_t *page = memory_map_shared(sizeof *page);
-        int r = page ? run_there(namespace, read_drops, page) : log_error_errno(ENOMEM, "lab: shaping: %m");
+        int r;
 
+        if (!page)
+                return log_error_errno(ENOMEM, "lab: shaping: %m");
+        r = run_there(namespace, read_drops, page);
         if (r >= 0)
                 *ret_packets = *page;
-        if (page)
-                memory_unmap(page, sizeof *page);
+        memory_unmap(page, sizeof *page);
         return r;
 }
