@@ -9,6 +9,7 @@
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
 #include "launch_internal.h"
+#include "load.h"
 #include "page_json.h"
 #include "remote_internal.h"
 
@@ -198,21 +199,20 @@ static json_t *report_of(struct remote_run *run)
 
 struct scenario *remote_load(const struct remote *r, const char *const *settings, size_t n)
 {
-        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
-        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
         _cleanup_free_ const char **all = calloc(r->n_settings + n + 1, sizeof *all);
-        int error = -ENOMEM;
+        char why[LOAD_WHY_MAX_BYTES];
+        struct scenario *s;
 
-        if (s && errors && all) {
-                memcpy(all, r->settings, r->n_settings * sizeof *all);
-                memcpy(all + r->n_settings, settings, n * sizeof *all);
-                error = scenario_load(s, r->scenario->path, all, r->n_settings + n, errors);
-        }
-        if (error < 0) {
-                log_error("%s", errors && errors->n > 0 ? errors->text[0] : strerror(-error));
+        if (!all) {
+                (void)log_error_errno(ENOMEM, "%s: %m", r->scenario->path);
                 return NULL;
         }
-        return take_ptr(s);
+        memcpy(all, r->settings, r->n_settings * sizeof *all);
+        memcpy(all + r->n_settings, settings, n * sizeof *all);
+        s = lab_load_scenario(r->scenario->path, all, r->n_settings + n, why, sizeof why);
+        if (!s)
+                log_error("%s", why);
+        return s;
 }
 
 static int prepare(struct remote_run *run, struct remote *r, const struct scenario *s)

@@ -1,5 +1,4 @@
 /* A point that is a whole run of event building: a scenario of settings, run in the lab, its report flattened. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "evb/lab/catalogue.h"
 #include "evb/lab/figures.h"
 #include "evb/lab/launch.h"
+#include "load.h"
 
 #define SETTINGS_MAX 96
 #define SETTING_MAX_BYTES 96
@@ -79,15 +79,12 @@ static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS
 /* Where no machines have a scenario of their own, all is set by settings. */
 static struct scenario *load(const char *const *settings, size_t n)
 {
-        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
-        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
-        int r = s && errors ? scenario_load(s, "/dev/null", settings, n, errors) : -ENOMEM;
+        char why[LOAD_WHY_MAX_BYTES];
+        struct scenario *s = lab_load_scenario("/dev/null", settings, n, why, sizeof why);
 
-        if (r < 0) {
-                log_error("lab: %s", errors && errors->n > 0 ? errors->text[0] : strerror(-r));
-                return NULL;
-        }
-        return take_ptr(s);
+        if (!s)
+                log_error("lab: %s", why);
+        return s;
 }
 
 static void copy_number(json_t *to, const char *name, const json_t *from)

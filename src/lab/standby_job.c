@@ -1,4 +1,4 @@
-/* From an order to a child process, and from its end to an answer. */
+/* From an order to a child process or to ends of streams, and from their end to an answer. */
 #include "standby_job.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
 #include "launch_internal.h"
+#include "load.h"
 #include "page_json.h"
 
 #define SETTINGS_MAX 128u
-#define WHY_MAX_BYTES 600u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
 
@@ -62,7 +62,7 @@ uint64_t job_deadline_ns(const struct job *j)
 static json_t *text_to_json(const char *text)
 {
         json_t *as_it_is = json_string(text);
-        char ascii[WHY_MAX_BYTES];
+        char ascii[LOAD_WHY_MAX_BYTES];
         size_t n = 0;
 
         if (as_it_is)
@@ -118,15 +118,9 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
 
 static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why, size_t size)
 {
-        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
-        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
-        int r = s && errors ? scenario_load(s, j->options->config, settings, n, errors) : -ENOMEM;
+        _cleanup_free_ struct scenario *s = lab_load_scenario(j->options->config, settings, n, why, size);
 
-        if (r < 0) {
-                snprintf(why, size, "%s", errors && errors->n > 0 ? errors->text[0] : strerror(-r));
-                return NULL;
-        }
-        if (!scenario_find(s, j->self->name)) {
+        if (s && !scenario_find(s, j->self->name)) {
                 snprintf(why, size, "node %s takes no part in such a run", j->self->name);
                 return NULL;
         }
@@ -136,7 +130,7 @@ static struct scenario *load(const struct job *j, const char *const *settings, s
 static void run(struct job *j, json_int_t id, const json_t *order)
 {
         const char *settings[SETTINGS_MAX];
-        char why[WHY_MAX_BYTES];
+        char why[LOAD_WHY_MAX_BYTES];
         ssize_t n = gather(j, json_object_get(order, "settings"), settings, SETTINGS_MAX, why, sizeof why);
         struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
         struct child_command command = {.program = "/proc/self/exe", .config = j->options->config, .settings = settings, .n_settings = (size_t)MAX(n, 0), .namespace = -1};
@@ -162,7 +156,7 @@ static void run(struct job *j, json_int_t id, const json_t *order)
 
 static void begin_streams(struct job *j, json_int_t id, const json_t *order)
 {
-        char why[WHY_MAX_BYTES] = "";
+        char why[LOAD_WHY_MAX_BYTES] = "";
 
         clear(j);
         j->id = id;
