@@ -1,6 +1,5 @@
 /* The table of published measurements. What they came to is judged in catalogue_judge.c; how points are made, in run_*.c. */
 #include "evb/lab/catalogue.h"
-#include "evb/lab/flows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "catalogue_judge.h"
 #include "evb/base/util.h"
+#include "evb/lab/flows.h"
 
 #define SWEEP(all, few, ...) {.values = (const double[])all, .quick = (const double[])few, .n_values = sizeof((double[])all) / sizeof(double), .n_quick = sizeof((double[])few) / sizeof(double), __VA_ARGS__}
 #define PANELS(table) .panels = table, .n_panels = ARRAY_SIZE(table)

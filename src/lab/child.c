@@ -34,19 +34,6 @@ double child_cpu_seconds(const struct child *c)
                (double)(c->usage.ru_utime.tv_usec + c->usage.ru_stime.tv_usec) / 1e6;
 }
 
-static void exit_is_ready(void *ctx, uint32_t events)
-{
-        struct child *c = ctx;
-
-        (void)events;
-        if (wait4(c->pid, &c->status, WNOHANG, &c->usage) != c->pid)
-                return;
-        loop_remove(c->loop, &c->exit_io);
-        c->running = false;
-        child_drain(c);
-        c->ended(c->ctx, c);
-}
-
 /* What a node prints is its report; a bound keeps one that goes wild from filling our memory. */
 static void report_is_ready(void *ctx, uint32_t events)
 {
@@ -73,9 +60,18 @@ static void report_is_ready(void *ctx, uint32_t events)
                 loop_remove(c->loop, &c->report_io);
 }
 
-void child_drain(struct child *c)
+static void exit_is_ready(void *ctx, uint32_t events)
 {
+        struct child *c = ctx;
+
+        (void)events;
+        if (wait4(c->pid, &c->status, WNOHANG, &c->usage) != c->pid)
+                return;
+        loop_remove(c->loop, &c->exit_io);
+        c->running = false;
+        /* What it left in the pipe. */
         report_is_ready(c, 0);
+        c->ended(c->ctx, c);
 }
 
 /* In the child, between fork and exec. */

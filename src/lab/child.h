@@ -39,8 +39,6 @@ struct child_command {
 
 /* Negative errno, logged; child_fini() is due in any case. */
 int child_start(struct child *c, const struct child_command *command);
-/* What it left in the pipe. */
-void child_drain(struct child *c);
 /* Kills it where it still runs. */
 void child_fini(struct child *c);
 

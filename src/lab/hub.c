@@ -72,11 +72,11 @@ static void tell_commander(struct hub *h, json_t *message)
                 json_decref(message);
 }
 
-static void tell_members(struct hub *h, const char *key, const char *value)
+static void stop_members(struct hub *h)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
                 if (h->peers[i].kind == PEER_MEMBER)
-                        talk_say(&h->peers[i].talk, json_pack("{s:{s:s}}", "order", key, value));
+                        talk_say(&h->peers[i].talk, json_pack("{s:{s:s}}", "order", "kind", "stop"));
         }
 }
 
@@ -93,7 +93,7 @@ static void drop(struct peer *p)
         } else if (kind == PEER_COMMANDER) {
                 h->commander = NULL;
                 /* Nobody waits for what they do. */
-                tell_members(h, "kind", "stop");
+                stop_members(h);
         }
 }
 

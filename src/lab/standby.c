@@ -1,4 +1,4 @@
-/* Waiting for orders: the connection to the DFM, and what of an order is allowed. How a run goes is in standby_job.c. */
+/* Waiting for orders: the connection to the DFM, and signals. What is ordered is done in standby_job.c. */
 #include "evb/lab/standby.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void ended(void *ctx, int error)
         s->connect_ns = now_ns + tcp_backoff_next_ns(&s->backoff);
 }
 
-static int connect_to_dfm(struct standby *s, uint64_t now_ns)
+static int connect_to_dfm(struct standby *s)
 {
         const struct scenario *sc = s->options->scenario;
         struct net_address from, to;
@@ -84,7 +84,6 @@ static int connect_to_dfm(struct standby *s, uint64_t now_ns)
         }
         talk_say(&s->talk, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node", s->self->name, "version", EVB_VERSION, "common_ground",
                                      (json_int_t)hub_common_ground(sc)));
-        (void)now_ns;
         return 0;
 }
 
@@ -95,8 +94,7 @@ static void tell_status(const struct standby *s)
         if (s->hub)
                 snprintf(text, sizeof text, "standing by with %u nodes; %s", hub_members(s->hub), job_status(&s->job));
         else
-                snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM",
-                         job_status(&s->job));
+                snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM", job_status(&s->job));
         notify_status(text);
 }
 
@@ -121,7 +119,7 @@ static int wait_for_orders(struct standby *s)
 
         while (r >= 0 && !is_over(s, now_ns)) {
                 if (now_ns >= s->connect_ns)
-                        r = connect_to_dfm(s, now_ns);
+                        r = connect_to_dfm(s);
                 if (r < 0)
                         return r;
                 r = loop_wait(s->loop, MIN(MIN(s->connect_ns, next_ns), job_deadline_ns(&s->job)));

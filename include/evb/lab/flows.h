@@ -50,7 +50,6 @@ struct flow_shape {
         unsigned n_to, sources;
 };
 
-
 /* Runs all at once for so long, a bit more to let what is queued arrive. Negative errno; errors are logged. Here, in the lab's
  * namespaces, whose shaping goes with them; or by nodes that stand by, which take it back. */
 int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results);
