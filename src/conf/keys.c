@@ -36,6 +36,7 @@ const struct scenario_key scenario_keys[] = {
         {"dfm", "event-timeout", KEY_TIME, AT(dfm, event_timeout_ns), "10s", NULL, 0, MS, 3600 * NS_PER_S, "When an SFI has not finished an event by then, it is assigned again."},
         {"dfm", "reassign", KEY_COUNT, AT(dfm, reassign), "1", NULL, 0, 0, 100, "How often an event may be assigned again before it is lost."},
         {"dfm", "keep-alive", KEY_TIME, AT(dfm, keep_alive_ns), "200ms", NULL, 0, MS, 60 * NS_PER_S, "How often nodes tell each other that they live."},
+        {"dfm", "lost-after", KEY_TIME, AT(dfm, lost_after_ns), "30s", NULL, 0, 0, 24 * 3600 * NS_PER_S, "Time without a message from the DFM after which a node of a run ends, with exit status 1 (0: never)."},
         {"dfm", "node-timeout", KEY_TIME, AT(dfm, node_timeout_ns), "3s", NULL, 0, 10 * MS, 3600 * NS_PER_S, "A node not heard of for so long is gone."},
 
         {"ros", "count", KEY_COUNT, AT(ros, count), "0", NULL, 0, 0, EVB_ROS_MAX, "Makes nodes ros1, ros2 … on this machine; where [node NAME] sections name them, the first so many of these, 0: all."},
@@ -91,7 +92,7 @@ const struct scenario_key scenario_keys[] = {
         {"tuning", "tx-usecs", KEY_COUNT, AT(tuning, tx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-usecs, of packets sent."},
         {"tuning", "tx-frames", KEY_COUNT, AT(tuning, tx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-frames, of packets sent."},
 
-        {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number: messages of other runs are foreign. auto: the file's for file:, else 1."},
+        {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number, in the names of event files and in their headers. auto: that of the file for file:, else the next one that this machine's DFM has not used; the other nodes learn it from the DFM."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},
 };
 /* clang-format on */

@@ -58,13 +58,15 @@ bool chunk_decode(struct chunk *ret, const uint8_t bytes[static CHUNK_HEADER_BYT
         return reader_u32(&r) == message_check(bytes, CHECK_BYTES_AT) && chunk_is_possible(ret);
 }
 
-enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n, uint32_t run)
+enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n, uint64_t cookie)
 {
         uint32_t check;
-        enum message_verdict v = message_header_decode(&r->header, bytes, n, run, &check);
+        enum message_verdict v = message_header_decode(&r->header, bytes, n, &check);
 
         if (v != MESSAGE_OK)
                 return v;
+        if (r->header.cookie != cookie)
+                return MESSAGE_OTHER_RUN;
         if (r->header.type != MESSAGE_FRAGMENTS || r->header.sender_role != ROLE_ROS || check != 0)
                 return MESSAGE_MALFORMED;
         if (r->header.payload_bytes > n - MESSAGE_HEADER_BYTES)

@@ -18,13 +18,15 @@ static int allocate(struct dfm *d)
         r = dfm_table_init(&d->table, c->events_max);
         if (r < 0)
                 return r;
+        d->nodes = calloc(c->n_ros + c->n_sfi, sizeof *d->nodes);
+        d->resume.known = calloc(EVB_EVENT_WINDOW / 64, sizeof *d->resume.known);
         d->sfis = calloc(c->n_sfi, sizeof *d->sfis);
         d->ross = calloc(c->n_ros, sizeof *d->ross);
         d->policy_view = calloc(c->n_sfi, sizeof *d->policy_view);
         d->stream_memory = calloc((size_t)c->n_sfi * window, sizeof *d->stream_memory);
         d->announce = calloc(announce, sizeof *d->announce);
         d->clears = calloc(c->events_max, sizeof *d->clears);
-        if (!d->sfis || !d->ross || !d->policy_view || !d->stream_memory || !d->announce || !d->clears)
+        if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory || !d->announce || !d->clears)
                 return -ENOMEM;
         d->stream_mask = window - 1;
         d->announce_mask = announce - 1;
@@ -42,13 +44,14 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         int r;
 
         if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX ||
-            config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
+            config->cookie == 0 || config->incarnation == 0 || config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
             message_entries_fit(MESSAGE_ASSIGN, config->info, config->message_bytes) == 0)
                 return -EINVAL;
         d = calloc(1, sizeof *d);
         if (!d)
                 return -ENOMEM;
         d->config = *config;
+        d->cookie = config->cookie;
         d->state = RUN_STARTING;
         d->policy_last = POLICY_NONE;
         d->busy_since_ns = NEVER_NS;
@@ -70,6 +73,8 @@ struct dfm *dfm_free(struct dfm *d)
         if (!d)
                 return NULL;
         dfm_table_fini(&d->table);
+        free(d->nodes);
+        free(d->resume.known);
         free(d->sfis);
         free(d->ross);
         free(d->policy_view);
@@ -92,12 +97,16 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
 
         if (slot == IDMAP_NONE) {
-                if (f->end != EVENT_LOST)
+                if (f->end < EVENT_LOST)
                         d->counts.ended_again++;
                 return;
         }
-        if (f->end == EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
+        if (f->end >= EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
                 return;
+        if (f->end == UPDATE_WRITING) {
+                dfm_table_note_writing(&d->table, slot);
+                return;
+        }
         dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
 }
 
@@ -119,9 +128,14 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
         if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
                 return false;
         struct dfm_sfi *s = &d->sfis[index];
-        if (!s->live || s->incarnation != m->update.incarnation)
-                return false;
-        s->heard_ns = now_ns;
+        if (!dfm_sfi_is_live(d, s) || s->incarnation != m->update.incarnation) {
+                d->counts.foreign++;
+                return true;
+        }
+        dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
+        /* What ended before a run was taken up must be known before what ends after it. */
+        if (d->resume.active)
+                return true;
         /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */
         if ((int32_t)(m->update.first - s->finished_next) <= 0)
                 s->granted = MAX(s->granted, m->update.granted);
@@ -139,6 +153,12 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
 
 bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
+        if (m->header.type == MESSAGE_JOIN)
+                return dfm_hear_join(d, now_ns, m);
+        if (m->header.cookie != d->cookie || m->dfm != d->config.incarnation) {
+                d->counts.foreign++;
+                return true;
+        }
         switch (m->header.type) {
         case MESSAGE_UPDATE:
                 return receive_update(d, now_ns, m);
@@ -146,6 +166,8 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
         case MESSAGE_XON:
         case MESSAGE_XOFF:
                 return dfm_hear_alive(d, now_ns, m);
+        case MESSAGE_INVENTORY:
+                return dfm_hear_inventory(d, now_ns, m);
         }
         return false;
 }
@@ -158,6 +180,8 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         dfm_advance_run(d, now_ns);
         dfm_assign_due(d, now_ns);
 
+        if (dfm_make_welcome(d, ret_to, ret))
+                return true;
         *ret_to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
         if (now_ns >= d->keep_alive_due_ns) {
                 dfm_make_keep_alive(d, now_ns, ret);
@@ -165,7 +189,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         }
         if (dfm_make_clear(d, now_ns, ret) || dfm_make_announcement(d, now_ns, ret))
                 return true;
-        return dfm_make_sfi_message(d, now_ns, ret_to, ret);
+        return dfm_make_inquiry(d, now_ns, ret_to, ret) || dfm_make_sfi_message(d, now_ns, ret_to, ret);
 }
 
 static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *list)
@@ -187,7 +211,9 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                deadline = MIN(deadline, d->sfis[i].live ? d->sfis[i].resend_ns : NEVER_NS);
+                deadline = MIN(deadline, dfm_sfi_is_live(d, &d->sfis[i]) ? d->sfis[i].resend_ns : NEVER_NS);
+        if (d->resume.active)
+                deadline = MIN(deadline, dfm_resume_deadline_ns(d));
         return deadline;
 }
 
@@ -209,6 +235,29 @@ const struct dfm_counts *dfm_counts(const struct dfm *d)
 const struct histogram *dfm_latency_ns(const struct dfm *d)
 {
         return &d->latency_ns;
+}
+
+uint32_t dfm_run(const struct dfm *d)
+{
+        return d->config.run;
+}
+
+uint64_t dfm_cookie(const struct dfm *d)
+{
+        return d->cookie;
+}
+
+uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
+{
+        return d->state == RUN_STARTING ? 0 : now_ns - d->started_ns;
+}
+
+bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret)
+{
+        if (d->notices_tail == d->notices_head)
+                return false;
+        *ret = d->notices[d->notices_tail++ % DFM_NOTICES];
+        return true;
 }
 
 uint32_t dfm_open_events(const struct dfm *d)

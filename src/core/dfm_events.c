@@ -1,4 +1,4 @@
-/* What becomes of an event in the DFM: assigned, assigned again, ended. It makes no message: see dfm_step.c. */
+/* What becomes of an event in the DFM: assigned, assigned again, ended. It makes no message: see dfm_messages.c. */
 #include <assert.h>
 
 #include "dfm_internal.h"
@@ -92,10 +92,12 @@ static bool may_announce(const struct dfm *d)
         return d->announce_head - d->announce_tail <= d->announce_mask;
 }
 
-/* Every open event becomes an entry of `clears` when it ends, so the two share their bound. */
+/* Every open event becomes an entry of `clears` when it ends, so the two share their bound. Nodes hear of `oldest` later than
+ * it moves here, so the DFM keeps to half of the window. */
 static bool may_open(const struct dfm *d)
 {
-        return d->table.used + d->n_clears < d->config.events_max && may_announce(d);
+        return d->table.used + d->n_clears < d->config.events_max && may_announce(d) &&
+               d->table.next_event - d->table.oldest < EVB_EVENT_WINDOW / 2;
 }
 
 static bool assign_orphans(struct dfm *d, uint64_t now_ns)
@@ -188,11 +190,17 @@ void dfm_expire(struct dfm *d, uint64_t now_ns)
                 dfm_end_event(d, now_ns, d->table.orphans.first, EVENT_LOST, 0, 0);
 }
 
-void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi)
+static void disown_list(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct dfm_list *list)
 {
-        for (uint32_t slot = d->table.assigned.first, next; slot != SLOT_NONE; slot = next) {
+        for (uint32_t slot = list->first, next; slot != SLOT_NONE; slot = next) {
                 next = d->table.slots[slot].next;
                 if (d->table.slots[slot].sfi == sfi)
                         take_back(d, now_ns, slot);
         }
+}
+
+void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi)
+{
+        disown_list(d, now_ns, sfi, &d->table.assigned);
+        disown_list(d, now_ns, sfi, &d->table.writing);
 }

@@ -4,6 +4,7 @@
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
+#include "evb/core/sequence.h"
 
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
@@ -13,7 +14,8 @@
 #define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
 /* An open event. Slots with an SFI are in the list `assigned` in order of assignment, which is the order of their
- * time-outs; those without are in `orphans`, in the order in which they became so. */
+ * time-outs, or in `writing`, where no time-out runs; those without are in `orphans`, in the order in which they became
+ * so. */
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
@@ -23,6 +25,7 @@ struct dfm_event {
         uint16_t sfi;
         uint16_t former;   /* the SFI that had it before */
         uint16_t attempts; /* assignments so far */
+        bool writing;      /* built by its SFI, which is writing it */
 };
 
 struct dfm_list {
@@ -34,16 +37,18 @@ struct dfm_table {
         uint32_t capacity, used;
         uint32_t *free_slots;
         struct idmap by_event;
-        struct dfm_list assigned, orphans;
+        struct dfm_list assigned, writing, orphans;
         uint64_t next_event; /* number of the next trigger's event */
         uint64_t oldest;     /* every event below has ended */
 };
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity);
 void dfm_table_fini(struct dfm_table *t);
-bool dfm_table_is_full(const struct dfm_table *t);
 /* A slot for the next event; the table must not be full. It is an orphan. */
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
+/* A slot for an event of a run that is taken up, below next_event and not in the table yet. */
+uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
+void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
@@ -51,12 +56,8 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 /* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent, announced) are
  * to be sent to it alone (in push these were multicast before and are sent again), [announced, next) to all. */
 struct dfm_sfi {
-        bool joined, live, leaving;
-        uint16_t incarnation, former; /* and the one before, or the same */
-        uint64_t begun_ns;            /* when this incarnation was first heard */
-        uint32_t alive_next; /* older ones have been overtaken */
-        uint64_t heard_ns;
-        enum run_state state;
+        bool joined, leaving;
+        uint64_t incarnation;
         uint64_t granted, used;
         uint32_t held;
         uint32_t acked, sent, announced, next;
@@ -68,18 +69,51 @@ struct dfm_sfi {
 };
 
 struct dfm_ros {
-        bool live, xoff;
-        uint16_t incarnation;
-        uint32_t alive_next; /* of Alive, XON and XOFF */
+        bool xoff;
+};
+
+/* A node, whatever its role: whether it is there, and who may speak for it. */
+struct dfm_node {
+        bool live, heard;
+        uint64_t welcomed;  /* the incarnation that is believed; 0: none yet */
+        uint64_t candidate; /* another one that asked for its place; 0: none */
+        uint32_t spoken;    /* times that `welcomed` spoke since the candidate first asked */
+        bool answer_due;
+        enum welcome_verdict verdict; /* the answer, to `answer_to` */
+        enum welcome_verdict noticed; /* the last refusal that was noticed */
+        uint16_t key;
+        uint64_t answer_to;
         uint64_t heard_ns;
         enum run_state state;
+        struct sequence alives; /* Alive, XON and XOFF */
+        uint16_t flags, reason; /* of the last Alive */
+        uint32_t reason_ms;
+        uint64_t frames;
+        /* Taking a run up: what an SFI did before. */
+        bool was_in_run, inventory_done;
+        uint64_t inventory_next, inquiry_due_ns;
 };
+
+/* A run of a former DFM that is taken up: events of [oldest, newest) are known by a bit once an SFI has said what became of
+ * them. */
+struct dfm_resume {
+        bool active;
+        uint64_t oldest, newest;
+        uint64_t *known; /* EVB_EVENT_WINDOW bits */
+        struct node_totals totals;
+};
+
+#define DFM_NOTICES 64
 
 struct dfm {
         struct dfm_config config;
         enum run_state state;
         struct trigger trigger;
         struct dfm_table table;
+        uint64_t cookie;
+        struct dfm_node *nodes; /* ROSs, then SFIs */
+        uint32_t n_answers;     /* nodes to which one is due */
+        struct dfm_resume resume;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
         struct policy_sfi *policy_view;
@@ -106,9 +140,17 @@ struct dfm {
         uint64_t busy_since_ns; /* NEVER_NS: not busy */
         uint32_t sfi_turn;      /* where the search for a due message to one SFI goes on */
 
+        struct dfm_notice notices[DFM_NOTICES];
+        uint32_t notices_head, notices_tail;
+
         struct dfm_counts counts;
         struct histogram latency_ns;
 };
+
+static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role, uint32_t index)
+{
+        return &d->nodes[role == ROLE_ROS ? index : d->config.n_ros + index];
+}
 
 /* dfm_events.c: what becomes of an event. */
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
@@ -116,7 +158,22 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
-void dfm_lose_all(struct dfm *d, uint64_t now_ns);
+
+/* dfm_join.c: who may take part. */
+bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
+void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
+
+/* dfm_resume.c: a run of a former DFM is taken up. */
+bool dfm_may_take_up(const struct dfm *d, const struct message *join);
+void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
+void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
+bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+/* All SFIs that are there have said what they did; then the events that nobody knows are opened again. */
+bool dfm_resume_is_settled(const struct dfm *d);
+void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
+uint64_t dfm_resume_deadline_ns(const struct dfm *d);
 
 /* dfm_nodes.c: who is there, and when the run begins and ends. */
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
@@ -125,15 +182,21 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 
 /* dfm_messages.c: the next message of a kind, where one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
+void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m);
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m);
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+
+static inline bool dfm_sfi_is_live(const struct dfm *d, const struct dfm_sfi *s)
+{
+        return dfm_node(d, ROLE_SFI, (uint32_t)(s - d->sfis))->live;
+}
 
 static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s)
 {
         uint32_t window = d->stream_mask + 1;
 
-        if (!s->live || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
+        if (!dfm_sfi_is_live(d, s) || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
                 return 0;
         return (uint32_t)MIN(s->granted - s->used, (uint64_t)(window - (s->next - s->acked)));
 }

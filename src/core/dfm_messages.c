@@ -3,14 +3,15 @@
 
 #include "dfm_internal.h"
 
-static void address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction)
+void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction)
 {
         m->header = (struct message_header){
-                .run = d->config.run,
+                .cookie = d->cookie,
                 .sender_role = ROLE_DFM,
                 .type = type,
                 .transaction = transaction,
         };
+        m->dfm = d->config.incarnation;
         m->n = 0;
 }
 
@@ -24,7 +25,7 @@ static bool add_entry(struct dfm *d, struct message *m, uint16_t sfi, uint64_t e
         struct assign_entry *entry = &m->assign.entries[m->n];
 
         if (m->n == 0) {
-                address(d, m, type, sequence);
+                dfm_address(d, m, type, sequence);
                 m->assign.with_info = d->config.info;
         } else if (m->header.type != type)
                 return false;
@@ -33,7 +34,7 @@ static bool add_entry(struct dfm *d, struct message *m, uint16_t sfi, uint64_t e
                 .l1_id = valid ? (uint32_t)event : 0,
                 .sequence = sequence,
                 .sfi = sfi,
-                .incarnation = d->sfis[sfi].incarnation,
+                .incarnation = (uint32_t)d->sfis[sfi].incarnation,
                 .flags = valid ? 0 : ASSIGN_VOID,
                 .time_ns = valid ? e->trigger_ns + d->config.utc_offset_ns : 0,
         };
@@ -116,7 +117,7 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
                 uint16_t i = (uint16_t)((first + k) % d->config.n_sfi);
                 struct dfm_sfi *s = &d->sfis[i];
 
-                if (!s->live)
+                if (!dfm_sfi_is_live(d, s))
                         continue;
                 d->sfi_turn = i;
                 *to = (struct message_to){ROLE_SFI, i};
@@ -125,7 +126,7 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
                         return true;
                 if (s->ack_due) {
                         s->ack_due = false;
-                        address(d, m, MESSAGE_UPDATE_ACK, 0);
+                        dfm_address(d, m, MESSAGE_UPDATE_ACK, 0);
                         m->update_ack.finished_ack = s->finished_next;
                         m->update_ack.incarnation = s->incarnation;
                         return true;
@@ -146,7 +147,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m)
                 return false;
         uint32_t n = MIN(d->n_clears, d->clear_group);
 
-        address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
+        dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
         m->n = n;
         m->clear.oldest = d->table.oldest;
         memcpy(m->clear.events, d->clears, n * sizeof *d->clears);
@@ -158,7 +159,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m)
 
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
-        address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
+        dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
         m->keep_alive.oldest = d->table.oldest;
         m->keep_alive.triggers = d->counts.triggers;
         m->keep_alive.state = d->state;
@@ -166,8 +167,8 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
         memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
-                m->keep_alive.ros_live[i / 64] |= (uint64_t)d->ross[i].live << i % 64;
+                m->keep_alive.ros_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_ROS, i)->live << i % 64;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                m->keep_alive.sfi_live[i / 64] |= (uint64_t)d->sfis[i].live << i % 64;
+                m->keep_alive.sfi_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_SFI, i)->live << i % 64;
         d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;
 }

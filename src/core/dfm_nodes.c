@@ -16,18 +16,15 @@ static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
                 d->n_xoff--;
 }
 
-/* It has forgotten all: its streams begin anew. */
-static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
+/* It has forgotten all, or has never heard of this DFM: its streams begin anew. */
+static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
-        if (s->live)
+        if (dfm_sfi_is_live(d, s))
                 dfm_disown(d, now_ns, index);
         *s = (struct dfm_sfi){
-                .former = s->joined ? s->incarnation : incarnation,
-                .begun_ns = now_ns,
                 .incarnation = incarnation,
-                .alive_next = s->alive_next,
                 .resend_ns = NEVER_NS,
                 .resend_after_ns = DFM_RESEND_FIRST_NS,
                 .stream = s->stream,
@@ -35,7 +32,8 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t 
         };
 }
 
-/* It was only silent, and counts on from where it was. What it was told is not its own any more, which it learns alone. */
+/* It was only silent, and counts on from where it was. What was assigned to it is no longer its own, and it alone has to learn
+ * that. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
         s->announced = s->next;
@@ -44,141 +42,187 @@ static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
 }
 
-static void sfi_joins(struct dfm *d, uint64_t now_ns, uint16_t index, uint16_t incarnation)
+static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role, uint16_t index)
 {
-        struct dfm_sfi *s = &d->sfis[index];
-
-        if (!s->joined || s->incarnation != incarnation)
-                sfi_begins(d, now_ns, index, incarnation);
-        else
-                sfi_resumes(s, now_ns);
-        s->live = true;
+        if (!n->live)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
+        n->live = n->heard = true;
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
 }
 
-static void sfi_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
+static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, enum dfm_notice_kind why)
 {
-        d->sfis[index].live = false;
+        struct dfm_node *n = dfm_node(d, role, index);
+
+        if (!n->live)
+                return;
+        n->live = false;
         d->keep_alive_due_ns = now_ns;
-        dfm_disown(d, now_ns, index);
+        if (role == ROLE_SFI)
+                dfm_disown(d, now_ns, index);
+        else
+                set_xoff(d, &d->ross[index], false);
+        dfm_notice(d, &(struct dfm_notice){.kind = why, .role = role, .index = index});
 }
 
-static void ros_goes(struct dfm *d, uint64_t now_ns, uint16_t index)
-{
-        set_xoff(d, &d->ross[index], false);
-        d->ross[index].live = false;
-        d->keep_alive_due_ns = now_ns;
-}
-
-/* A message that one sent later has overtaken says nothing new. */
-static bool is_overtaken(uint32_t *next, uint16_t known, uint16_t incarnation, uint32_t sequence)
-{
-        if (known == incarnation && (int32_t)(sequence - *next) < 0)
-                return true;
-        *next = sequence + 1;
-        return false;
-}
-
-/* An Alive of the incarnation before may come after the first of this one, but not long after. */
-static bool is_former(const struct dfm *d, uint64_t now_ns, const struct dfm_sfi *s, uint16_t incarnation)
-{
-        return incarnation != s->incarnation && incarnation == s->former &&
-               now_ns - s->begun_ns <= d->config.node_timeout_ns;
-}
-
-static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
+static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_node *n, uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
-        if (s->live && is_former(d, now_ns, s, m->alive.incarnation))
+        s->leaving = n->state >= RUN_DRAINING;
+        if (n->live && s->incarnation == incarnation)
                 return;
-        if (is_overtaken(&s->alive_next, s->incarnation, m->alive.incarnation, m->header.transaction))
-                return;
-        if (!s->live && m->alive.state == RUN_ENDED) {
-                s->state = RUN_ENDED;
-                return;
-        }
-        if (!s->live || s->incarnation != m->alive.incarnation)
-                sfi_joins(d, now_ns, index, m->alive.incarnation);
-        s->heard_ns = now_ns;
-        s->state = (enum run_state)m->alive.state;
-        s->leaving = s->state >= RUN_DRAINING;
-        if (m->alive.flags & ALIVE_FAILED)
-                d->failed = true;
-        if (s->state == RUN_ENDED)
-                sfi_goes(d, now_ns, index);
+        if (!s->joined || s->incarnation != incarnation)
+                sfi_begins(d, now_ns, index, incarnation);
+        else
+                sfi_resumes(s, now_ns);
+        s->leaving = n->state >= RUN_DRAINING;
+        node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
-static void hear_ros(struct dfm *d, uint64_t now_ns, uint16_t index, const struct message *m)
+static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
 {
-        struct dfm_ros *r = &d->ross[index];
+        if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
+        n->state = (enum run_state)m->alive.state;
+        n->flags = m->alive.flags | (n->flags & ALIVE_UNRELIABLE);
+        n->reason = m->alive.reason;
+        n->reason_ms = m->alive.reason_ms;
+        n->frames = m->alive.frames;
+}
 
-        if (is_overtaken(&r->alive_next, r->incarnation, m->alive.incarnation, m->header.transaction))
-                return;
-        r->state = (enum run_state)m->alive.state;
-        if (r->state == RUN_ENDED) {
-                if (r->live)
-                        ros_goes(d, now_ns, index);
+static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+{
+        struct dfm_node *n = dfm_node(d, role, index);
+
+        note_alive(d, n, role, index, m);
+        if (n->state == RUN_ENDED) {
+                node_goes(d, now_ns, role, index, NOTICE_LEFT);
                 return;
         }
-        if (!r->live || r->incarnation != m->alive.incarnation) {
-                r->live = true;
-                r->incarnation = m->alive.incarnation;
-                d->quorum_ns = now_ns;
-                d->keep_alive_due_ns = now_ns;
+        if (role == ROLE_SFI) {
+                hear_sfi(d, now_ns, index, n, m->alive.incarnation);
+                d->failed |= (n->flags & ALIVE_FAILED) != 0;
+                return;
         }
-        r->heard_ns = now_ns;
-        set_xoff(d, r, m->alive.flags & ALIVE_XOFF);
+        if (!n->live)
+                node_comes(d, now_ns, n, role, index);
+        set_xoff(d, &d->ross[index], n->flags & ALIVE_XOFF);
+}
+
+/* Only the incarnation that was welcomed speaks for a node. Another one has to join again, and learns there why. */
+static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
+{
+        if (n->welcomed == incarnation) {
+                n->spoken++;
+                return true;
+        }
+        d->counts.foreign++;
+        d->n_answers += !n->answer_due;
+        n->answer_due = true;
+        n->answer_to = incarnation;
+        n->verdict = WELCOME_OCCUPIED;
+        return false;
+}
+
+static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+{
+        struct dfm_node *n = dfm_node(d, role, index);
+
+        if (!may_speak(d, n, m->alive.incarnation))
+                return;
+        n->heard_ns = now_ns;
+        if (sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
+                hear_state(d, now_ns, role, index, m);
 }
 
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
+        enum node_role role = m->header.sender_role;
+        struct dfm_node *n;
 
-        if (m->header.sender_role == ROLE_SFI && index < d->config.n_sfi) {
-                if (m->header.type == MESSAGE_ALIVE)
-                        hear_sfi(d, now_ns, index, m);
-                return m->header.type == MESSAGE_ALIVE;
-        }
-        if (m->header.sender_role != ROLE_ROS || index >= d->config.n_ros)
+        if ((role != ROLE_SFI || index >= d->config.n_sfi) && (role != ROLE_ROS || index >= d->config.n_ros))
                 return false;
-        if (m->header.type == MESSAGE_ALIVE)
-                hear_ros(d, now_ns, index, m);
-        else if (d->ross[index].live && !is_overtaken(&d->ross[index].alive_next, 0, 0, m->header.transaction))
+        if (m->header.type == MESSAGE_ALIVE) {
+                hear_alive(d, now_ns, role, index, m);
+                return true;
+        }
+        n = dfm_node(d, role, index);
+        if (role == ROLE_ROS && n->live && sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
-        return true;
+        return role == ROLE_ROS;
+}
+
+static void check_role(struct dfm *d, uint64_t now_ns, enum node_role role, uint32_t count)
+{
+        for (uint32_t i = 0; i < count; i++) {
+                if (now_ns - dfm_node(d, role, i)->heard_ns > d->config.node_timeout_ns)
+                        node_goes(d, now_ns, role, (uint16_t)i, NOTICE_SILENT);
+        }
 }
 
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
-        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
-                if (d->sfis[i].live && now_ns - d->sfis[i].heard_ns > d->config.node_timeout_ns)
-                        sfi_goes(d, now_ns, (uint16_t)i);
-        }
-        for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                if (d->ross[i].live && now_ns - d->ross[i].heard_ns > d->config.node_timeout_ns)
-                        ros_goes(d, now_ns, (uint16_t)i);
-        }
+        check_role(d, now_ns, ROLE_SFI, d->config.n_sfi);
+        check_role(d, now_ns, ROLE_ROS, d->config.n_ros);
 }
 
 uint32_t dfm_live(const struct dfm *d, enum node_role role)
 {
-        uint32_t n = 0;
+        uint32_t n = 0, count = role == ROLE_SFI ? d->config.n_sfi : d->config.n_ros;
 
-        if (role == ROLE_SFI) {
-                for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                        n += d->sfis[i].live;
-        } else if (role == ROLE_ROS) {
-                for (uint32_t i = 0; i < d->config.n_ros; i++)
-                        n += d->ross[i].live;
-        } else
-                n = 1;
+        if (role == ROLE_DFM)
+                return 1;
+        for (uint32_t i = 0; i < count; i++)
+                n += dfm_node(d, role, i)->live;
         return n;
 }
 
+struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
+{
+        const struct dfm_node *n = dfm_node(d, role, index);
+
+        return (struct dfm_node_view){
+                .live = n->live,
+                .heard = n->heard,
+                .reason = (enum node_reason)n->reason,
+                .reason_ms = n->reason_ms,
+                .frames = n->frames,
+                .unreliable = n->flags & ALIVE_UNRELIABLE,
+        };
+}
+
+/* Counts of frames are comparable where the front-ends have fallen silent. */
+static bool frames_differ(const struct dfm *d)
+{
+        const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;
+        const struct dfm_node *first = NULL;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+                if ((n->flags & comparable) != comparable)
+                        continue;
+                if (first && n->frames != first->frames)
+                        return true;
+                first = n;
+        }
+        return false;
+}
+
+bool dfm_is_unreliable(const struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (dfm_node(d, ROLE_ROS, i)->flags & ALIVE_UNRELIABLE)
+                        return true;
+        }
+        return frames_differ(d);
+}
+
 /* All are there; or some of each role are, and for a while no other came. */
-static bool may_start(const struct dfm *d, uint64_t now_ns)
+static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 {
         uint32_t ross = dfm_live(d, ROLE_ROS), sfis = dfm_live(d, ROLE_SFI);
 
@@ -187,6 +231,11 @@ static bool may_start(const struct dfm *d, uint64_t now_ns)
         if (ross == d->config.n_ros && sfis == d->config.n_sfi)
                 return true;
         return now_ns - d->quorum_ns >= d->config.node_timeout_ns;
+}
+
+static bool may_start(const struct dfm *d, uint64_t now_ns)
+{
+        return has_quorum(d, now_ns) && (!d->resume.active || dfm_resume_is_settled(d));
 }
 
 static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
@@ -203,6 +252,10 @@ static void begin(struct dfm *d, uint64_t now_ns)
 
         d->state = RUN_RUNNING;
         d->started_ns = now_ns;
+        if (d->resume.active) {
+                dfm_settle_resume(d, now_ns);
+                d->started_ns = now_ns - MIN(c->former.age_ns, now_ns);
+        }
         d->keep_alive_due_ns = now_ns;
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed, now_ns);
 }

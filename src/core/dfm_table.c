@@ -33,7 +33,9 @@ static void list_remove(struct dfm_table *t, struct dfm_list *list, uint32_t slo
 
 static struct dfm_list *list_of(struct dfm_table *t, uint32_t slot)
 {
-        return t->slots[slot].sfi == NO_SFI ? &t->orphans : &t->assigned;
+        const struct dfm_event *e = &t->slots[slot];
+
+        return e->sfi == NO_SFI ? &t->orphans : e->writing ? &t->writing : &t->assigned;
 }
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity)
@@ -43,6 +45,7 @@ int dfm_table_init(struct dfm_table *t, uint32_t capacity)
         *t = (struct dfm_table){
                 .capacity = capacity,
                 .assigned = {SLOT_NONE, SLOT_NONE},
+                .writing = {SLOT_NONE, SLOT_NONE},
                 .orphans = {SLOT_NONE, SLOT_NONE},
         };
         r = idmap_init(&t->by_event, capacity);
@@ -64,26 +67,26 @@ void dfm_table_fini(struct dfm_table *t)
         free(t->free_slots);
 }
 
-bool dfm_table_is_full(const struct dfm_table *t)
+uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns)
 {
-        return t->used == t->capacity;
-}
-
-uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
-{
-        assert(!dfm_table_is_full(t));
+        assert(t->used < t->capacity);
         uint32_t slot = t->free_slots[t->capacity - ++t->used];
 
         t->slots[slot] = (struct dfm_event){
-                .event = t->next_event++,
+                .event = event,
                 .trigger_ns = now_ns,
                 .assigned_ns = now_ns,
                 .sfi = NO_SFI,
                 .former = NO_SFI,
         };
-        idmap_put(&t->by_event, t->slots[slot].event, slot);
+        idmap_put(&t->by_event, event, slot);
         list_add(t, &t->orphans, slot);
         return slot;
+}
+
+uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
+{
+        return dfm_table_insert(t, t->next_event++, now_ns);
 }
 
 void dfm_table_close(struct dfm_table *t, uint32_t slot)
@@ -101,10 +104,18 @@ void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t
 
         list_remove(t, list_of(t, slot), slot);
         e->sfi = sfi;
+        e->writing = false;
         e->sequence = sequence;
         e->assigned_ns = now_ns;
         e->attempts++;
         list_add(t, &t->assigned, slot);
+}
+
+void dfm_table_note_writing(struct dfm_table *t, uint32_t slot)
+{
+        list_remove(t, list_of(t, slot), slot);
+        t->slots[slot].writing = true;
+        list_add(t, &t->writing, slot);
 }
 
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
@@ -112,6 +123,7 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
         list_remove(t, list_of(t, slot), slot);
         t->slots[slot].former = t->slots[slot].sfi;
         t->slots[slot].sfi = NO_SFI;
+        t->slots[slot].writing = false;
         t->slots[slot].assigned_ns = now_ns;
         list_add(t, &t->orphans, slot);
 }

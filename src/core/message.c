@@ -9,16 +9,20 @@
 
 #define CHECK_BYTES_AT 28
 #define ASSIGN_WITH_INFO 1u
+/* The sender's 16 bits: role, then index. */
+#define SENDER_ROLE_SHIFT 12
 
 /* Bytes of the fixed part and of one entry. */
 enum {
-        ASSIGN_BYTES = 8,
+        ASSIGN_BYTES = 16,
         ASSIGN_ENTRY_BYTES = 32,
         ASSIGN_INFO_BYTES = 56,
-        UPDATE_BYTES = 24,
+        UPDATE_BYTES = 40,
         UPDATE_ENTRY_BYTES = 24,
-        CLEAR_BYTES = 16,
+        CLEAR_BYTES = 24,
         CLEAR_ENTRY_BYTES = 8,
+        INVENTORY_BYTES = 72,
+        INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
         REQUEST_ENTRY_BYTES = 24,
 };
@@ -43,11 +47,12 @@ uint32_t message_check(const void *bytes, size_t n)
 void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
                            uint32_t check_of_payload)
 {
+        uint32_t sender = (uint32_t)h->sender_role << SENDER_ROLE_SHIFT | h->sender_index;
         uint32_t words[MESSAGE_HEADER_BYTES / 4] = {
                 htole32(MESSAGE_MAGIC),
-                htole32(MESSAGE_VERSION | MESSAGE_HEADER_BYTES << 16),
-                htole32(h->run),
-                htole32((uint32_t)h->sender_role | (uint32_t)h->sender_index << 16),
+                htole32(MESSAGE_VERSION | sender << 16),
+                htole32((uint32_t)h->cookie),
+                htole32((uint32_t)(h->cookie >> 32)),
                 htole32(h->type),
                 htole32(h->transaction),
                 htole32(h->payload_bytes),
@@ -70,10 +75,11 @@ static bool sender_is_possible(const struct message_header *h)
         return false;
 }
 
-enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n, uint32_t run,
+enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n,
                                            uint32_t *ret_check)
 {
         struct reader r = reader_init(bytes, n);
+        uint16_t sender;
 
         if (n < 4)
                 return MESSAGE_SHORT;
@@ -83,17 +89,14 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
                 return MESSAGE_SHORT;
         if (reader_u16(&r) != MESSAGE_VERSION)
                 return MESSAGE_OTHER_VERSION;
-        if (reader_u16(&r) != MESSAGE_HEADER_BYTES)
-                return MESSAGE_MALFORMED;
-        ret->run = reader_u32(&r);
-        ret->sender_role = (enum node_role)reader_u16(&r);
-        ret->sender_index = reader_u16(&r);
+        sender = reader_u16(&r);
+        ret->sender_role = (enum node_role)(sender >> SENDER_ROLE_SHIFT);
+        ret->sender_index = sender & ((1u << SENDER_ROLE_SHIFT) - 1);
+        ret->cookie = reader_u64(&r);
         ret->type = reader_u32(&r);
         ret->transaction = reader_u32(&r);
         ret->payload_bytes = reader_u32(&r);
         *ret_check = reader_u32(&r) ^ message_check(bytes, CHECK_BYTES_AT);
-        if (ret->run != run)
-                return MESSAGE_OTHER_RUN;
         return sender_is_possible(ret) ? MESSAGE_OK : MESSAGE_MALFORMED;
 }
 
@@ -170,9 +173,8 @@ static bool body_assign(struct codec *c, struct message *m)
                 field_u32(c, &e->l1_id);
                 field_u32(c, &e->sequence);
                 field_u16(c, &e->sfi);
-                field_u16(c, &e->incarnation);
                 field_u16(c, &e->flags);
-                reserved(c, 2);
+                field_u32(c, &e->incarnation);
                 if (e->sfi >= EVB_SFI_MAX || e->event == UINT64_MAX)
                         return false;
                 if (!m->assign.with_info)
@@ -185,13 +187,13 @@ static bool body_assign(struct codec *c, struct message *m)
 
 static bool body_update(struct codec *c, struct message *m)
 {
+        field_u64(c, &m->update.incarnation);
         field_u64(c, &m->update.granted);
         field_u32(c, &m->update.assign_ack);
         field_u32(c, &m->update.first);
-        field_u16(c, &m->update.incarnation);
-        reserved(c, 2);
         if (!count(c, m))
                 return false;
+        reserved(c, 4);
         for (size_t k = 0; k < m->n; k++) {
                 struct finished_entry *e = &m->update.entries[k];
 
@@ -199,7 +201,7 @@ static bool body_update(struct codec *c, struct message *m)
                 field_u64(c, &e->payload_bytes);
                 field_u32(c, &e->missing);
                 field_u32(c, &e->end);
-                if (e->end > EVENT_LOST || e->missing > EVB_ROS_MAX)
+                if (e->end > UPDATE_WRITING || e->missing > EVB_ROS_MAX)
                         return false;
         }
         return true;
@@ -251,18 +253,72 @@ static bool body_request(struct codec *c, struct message *m)
 
 static bool body_alive(struct codec *c, struct message *m)
 {
+        field_u64(c, &m->alive.incarnation);
+        field_u64(c, &m->alive.frames);
         field_u32(c, &m->alive.state);
-        field_u16(c, &m->alive.incarnation);
+        field_u32(c, &m->alive.reason_ms);
         field_u16(c, &m->alive.flags);
-        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED;
+        field_u16(c, &m->alive.reason);
+        reserved(c, 4);
+        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED && m->alive.reason < NODE_REASONS;
 }
 
 static bool body_update_ack(struct codec *c, struct message *m)
 {
+        field_u64(c, &m->update_ack.incarnation);
         field_u32(c, &m->update_ack.finished_ack);
-        field_u16(c, &m->update_ack.incarnation);
-        reserved(c, 2);
+        reserved(c, 4);
         return true;
+}
+
+static bool body_join(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->join.incarnation);
+        field_u64(c, &m->join.newest);
+        field_u64(c, &m->join.oldest);
+        field_u32(c, &m->join.run);
+        field_u32(c, &m->join.flags);
+        field_u32(c, &m->join.table);
+        if (!count(c, m) || m->n > MESSAGE_KEYS_MAX)
+                return false;
+        for (size_t k = 0; k < m->n; k++)
+                field_u32(c, &m->join.keys[k]);
+        return m->join.newest >= m->join.oldest;
+}
+
+static bool body_welcome(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->welcome.incarnation);
+        field_u32(c, &m->welcome.run);
+        field_u16(c, &m->welcome.verdict);
+        field_u16(c, &m->welcome.key);
+        return m->welcome.verdict < WELCOME_VERDICTS;
+}
+
+static bool body_inquiry(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->inquiry.incarnation);
+        field_u64(c, &m->inquiry.from);
+        return m->inquiry.from % 64 == 0;
+}
+
+static bool body_inventory(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->inventory.incarnation);
+        field_u64(c, &m->inventory.from);
+        field_u64(c, &m->inventory.end);
+        field_u64(c, &m->inventory.totals.complete);
+        field_u64(c, &m->inventory.totals.partial);
+        field_u64(c, &m->inventory.totals.missing);
+        field_u64(c, &m->inventory.totals.payload_bytes);
+        if (!count(c, m))
+                return false;
+        reserved(c, 4);
+        for (size_t k = 0; k < m->n; k++) {
+                field_u64(c, &m->inventory.entries[k].ended);
+                field_u64(c, &m->inventory.entries[k].open);
+        }
+        return m->inventory.from % 64 == 0 && m->inventory.from <= UINT64_MAX - 64 * MESSAGE_ENTRIES_MAX;
 }
 
 static bool body_totals(struct codec *c, struct message *m)
@@ -279,9 +335,17 @@ static bool body_switch(struct codec *c, struct message *m)
         return true;
 }
 
+/* All that the DFM says, and all that is said to it, names its incarnation first. */
+static bool names_dfm(uint32_t type)
+{
+        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;
+}
+
 /* False: a value that no message may have. Whether there were bytes enough is seen in the cursor. */
 static bool body(struct codec *c, struct message *m)
 {
+        if (names_dfm(m->header.type))
+                field_u64(c, &m->dfm);
         switch (m->header.type) {
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
@@ -303,6 +367,14 @@ static bool body(struct codec *c, struct message *m)
         case MESSAGE_XON:
         case MESSAGE_XOFF:
                 return body_switch(c, m);
+        case MESSAGE_JOIN:
+                return body_join(c, m);
+        case MESSAGE_WELCOME:
+                return body_welcome(c, m);
+        case MESSAGE_INQUIRY:
+                return body_inquiry(c, m);
+        case MESSAGE_INVENTORY:
+                return body_inventory(c, m);
         }
         return false;
 }
@@ -324,6 +396,9 @@ size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes)
                 break;
         case MESSAGE_REQUEST:
                 fixed = REQUEST_BYTES, each = REQUEST_ENTRY_BYTES;
+                break;
+        case MESSAGE_INVENTORY:
+                fixed = INVENTORY_BYTES, each = INVENTORY_ENTRY_BYTES;
                 break;
         default:
                 return 0;
@@ -349,10 +424,10 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
         return total;
 }
 
-enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n, uint32_t run)
+enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n)
 {
         uint32_t check;
-        enum message_verdict v = message_header_decode(&ret->header, bytes, n, run, &check);
+        enum message_verdict v = message_header_decode(&ret->header, bytes, n, &check);
 
         if (v != MESSAGE_OK)
                 return v;

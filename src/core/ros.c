@@ -49,6 +49,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         if (!r)
                 return -ENOMEM;
         r->config = *config;
+        member_init(&r->member, &config->member, ROLE_ROS, config->index, now_ns);
         r->run_state = RUN_STARTING;
         r->state = RUN_RUNNING;
         r->keep_alive_due_ns = now_ns;
@@ -135,10 +136,11 @@ static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message 
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        r->heard_dfm_ns = now_ns;
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
+                if (!(a->flags & ASSIGN_VOID))
+                        r->newest = MAX(r->newest, a->event + 1);
                 if (a->sfi < r->config.n_sfi && !(a->flags & ASSIGN_VOID))
                         send_to(r, now_ns, a->sfi,
                                 &(struct request_entry){.event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
@@ -159,40 +161,36 @@ static bool receive_request(struct ros *r, uint64_t now_ns, const struct message
         return true;
 }
 
-static void note_clear_sequence(struct ros *r, uint32_t next)
-{
-        if (r->clear_seen && (int32_t)(next - r->clear_next) > 0)
-                r->counts.clear_gaps += next - r->clear_next;
-        if (!r->clear_seen || (int32_t)(next - r->clear_next) > 0)
-                r->clear_next = next;
-        r->clear_seen = true;
-}
-
-static bool receive_clear(struct ros *r, uint64_t now_ns, const struct message *m)
+static bool receive_clear(struct ros *r, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        r->heard_dfm_ns = now_ns;
-        note_clear_sequence(r, m->header.transaction);
-        if (m->header.transaction == r->clear_next)
-                r->clear_next++;
+        sequence_note(&r->clears, m->header.transaction);
         for (size_t k = 0; k < m->n; k++)
                 ros_clear(r, m->clear.events[k]);
         ros_check_room(r);
         return true;
 }
 
-static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct message *m)
+/* KeepAlive says how many Clears there were: a lost one shows, and so does the first. */
+static void note_clears(struct ros *r, uint32_t next)
+{
+        if (!r->clears.started)
+                sequence_begin(&r->clears, next);
+        sequence_claim(&r->clears, next);
+}
+
+static bool receive_keep_alive(struct ros *r, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        r->heard_dfm_ns = now_ns;
-        if ((int32_t)(m->header.transaction - r->keep_alive_next) < 0)
+        if (sequence_note(&r->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return true;
-        r->keep_alive_next = m->header.transaction + 1;
-        note_clear_sequence(r, m->keep_alive.clear_next);
+        note_clears(r, m->keep_alive.clear_next);
+        r->newest = MAX(r->newest, m->keep_alive.triggers);
         /* All that ended is cleared here at the latest, whichever Clear was lost. */
-        ros_clear_below(r, m->keep_alive.oldest);
+        if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
+                ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
@@ -202,8 +200,40 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         return true;
 }
 
+/* The DFM's streams begin anew. What is held stays held, and is told by number. */
+static void follow_new_dfm(struct ros *r, uint64_t now_ns)
+{
+        sequence_restart(&r->clears);
+        sequence_restart(&r->keep_alives);
+        r->xoff_told = false;
+        r->keep_alive_due_ns = now_ns;
+}
+
+static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
+{
+        switch (member_receive_welcome(&r->member, now_ns, m)) {
+        case MEMBER_JOINED:
+                r->keep_alive_due_ns = now_ns;
+                break;
+        case MEMBER_NEW_DFM:
+                follow_new_dfm(r, now_ns);
+                break;
+        case MEMBER_REFUSED:
+                if (r->member.refusal == WELCOME_OVER)
+                        r->run_state = RUN_ENDED;
+                break;
+        case MEMBER_NOTHING:
+                break;
+        }
+        return m->header.sender_role == ROLE_DFM;
+}
+
 bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 {
+        if (m->header.type == MESSAGE_WELCOME)
+                return receive_welcome(r, now_ns, m);
+        if (!member_accepts(&r->member, now_ns, m))
+                return true;
         switch (m->header.type) {
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
@@ -211,31 +241,29 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
         case MESSAGE_REQUEST:
                 return receive_request(r, now_ns, m);
         case MESSAGE_CLEAR:
-                return receive_clear(r, now_ns, m);
+                return receive_clear(r, m);
         case MESSAGE_KEEP_ALIVE:
-                return receive_keep_alive(r, now_ns, m);
+                return receive_keep_alive(r, m);
         }
         return false;
 }
 
-static void address(const struct ros *r, struct message *m, uint32_t type)
+static uint16_t alive_flags(const struct ros *r)
 {
-        m->header = (struct message_header){
-                .run = r->config.run,
-                .sender_role = ROLE_ROS,
-                .sender_index = r->config.index,
-                .type = type,
-        };
-        m->n = 0;
+        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) | (r->quiet ? ALIVE_QUIET : 0) |
+                          (r->config.describe ? 0 : ALIVE_COUNTS));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
 {
-        address(r, m, MESSAGE_ALIVE);
+        member_address(&r->member, m, MESSAGE_ALIVE);
         m->header.transaction = r->alive_sequence++;
+        m->alive.incarnation = r->config.member.incarnation;
         m->alive.state = r->state;
-        m->alive.incarnation = r->config.incarnation;
-        m->alive.flags = r->xoff ? ALIVE_XOFF : 0;
+        m->alive.flags = alive_flags(r);
+        m->alive.frames = r->arrived;
+        m->alive.reason = (uint16_t)r->reason;
+        m->alive.reason_ms = r->reason == REASON_NONE ? 0 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_told = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
@@ -251,7 +279,7 @@ static bool make_totals(struct ros *r, struct message_to *to, struct message *m)
                         continue;
                 q->totals_due = false;
                 *to = (struct message_to){ROLE_SFI, (uint16_t)i};
-                address(r, m, MESSAGE_TOTALS);
+                member_address(&r->member, m, MESSAGE_TOTALS);
                 m->totals.datagrams = q->transaction;
                 m->totals.fragments = q->fragments;
                 return true;
@@ -262,13 +290,21 @@ static bool make_totals(struct ros *r, struct message_to *to, struct message *m)
 bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         *ret_to = (struct message_to){ROLE_DFM, 0};
+        if (r->state != RUN_ENDED && r->run_state != RUN_ENDED &&
+            member_make_join(&r->member, now_ns, r->run_state >= RUN_RUNNING || r->newest > 0, ret)) {
+                ret->join.newest = r->newest;
+                ret->join.oldest = r->oldest;
+                return true;
+        }
+        if (!member_is_joined(&r->member))
+                return false;
         if (now_ns >= r->keep_alive_due_ns) {
                 make_alive(r, now_ns, ret);
                 return true;
         }
         if (r->xoff != r->xoff_told) {
                 r->xoff_told = r->xoff;
-                address(r, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
+                member_address(&r->member, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
                 ret->header.transaction = r->alive_sequence++;
                 return true;
         }
@@ -277,7 +313,9 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
 
 uint64_t ros_deadline_ns(const struct ros *r)
 {
-        return r->keep_alive_due_ns;
+        uint64_t join_ns = r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
+
+        return member_is_joined(&r->member) ? MIN(r->keep_alive_due_ns, join_ns) : join_ns;
 }
 
 void ros_stop(struct ros *r, uint64_t now_ns)
@@ -311,14 +349,34 @@ const uint64_t *ros_sfi_live(const struct ros *r)
         return r->sfi_live;
 }
 
-uint64_t ros_heard_dfm_ns(const struct ros *r)
+const struct member *ros_member(const struct ros *r)
 {
-        return r->heard_dfm_ns;
+        return &r->member;
+}
+
+void ros_set_unreliable(struct ros *r)
+{
+        r->unreliable = true;
+}
+
+void ros_set_quiet(struct ros *r, bool quiet)
+{
+        r->quiet = quiet;
+}
+
+void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns)
+{
+        r->reason = reason;
+        r->reason_since_ns = since_ns;
 }
 
 const struct ros_counts *ros_counts(const struct ros *r)
 {
-        return &r->counts;
+        struct ros_counts *counts = (struct ros_counts *)&r->counts;
+
+        counts->clear_gaps = sequence_lost(&r->clears);
+        counts->clear_suspects = r->clears.suspects;
+        return counts;
 }
 
 uint32_t ros_held(const struct ros *r)

@@ -4,7 +4,9 @@
 #include "evb/base/arena.h"
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
+#include "evb/core/jump.h"
 #include "evb/core/ros.h"
+#include "evb/core/sequence.h"
 
 #define NO_ITEM UINT32_MAX
 
@@ -40,13 +42,16 @@ struct ros_queue {
 struct ros {
         struct ros_config config;
         enum run_state run_state, state;
-        uint64_t heard_dfm_ns, keep_alive_due_ns;
+        struct member member;
+        uint64_t keep_alive_due_ns;
         uint64_t sfi_live[EVB_SFI_MAX / 64];
-        uint64_t oldest;
-        uint32_t clear_next;
-        bool clear_seen;
-        uint32_t keep_alive_next; /* older ones have been overtaken */
-        uint32_t alive_sequence;  /* of Alive, XON and XOFF */
+        uint64_t oldest, newest; /* every event below has ended; none from there on has been heard of */
+        struct jump oldest_jump;
+        struct sequence clears, keep_alives; /* of this DFM */
+        uint32_t alive_sequence;             /* of Alive, XON and XOFF */
+        bool unreliable, quiet;
+        enum node_reason reason;
+        uint64_t reason_since_ns;
 
         struct ros_entry *entries;
         uint32_t *free_entries;

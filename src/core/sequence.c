@@ -1,4 +1,4 @@
-/* The sequence observer: a bitmap of the newest numbers, and a candidate place for a jump that is not confirmed. */
+/* The sequence observer: a bitmap of the newest numbers, and a candidate place for an unconfirmed jump. */
 #include "evb/core/sequence.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void set_seen(struct sequence *q, uint32_t number, bool seen)
 void sequence_begin(struct sequence *q, uint32_t next)
 {
         /* A claim that was not redeemed is lost, as the sender that made it sends no more. */
-        if (q->started && (int32_t)(q->claimed - q->next) > 0)
+        if (q->started)
                 q->expected += q->claimed - q->next;
         q->started = true;
         q->next = q->claimed = next;
@@ -46,6 +46,8 @@ static void advance(struct sequence *q, uint32_t number)
         for (; q->next != number; q->next++)
                 set_seen(q, q->next, false);
         set_seen(q, q->next++, true);
+        if ((int32_t)(q->claimed - q->next) < 0)
+                q->claimed = q->next;
 }
 
 /* The messages at the far place agree: the sender is there. */
@@ -115,17 +117,18 @@ bool sequence_claim(struct sequence *q, uint32_t next)
 {
         if (!q->started)
                 return false;
-        if ((int32_t)(next - q->next) > (int32_t)SEQUENCE_GAP_MAX) {
+        uint32_t ahead = next - q->next, behind = q->next - next;
+
+        if (ahead > SEQUENCE_GAP_MAX && behind > SEQUENCE_GAP_MAX) {
                 q->suspects++;
                 return false;
         }
-        q->claimed = next;
+        /* The newest claim counts, so that a false one does not last. */
+        q->claimed = ahead <= SEQUENCE_GAP_MAX ? next : q->next;
         return true;
 }
 
 uint64_t sequence_lost(const struct sequence *q)
 {
-        int32_t claimed = (int32_t)(q->claimed - q->next);
-
-        return q->expected - q->received + (q->started && claimed > 0 ? (uint64_t)claimed : 0);
+        return q->expected - q->received + (q->started ? q->claimed - q->next : 0);
 }

@@ -13,12 +13,14 @@
 static int allocate(struct sfi *s)
 {
         const struct sfi_config *c = &s->config;
-        uint32_t ring = power_of_two_at_least(c->slots), remembered = power_of_two_at_least(4 * c->slots);
+        uint32_t ring = power_of_two_at_least(c->slots);
         int r;
 
         r = idmap_init(&s->by_event, c->slots);
         if (r >= 0)
-                r = idmap_init(&s->ended, remembered + 1);
+                r = event_set_init(&s->ended);
+        if (r >= 0)
+                r = sfi_inventory_init(&s->inventory);
         if (r >= 0)
                 r = arena_new(&s->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (r < 0)
@@ -27,19 +29,17 @@ static int allocate(struct sfi *s)
         s->fragments = calloc((size_t)c->slots * c->n_ros, sizeof *s->fragments);
         s->free_slots = calloc(c->slots, sizeof *s->free_slots);
         s->cuts = calloc(DIV_ROUND_UP(c->buffer_bytes, 64 * EVB_CUT_BYTES), sizeof *s->cuts);
-        s->ended_ring = calloc(remembered, sizeof *s->ended_ring);
         s->built = calloc(ring, sizeof *s->built);
-        s->finished = calloc(SFI_ASSIGN_WINDOW * 2, sizeof *s->finished);
+        s->finished = calloc(SFI_FINISHED, sizeof *s->finished);
         s->waiting = calloc(ring, sizeof *s->waiting);
         s->overdue = calloc(c->slots, sizeof *s->overdue);
         s->sequences = calloc(c->n_ros, sizeof *s->sequences);
         s->streams = calloc(c->n_ros, sizeof *s->streams);
-        if (!s->slots || !s->fragments || !s->free_slots || !s->cuts || !s->ended_ring || !s->built || !s->finished ||
+        if (!s->slots || !s->fragments || !s->free_slots || !s->cuts || !s->built || !s->finished ||
             !s->waiting || !s->overdue || !s->sequences || !s->streams)
                 return -ENOMEM;
-        s->ended_mask = remembered - 1;
         s->built_mask = s->waiting_mask = ring - 1;
-        s->finished_mask = SFI_ASSIGN_WINDOW * 2 - 1;
+        s->finished_mask = SFI_FINISHED - 1;
         for (uint32_t i = 0; i < c->slots; i++)
                 s->free_slots[i] = c->slots - 1 - i;
         s->n_free = c->slots;
@@ -60,10 +60,11 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         if (!s)
                 return -ENOMEM;
         s->config = *config;
+        member_init(&s->member, &config->member, ROLE_SFI, config->index, now_ns);
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->scan_ns = s->resend_ns = NEVER_NS;
+        s->scan_ns = s->resend_ns = s->writing_look_ns = s->slow_since_ns = NEVER_NS;
         s->resend_after_ns = SFI_RESEND_FIRST_NS;
         s->stretch = 1;
         s->n_live = config->n_ros;
@@ -82,13 +83,13 @@ struct sfi *sfi_free(struct sfi *s)
         if (!s)
                 return NULL;
         idmap_fini(&s->by_event);
-        idmap_fini(&s->ended);
+        event_set_fini(&s->ended);
+        sfi_inventory_fini(&s->inventory);
         arena_free(s->arena);
         free(s->slots);
         free(s->fragments);
         free(s->free_slots);
         free(s->cuts);
-        free(s->ended_ring);
         free(s->built);
         free(s->finished);
         free(s->waiting);
@@ -114,11 +115,11 @@ static void drop_open(struct sfi *s, uint64_t now_ns)
 
 static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
-        s->heard_dfm_ns = now_ns;
-        if ((int32_t)(m->header.transaction - s->keep_alive_next) < 0)
+        if (sequence_note(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
-        s->keep_alive_next = m->header.transaction + 1;
-        s->oldest = MAX(s->oldest, m->keep_alive.oldest);
+        s->newest = MAX(s->newest, m->keep_alive.triggers);
+        if (jump_is_believed(&s->oldest_jump, s->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
+                sfi_note_oldest(s, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run begins the map only tells who has come so far. */
@@ -134,16 +135,47 @@ static bool receive_totals(struct sfi *s, const struct message *m)
                 return false;
         struct sfi_sequence *q = &s->sequences[m->header.sender_index];
 
-        if (q->started && (int32_t)(m->totals.datagrams - q->highest) > 0) {
-                q->expected += m->totals.datagrams - q->highest;
-                q->highest = m->totals.datagrams;
-        }
+        sequence_claim(&q->numbers, m->totals.datagrams);
         q->final = s->run_state == RUN_ENDED;
         return true;
 }
 
+/* The streams to and from the DFM begin anew. What is open stays open, and the DFM may inquire what there is. */
+static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
+{
+        sequence_restart(&s->keep_alives);
+        sfi_take_inventory(s);
+        sfi_restart_streams(s, now_ns);
+        s->keep_alive_due_ns = now_ns;
+}
+
+static bool receive_welcome(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        switch (member_receive_welcome(&s->member, now_ns, m)) {
+        case MEMBER_JOINED:
+                s->keep_alive_due_ns = now_ns;
+                break;
+        case MEMBER_NEW_DFM:
+                follow_new_dfm(s, now_ns);
+                break;
+        case MEMBER_REFUSED:
+                if (s->member.refusal == WELCOME_OVER) {
+                        s->run_state = RUN_ENDED;
+                        drop_open(s, now_ns);
+                }
+                break;
+        case MEMBER_NOTHING:
+                break;
+        }
+        return m->header.sender_role == ROLE_DFM;
+}
+
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
+        if (m->header.type == MESSAGE_WELCOME)
+                return receive_welcome(s, now_ns, m);
+        if (!member_accepts(&s->member, now_ns, m))
+                return true;
         switch (m->header.type) {
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
@@ -162,48 +194,50 @@ bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
                 return receive_totals(s, m);
         case MESSAGE_CLEAR:
                 return m->header.sender_role == ROLE_DFM; /* the ROSs' business */
+        case MESSAGE_INQUIRY:
+                return sfi_receive_inquiry(s, m);
         }
         return false;
 }
 
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
 {
-        /* A step back further than this is a sender that has begun anew. */
-        const int32_t behind_max = 1 << 20;
-
         s->counts.datagrams_received++;
-        if (source >= s->config.n_ros)
-                return;
-        struct sfi_sequence *q = &s->sequences[source];
-        int32_t ahead = (int32_t)(transaction - q->highest);
-
-        if (!q->started || ahead < -behind_max) {
-                q->started = true;
-                ahead = 0;
-        }
-        q->received++;
-        if (ahead >= 0) {
-                q->expected += (uint32_t)ahead + 1;
-                q->highest = transaction + 1;
-        }
+        if (source < s->config.n_ros)
+                sequence_note(&s->sequences[source].numbers, transaction);
 }
 
 static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
 {
-        sfi_address(s, m, MESSAGE_ALIVE);
+        member_address(&s->member, m, MESSAGE_ALIVE);
         m->header.transaction = s->alive_sequence++;
+        m->alive.incarnation = s->config.member.incarnation;
+        m->alive.frames = 0;
         m->alive.state = s->state;
-        m->alive.incarnation = s->config.incarnation;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
+        m->alive.reason = s->slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
+        m->alive.reason_ms = s->slow_since_ns == NEVER_NS ? 0 : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
         /* Credits are told again with it, should the last Update have been lost. */
         s->update_due = true;
         s->update_due_ns = now_ns;
 }
 
+static bool may_join(const struct sfi *s)
+{
+        return s->state != RUN_ENDED && s->run_state != RUN_ENDED;
+}
+
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         *ret_to = (struct message_to){ROLE_DFM, 0};
+        if (may_join(s) && member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->newest > 0, ret)) {
+                ret->join.newest = s->newest;
+                ret->join.oldest = s->oldest;
+                return true;
+        }
+        if (!member_is_joined(&s->member))
+                return false;
         if (now_ns >= s->keep_alive_due_ns) {
                 make_alive(s, now_ns, ret);
                 return true;
@@ -211,17 +245,21 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
         if (s->state == RUN_ENDED)
                 return false;
         sfi_scan(s, now_ns);
-        if (sfi_make_update(s, now_ns, ret))
+        sfi_report_writing(s, now_ns);
+        if (sfi_make_inventory(s, ret) || sfi_make_update(s, now_ns, ret))
                 return true;
         return sfi_make_request(s, now_ns, ret_to, ret);
 }
 
 uint64_t sfi_deadline_ns(const struct sfi *s)
 {
-        uint64_t deadline = MIN(s->keep_alive_due_ns, MIN(s->scan_ns, s->resend_ns));
+        uint64_t deadline = MIN(MIN(s->keep_alive_due_ns, s->writing_look_ns), MIN(s->scan_ns, s->resend_ns));
 
+        if (!member_is_joined(&s->member))
+                return may_join(s) ? s->member.join_due_ns : NEVER_NS;
         if (s->state == RUN_ENDED)
                 return s->keep_alive_due_ns;
+        deadline = MIN(deadline, may_join(s) ? s->member.join_due_ns : NEVER_NS);
         return s->update_due ? MIN(deadline, s->update_due_ns) : deadline;
 }
 
@@ -270,13 +308,20 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 entry.payload_bytes = payload_of(s, slot);
                 s->counts.payload_bytes += entry.payload_bytes;
                 s->counts.complete++;
-        } else if (entry.end == EVENT_PARTIAL)
+                s->totals.complete++;
+                s->totals.payload_bytes += entry.payload_bytes;
+        } else if (entry.end == EVENT_PARTIAL) {
                 s->counts.partial++;
-        else
+                s->totals.partial++;
+                s->totals.missing += entry.missing;
+        } else
                 s->counts.lost++;
         s->counts.fragments_received += s->config.n_ros - entry.missing;
         s->counts.fragments_lost += entry.missing;
         sfi_report(s, &entry);
+        /* What was not built here may be assigned here again. */
+        if (entry.end != EVENT_LOST)
+                event_set_add(&s->ended, e->event);
         /* Only after the true end: the DFM believes the first that it hears. */
         for (; e->doubles > 0; e->doubles--)
                 sfi_report_void(s, e->event);
@@ -298,13 +343,13 @@ bool sfi_is_drained(const struct sfi *s)
                 return false;
         /* Without a DFM to listen, nothing more is acknowledged. */
         return s->n_free == s->config.slots &&
-               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next || s->heard_dfm_ns == 0);
+               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next || s->member.heard_ns == 0);
 }
 
 bool sfi_has_totals(const struct sfi *s)
 {
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                if (s->sequences[i].started && sfi_ros_is_live(s, i) && !s->sequences[i].final)
+                if (s->sequences[i].numbers.started && sfi_ros_is_live(s, i) && !s->sequences[i].final)
                         return false;
         }
         return true;
@@ -327,21 +372,19 @@ enum run_state sfi_run_state(const struct sfi *s)
         return s->run_state;
 }
 
-uint64_t sfi_heard_dfm_ns(const struct sfi *s)
+const struct member *sfi_member(const struct sfi *s)
 {
-        return s->heard_dfm_ns;
+        return &s->member;
 }
 
 const struct sfi_counts *sfi_counts(const struct sfi *s)
 {
-        /* Datagrams that were doubled on their way can make up for lost ones, but not for more than that. */
         struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
 
-        counts->datagrams_lost = 0;
+        counts->datagrams_lost = counts->datagrams_suspect = 0;
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                const struct sfi_sequence *q = &s->sequences[i];
-
-                counts->datagrams_lost += q->expected > q->received ? q->expected - q->received : 0;
+                counts->datagrams_lost += sequence_lost(&s->sequences[i].numbers);
+                counts->datagrams_suspect += s->sequences[i].numbers.suspects;
         }
         return counts;
 }

@@ -113,7 +113,7 @@ static bool make_first_request(struct sfi *s, uint64_t now_ns, struct message *m
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
-        sfi_address(s, m, MESSAGE_REQUEST);
+        member_address(&s->member, m, MESSAGE_REQUEST);
         while (s->waiting_tail != s->waiting_head && m->n < max && s->n_asked < outstanding_max(s)) {
                 uint32_t slot = s->waiting[s->waiting_tail++ & s->waiting_mask];
                 struct sfi_slot *e = &s->slots[slot];
@@ -186,7 +186,7 @@ static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to 
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
-        sfi_address(s, m, MESSAGE_REQUEST);
+        member_address(&s->member, m, MESSAGE_REQUEST);
         for (; s->budget_bytes > 0 && s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
                 if (!sfi_ros_is_live(s, s->overdue_ros))
                         continue;

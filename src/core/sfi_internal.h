@@ -3,10 +3,17 @@
 
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
+#include "evb/core/sequence.h"
+#include "evb/core/event_set.h"
+#include "evb/core/jump.h"
 #include "evb/core/sfi.h"
 
 /* Assignments that may arrive out of order; the DFM's window is not larger. */
 #define SFI_ASSIGN_WINDOW 16384u
+/* Ends, and notes that they are still to come, of as many events as can be open; a power of two. */
+#define SFI_FINISHED (SFI_ASSIGN_WINDOW * 4)
+/* An output that takes longer than this for an event is slow: the DFM hears of it. */
+#define SFI_SLOW_WRITE_NS NS_PER_S
 #define SFI_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define SFI_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
@@ -27,15 +34,22 @@ struct sfi_slot {
         bool assigned, assigned_again, asked;
         bool re_asked, progress; /* since the last round: asked again for; something new has come */
         bool queued; /* in `waiting`, whatever has become of the event since */
+        bool dropped; /* it did not end here: another SFI has it, or the run is over */
+        bool writing_said; /* the DFM knows that it is being written */
+        uint64_t built_ns;
         struct event_info info;
+};
+
+struct sfi_inventory {
+        uint64_t from, end; /* no event outside; from is a multiple of 64 */
+        struct event_set ended, open;
+        struct node_totals totals;
 };
 
 /* Data datagrams of one ROS by their sequence numbers. */
 struct sfi_sequence {
-        bool started;
+        struct sequence numbers;
         bool final; /* its totals came after the run had ended */
-        uint32_t highest; /* the one after the highest seen, or the sender's own total */
-        uint64_t expected, received;
 };
 
 /* How far the fragments of one ROS have come. It sends them in the order in which they are asked for. */
@@ -49,9 +63,11 @@ struct sfi {
         enum run_state run_state; /* the DFM's */
         enum run_state state;     /* our own */
         bool failed;
-        uint64_t heard_dfm_ns, keep_alive_due_ns;
-        uint64_t oldest;
-        uint32_t keep_alive_next; /* older ones have been overtaken */
+        struct member member;
+        uint64_t keep_alive_due_ns;
+        uint64_t oldest, newest; /* every event below has ended; none from there on has been heard of */
+        struct jump oldest_jump;
+        struct sequence keep_alives; /* of this DFM */
         uint32_t alive_sequence;
 
         struct sfi_slot *slots;
@@ -63,11 +79,15 @@ struct sfi {
         uint64_t *cuts; /* a bit for each EVB_CUT_BYTES of the buffer */
         uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
 
-        /* The last events that ended here, so that what comes late does not open them again. */
-        struct idmap ended;
-        uint64_t *ended_ring;
-        uint64_t ended_n;
-        uint32_t ended_mask;
+        /* Which events ended here, so that what comes late does not open them again. The inventory is what the SFI had done
+         * when it began to follow its DFM. */
+        struct event_set ended;
+        struct sfi_inventory inventory;
+        bool inquiry_due;
+        uint64_t inquiry_from;
+        struct node_totals totals;
+        uint64_t writing_look_ns; /* when slots that are being written are looked at next */
+        uint64_t slow_since_ns;   /* since when the output is slow; NEVER_NS: it is not */
 
         uint32_t *built; /* ring of slots */
         uint32_t built_mask, built_head, built_tail;
@@ -127,6 +147,7 @@ void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes 
 bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event);
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 bool sfi_has_ended(const struct sfi *s, uint64_t event);
+void sfi_note_oldest(struct sfi *s, uint64_t oldest);
 
 /* sfi_ask.c */
 void sfi_start_waiting(struct sfi *s, uint32_t slot);
@@ -139,21 +160,19 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns);
 bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
                        uint32_t *ret_to);
 
+/* sfi_inventory.c: for a DFM that takes the run up. */
+int sfi_inventory_init(struct sfi_inventory *v);
+void sfi_inventory_fini(struct sfi_inventory *v);
+void sfi_take_inventory(struct sfi *s);
+bool sfi_receive_inquiry(struct sfi *s, const struct message *m);
+bool sfi_make_inventory(struct sfi *s, struct message *m);
+
 /* sfi_update.c */
+void sfi_restart_streams(struct sfi *s, uint64_t now_ns);
+void sfi_report_writing(struct sfi *s, uint64_t now_ns);
 bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m);
 void sfi_receive_update_ack(struct sfi *s, uint64_t now_ns, const struct message *m);
 void sfi_report(struct sfi *s, const struct finished_entry *entry);
 void sfi_report_void(struct sfi *s, uint64_t event);
 bool sfi_make_update(struct sfi *s, uint64_t now_ns, struct message *m);
 uint32_t sfi_allowed(const struct sfi *s);
-
-static inline void sfi_address(const struct sfi *s, struct message *m, uint32_t type)
-{
-        m->header = (struct message_header){
-                .run = s->config.run,
-                .sender_role = ROLE_SFI,
-                .sender_index = s->config.index,
-                .type = type,
-        };
-        m->n = 0;
-}

@@ -28,17 +28,15 @@ uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t 
 
 bool sfi_has_ended(const struct sfi *s, uint64_t event)
 {
-        return event < s->oldest || idmap_get(&s->ended, event) != IDMAP_NONE;
+        return event < s->oldest || event_set_has(&s->ended, event);
 }
 
-static void remember_ended(struct sfi *s, uint64_t event)
+void sfi_note_oldest(struct sfi *s, uint64_t oldest)
 {
-        uint64_t *cell = &s->ended_ring[s->ended_n & s->ended_mask];
-
-        if (s->ended_n++ > s->ended_mask)
-                idmap_remove(&s->ended, *cell);
-        *cell = event;
-        idmap_put(&s->ended, event, 0);
+        if (oldest <= s->oldest)
+                return;
+        s->oldest = oldest;
+        event_set_advance(&s->ended, oldest);
 }
 
 static void free_fragments(struct sfi *s, uint32_t slot)
@@ -143,13 +141,16 @@ void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop)
 
         assert(e->state == SLOT_COLLECTING);
         leave_collecting(s, slot);
-        if (!s->config.pull)
-                remember_ended(s, e->event);
+        e->dropped = drop;
         e->end = drop || there == 0 ? EVENT_LOST : there == s->config.n_ros ? EVENT_COMPLETE : EVENT_PARTIAL;
+        if (!s->config.pull && e->end != EVENT_LOST)
+                event_set_add(&s->ended, e->event);
         if (e->end == EVENT_COMPLETE)
                 learn_size(s, slot);
         e->missing = s->config.n_ros - there;
         e->state = SLOT_BUILDING;
+        e->built_ns = now_ns;
+        s->writing_look_ns = MIN(s->writing_look_ns, now_ns + SFI_SLOW_WRITE_NS);
         s->n_building++;
         s->built[s->built_head++ & s->built_mask] = slot;
 }

@@ -1,4 +1,6 @@
 /* The SFI's dealings with the DFM: assignments taken in order, finished events and credits reported until acknowledged. */
+#include <string.h>
+
 #include "sfi_internal.h"
 
 /* How long an acknowledgement waits for finished events to go with. */
@@ -24,7 +26,43 @@ uint32_t sfi_allowed(const struct sfi *s)
 void sfi_report(struct sfi *s, const struct finished_entry *entry)
 {
         s->finished[s->finished_next++ & s->finished_mask] = *entry;
-        s->finished_total++;
+        s->finished_total += entry->end != UPDATE_WRITING;
+}
+
+/* What is built takes the disk longer than the DFM waits for an event; so the DFM hears of it. */
+void sfi_report_writing(struct sfi *s, uint64_t now_ns)
+{
+        if (now_ns < s->writing_look_ns)
+                return;
+        s->writing_look_ns = s->slow_since_ns = NEVER_NS;
+        for (uint32_t slot = 0; slot < s->config.slots && s->n_building > 0; slot++) {
+                struct sfi_slot *e = &s->slots[slot];
+
+                if (e->state != SLOT_BUILDING)
+                        continue;
+                s->writing_look_ns = now_ns + SFI_SLOW_WRITE_NS / 2;
+                if (now_ns - e->built_ns < SFI_SLOW_WRITE_NS)
+                        continue;
+                s->slow_since_ns = MIN(s->slow_since_ns, e->built_ns);
+                if (!e->writing_said && e->end != EVENT_LOST)
+                        sfi_report(s, &(struct finished_entry){.event = e->event, .end = UPDATE_WRITING});
+                e->writing_said = true;
+        }
+}
+
+void sfi_restart_streams(struct sfi *s, uint64_t now_ns)
+{
+        s->assign_next = 0;
+        memset(s->assign_bits, 0, sizeof s->assign_bits);
+        s->finished_acked = s->finished_sent = s->finished_next = 0;
+        s->finished_total = s->granted = 0;
+        s->resend_ns = NEVER_NS;
+        s->resend_after_ns = SFI_RESEND_FIRST_NS;
+        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
+                s->slots[slot].doubles = 0;
+                s->slots[slot].writing_said = false;
+        }
+        s->writing_look_ns = MIN(s->writing_look_ns, now_ns);
 }
 
 void sfi_report_void(struct sfi *s, uint64_t event)
@@ -91,7 +129,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         uint32_t slot = idmap_get(&s->by_event, a->event), twice;
 
         /* Every assignment will need an entry here when it has ended. */
-        if (s->finished_next - s->finished_acked + s->config.slots > s->finished_mask)
+        if (s->finished_next - s->finished_acked + 2 * s->config.slots > s->finished_mask)
                 return;
         twice = a->flags & ASSIGN_VOID ? IDMAP_NONE : slot_of_double(s, a->event, m->header.type == MESSAGE_BUILD);
         if (twice != IDMAP_NONE) {
@@ -120,7 +158,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 e->info = (struct event_info){
                         .global_id = a->event,
                         .l1_id = a->l1_id,
-                        .run = s->config.run,
+                        .run = s->member.run,
                         .time_s = (uint32_t)(a->time_ns / NS_PER_S),
                         .time_ns = (uint32_t)(a->time_ns % NS_PER_S),
                 };
@@ -136,13 +174,14 @@ bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        s->heard_dfm_ns = now_ns;
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
+                if (!(a->flags & ASSIGN_VOID))
+                        s->newest = MAX(s->newest, a->event + 1);
                 if (a->sfi != s->config.index)
                         cancel(s, now_ns, a->event);
-                else if (a->incarnation == s->config.incarnation) {
+                else if (a->incarnation == (uint32_t)s->config.member.incarnation) {
                         if (!has_come(s, a->sequence))
                                 assign(s, now_ns, m, k);
                         /* Also where it comes once more: then the acknowledgement was lost. */
@@ -157,7 +196,7 @@ void sfi_receive_update_ack(struct sfi *s, uint64_t now_ns, const struct message
 {
         uint32_t ack = m->update_ack.finished_ack;
 
-        if (m->update_ack.incarnation != s->config.incarnation ||
+        if (m->update_ack.incarnation != s->config.member.incarnation ||
             ack - s->finished_acked > s->finished_next - s->finished_acked || ack == s->finished_acked)
                 return;
         if (s->finished_sent - s->finished_acked < ack - s->finished_acked)
@@ -184,11 +223,11 @@ bool sfi_make_update(struct sfi *s, uint64_t now_ns, struct message *m)
         if (s->finished_sent == s->finished_next && !(s->update_due && now_ns >= s->update_due_ns))
                 return false;
         s->granted = MAX(s->granted, s->finished_total + sfi_allowed(s));
-        sfi_address(s, m, MESSAGE_UPDATE);
+        member_address(&s->member, m, MESSAGE_UPDATE);
         m->update.granted = s->granted;
         m->update.assign_ack = s->assign_next;
         m->update.first = s->finished_sent;
-        m->update.incarnation = s->config.incarnation;
+        m->update.incarnation = s->config.member.incarnation;
         while (s->finished_sent != s->finished_next && m->n < max)
                 m->update.entries[m->n++] = s->finished[s->finished_sent++ & s->finished_mask];
         if (m->n > 0 && s->resend_ns == NEVER_NS)

@@ -99,6 +99,11 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
         return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 }
 
+bool net_address_same_host(const struct net_address *a, const struct net_address *b)
+{
+        return same_host(&a->any, &b->any);
+}
+
 bool net_address_equal(const struct net_address *a, const struct net_address *b)
 {
         return same_host(&a->any, &b->any) && net_address_port(a) == net_address_port(b);

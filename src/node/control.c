@@ -81,7 +81,7 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         return 0;
 }
 
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint32_t run,
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
                  struct node_stats *stats, struct loop *loop)
 {
         char text[NET_ADDRESS_TEXT_MAX];
@@ -95,7 +95,8 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
 
         c->scenario = s;
         c->stats = stats;
-        c->run = run;
+        c->role = self->role;
+        c->incarnation = incarnation;
         c->message_bytes = node_datagram_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
         if (!c->bytes)
@@ -146,6 +147,51 @@ void control_count_refusal(struct node_stats *stats, enum message_verdict verdic
         }
 }
 
+static const struct net_address *address_of(const struct control *c, enum node_role role, uint16_t index)
+{
+        switch (role) {
+        case ROLE_DFM:
+                return &c->dfm;
+        case ROLE_ROS:
+                return index < c->n_ros ? &c->ros[index] : NULL;
+        case ROLE_SFI:
+                return index < c->n_sfi ? &c->sfi[index] : NULL;
+        }
+        return NULL;
+}
+
+bool control_is_ros(const struct control *c, uint16_t ros, const struct net_address *from)
+{
+        return ros < c->n_ros && net_address_same_host(from, &c->ros[ros]);
+}
+
+/* Who wants to join under a name that has another address hears so. */
+static void refuse_address(struct control *c, const struct message *m, const struct net_address *from)
+{
+        struct message answer = {.header = {.sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}};
+
+        answer.dfm = c->incarnation;
+        answer.welcome.incarnation = m->join.incarnation;
+        answer.welcome.verdict = WELCOME_ADDRESS;
+        control_send_to(c, from, &answer);
+        control_flush(c);
+}
+
+/* A message names its sender; it has to come from that node's address. */
+static bool is_from_its_sender(struct control *c, const struct message *m, const struct net_address *from)
+{
+        const struct message_header *h = &m->header;
+        const struct net_address *expected = address_of(c, h->sender_role, h->sender_index);
+
+        if (expected && net_address_equal(expected, from))
+                return true;
+        stats_add(&c->stats->packets_foreign, 1);
+        c->stranger = (struct control_stranger){true, h->sender_role, h->sender_index, *from};
+        if (c->role == ROLE_DFM && h->type == MESSAGE_JOIN && h->sender_role != ROLE_DFM)
+                refuse_address(c, m, from);
+        return false;
+}
+
 /* The next message of one socket; false: none that is ours is left. */
 static bool receive_from(struct control *c, struct control_socket *s)
 {
@@ -160,10 +206,10 @@ static bool receive_from(struct control *c, struct control_socket *s)
                         }
                 }
                 const struct datagram *d = &s->batch[s->at++];
-                enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes, c->run);
+                enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes);
 
                 control_count_refusal(c->stats, v);
-                if (v == MESSAGE_OK) {
+                if (v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from)) {
                         stats_add(&c->stats->control_received, 1);
                         return true;
                 }

@@ -23,11 +23,20 @@ struct control_socket {
         int n, at;
 };
 
+/* Who spoke for a node from an address that is not that node's. */
+struct control_stranger {
+        bool is_new; /* since it was last looked at */
+        enum node_role role;
+        uint16_t index;
+        struct net_address from;
+};
+
 struct control {
         const struct scenario *scenario;
         struct node_stats *stats;
         struct control_socket own, group; /* group: not in the DFM, which only sends to it */
-        uint32_t run;
+        enum node_role role;              /* our own */
+        uint64_t incarnation;
 
         struct net_address group_address;
         bool has_group;
@@ -41,14 +50,15 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
+        struct control_stranger stranger; /* the last one */
 };
 
 /* An error is logged and returned. */
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint32_t run,
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
                  struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 
-/* The next message that has come, or NULL; it stays until the next call. */
+/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
@@ -56,5 +66,7 @@ void control_send(struct control *c, struct message_to to, const struct message 
 void control_send_to(struct control *c, const struct net_address *to, const struct message *m);
 void control_flush(struct control *c);
 bool control_is_holding(const struct control *c);
+/* Whether data that name ROS `ros` may come from there. */
+bool control_is_ros(const struct control *c, uint16_t ros, const struct net_address *from);
 /* Counts bytes that are no message of this run as what they are. */
 void control_count_refusal(struct node_stats *stats, enum message_verdict verdict);

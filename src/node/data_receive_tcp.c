@@ -189,7 +189,7 @@ static int take_control(struct tcp_peer *p, const struct message_header *h, uint
         r = stage(p, size);
         if (r <= 0)
                 return r;
-        v = message_decode(&m, tcp_reader_bytes(&p->reader, &n), size, p->receiver->node->run);
+        v = message_decode(&m, tcp_reader_bytes(&p->reader, &n), size);
         if (v != MESSAGE_OK)
                 return refuse(p, v);
         sfi_receive(p->receiver->core, now_ns, &m);
@@ -209,7 +209,9 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
         if (r <= 0)
                 return r;
         const uint8_t *bytes = tcp_reader_bytes(&p->reader, &staged);
-        v = message_header_decode(&h, bytes, staged, n->run, &check);
+        v = message_header_decode(&h, bytes, staged, &check);
+        if (v == MESSAGE_OK && h.cookie != sfi_member(p->receiver->core)->cookie)
+                v = MESSAGE_OTHER_RUN;
         if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= n->scenario->ros.count))
                 v = MESSAGE_MALFORMED;
         if (v == MESSAGE_OK && h.type == MESSAGE_FRAGMENTS && check != 0)
@@ -295,6 +297,9 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (t->ready)
                 accept_some(r, t);
         *ret_more = false;
+        /* Before this node knows its run, it cannot tell whose messages these are. */
+        if (!member_is_joined(sfi_member(r->core)))
+                return 0;
         for (size_t i = 0; i < t->n_peers; i++) {
                 if (t->peers[i].io.fd < 0 || !t->peers[i].ready)
                         continue;

@@ -87,11 +87,15 @@ static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_n
 static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
 {
         struct chunk_reader reader;
-        enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, r->node->run);
+        enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
         control_count_refusal(r->node->stats, v);
         if (v != MESSAGE_OK)
                 return;
+        if (!control_is_ros(&r->node->control, reader.header.sender_index, d->from)) {
+                stats_add(&r->node->stats->packets_foreign, 1);
+                return;
+        }
         sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
         while (chunk_reader_next(&reader, &u->pieces[u->n].chunk, &u->payload[u->n])) {
                 u->pieces[u->n].source = reader.header.sender_index;

@@ -23,7 +23,7 @@ size_t data_sender_take(struct data_sender *s, uint32_t sfi)
 struct message_header data_sender_header(const struct data_sender *s, uint32_t sfi)
 {
         return (struct message_header){
-                .run = s->node->run,
+                .cookie = ros_member(s->core)->cookie,
                 .sender_role = ROLE_ROS,
                 .sender_index = (uint16_t)s->node->self->index,
                 .type = MESSAGE_FRAGMENTS,

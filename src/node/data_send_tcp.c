@@ -211,13 +211,13 @@ static void read_some(struct tcp_way *w, uint64_t now_ns)
                 while ((bytes = tcp_reader_bytes(&w->reader, &left)), left >= MESSAGE_HEADER_BYTES) {
                         struct message_header h;
                         uint32_t check;
-                        enum message_verdict v = message_header_decode(&h, bytes, left, n->run, &check);
+                        enum message_verdict v = message_header_decode(&h, bytes, left, &check);
                         size_t size = MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes;
 
                         if (v == MESSAGE_OK && size <= STAGING_BYTES && size > left)
                                 break;
                         if (v == MESSAGE_OK)
-                                v = size > left ? MESSAGE_MALFORMED : message_decode(&m, bytes, size, n->run);
+                                v = size > left ? MESSAGE_MALFORMED : message_decode(&m, bytes, size);
                         if (v != MESSAGE_OK) {
                                 control_count_refusal(n->stats, v);
                                 lose(w, now_ns, -EPROTO);
@@ -237,6 +237,9 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
         struct tcp_sender *t = s->state;
 
         *ret_more = false;
+        /* The first message on a connection needs the run's cookie. */
+        if (!member_is_joined(ros_member(s->core)))
+                return 0;
         for (uint32_t i = 0; i < t->n; i++) {
                 struct tcp_way *w = &t->ways[i];
 
@@ -258,7 +261,7 @@ static uint64_t tcp_deadline(const struct data_sender *s)
         const struct tcp_sender *t = s->state;
         uint64_t deadline_ns = NEVER_NS;
 
-        for (uint32_t i = 0; i < t->n; i++) {
+        for (uint32_t i = 0; member_is_joined(ros_member(s->core)) && i < t->n; i++) {
                 if (t->ways[i].state == WAY_WAITING)
                         deadline_ns = MIN(deadline_ns, t->ways[i].retry_ns);
         }
@@ -286,7 +289,7 @@ static int tcp_open(struct data_sender *s)
                 w->sfi = i;
                 w->io.fd = -1;
                 w->headers = malloc(STAGING_BYTES);
-                tcp_backoff_init(&w->backoff, (uint64_t)s->node->incarnation << 32 | i);
+                tcp_backoff_init(&w->backoff, s->node->member.incarnation ^ i);
                 r = w->headers ? node_address(scenario_node_of(sc, ROLE_SFI, i), (uint16_t)sc->network.data_port, &w->to)
                                : log_error_errno(ENOMEM, "data connections: %m");
         }

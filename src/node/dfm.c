@@ -1,17 +1,27 @@
 /* The DFM as a process: its core, fed with messages and the clock. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/store/replay.h"
 #include "node_internal.h"
+#include "roster.h"
+#include "run_record.h"
 
 #define EVENTS_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-struct dfm_node {
+/* A wait for nodes that is longer than this is worth a line in the log. */
+#define WAIT_LOG_NS (2 * NS_PER_S)
+
+struct dfm_role {
         struct dfm *core;
+        struct run_record record;
+        uint64_t began_utc_ns;  /* 0: the run has not begun */
+        uint64_t wait_log_ns;
+        bool wait_logged, ended_noted;
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
 };
@@ -21,7 +31,7 @@ static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
         replay_pass_info(ctx, event, ret);
 }
 
-static int open_replay(struct dfm_node *d, const struct scenario *s, struct dfm_config *config)
+static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_config *config)
 {
         char why[256];
         int r;
@@ -36,13 +46,36 @@ static int open_replay(struct dfm_node *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
+/* The number of the run: configured, that of the file whose events are replayed, or a new one. */
+static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
+{
+        const struct scenario *s = n->scenario;
+
+        /* With `evb run` the DFM does not outlive its nodes, nor they it. */
+        if (getenv(NODE_STATS_ENV))
+                config->former.known = true;
+        else {
+                run_record_open(&d->record, n->self->address, (unsigned)s->network.control_port);
+                config->former = run_record_former(&d->record);
+        }
+        config->run_is_free = s->run.number == 0;
+        config->run = (uint32_t)s->run.number;
+        if (config->run == 0 && d->replay)
+                config->run = replay_run(d->replay);
+        if (config->run == 0)
+                config->run = run_record_next_number();
+        n->run = config->run;
+}
+
 static int dfm_open(struct node *n)
 {
         const struct scenario *s = n->scenario;
-        struct dfm_node *d = calloc(1, sizeof *d);
+        struct dfm_role *d = calloc(1, sizeof *d);
         uint64_t now_ns = clock_now_ns();
         struct dfm_config config = {
-                .run = n->run,
+                .incarnation = n->member.incarnation,
+                .keys = n->member.keys,
+                .occupied_ns = s->dfm.keep_alive_ns / 2 * 5,
                 .n_ros = (uint32_t)s->ros.count,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .push = s->scenario.mode == MODE_PUSH,
@@ -68,17 +101,23 @@ static int dfm_open(struct node *n)
         if (!d)
                 return log_error_errno(ENOMEM, "dfm: %m");
         n->state = d;
+        d->record.fd = -1;
+        d->wait_log_ns = now_ns + WAIT_LOG_NS;
         r = open_replay(d, s, &config);
+        if (r >= 0)
+                r = node_draw_number(&config.cookie);
         if (r < 0)
                 return r;
+        choose_run(n, d, &config);
         r = dfm_new(&d->core, &config, now_ns);
         return r < 0 ? log_error_errno(r, "dfm: %m") : 0;
 }
 
 static void dfm_close(struct node *n)
 {
-        struct dfm_node *d = n->state;
+        struct dfm_role *d = n->state;
 
+        run_record_close(&d->record);
         dfm_free(d->core);
         replay_free(d->replay);
         free(d);
@@ -86,7 +125,7 @@ static void dfm_close(struct node *n)
 
 static void dfm_take(struct node *n, uint64_t now_ns, const struct message *m)
 {
-        struct dfm_node *d = n->state;
+        struct dfm_role *d = n->state;
 
         if (!dfm_receive(d->core, now_ns, m) && m->header.sender_role != ROLE_DFM)
                 stats_add(&n->stats->packets_malformed, 1);
@@ -97,36 +136,72 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return dfm_step(core, now_ns, ret_to, ret);
 }
 
+/* Keeps on disk that the run goes on, or that it has ended: a DFM that starts again takes up the first and not the second. */
+static void remember_run(struct dfm_role *d)
+{
+        enum run_state state = dfm_state(d->core);
+        bool ended = state == RUN_ENDED;
+
+        if (state == RUN_STARTING || (d->began_utc_ns > 0 && ended == d->ended_noted))
+                return;
+        d->began_utc_ns = d->began_utc_ns ?: clock_utc_ns() - dfm_age_ns(d->core, clock_now_ns());
+        d->ended_noted = ended;
+        if (d->record.fd >= 0 &&
+            run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended) < 0)
+                log_warning_errno(errno, "%s: %m; a DFM that starts again may not take this run up", d->record.path);
+}
+
+static void dfm_waits_for(const struct node *n, char *text, size_t size_bytes)
+{
+        roster_describe_missing(n, ((struct dfm_role *)n->state)->core, text, size_bytes);
+}
+
+static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
+{
+        char text[512];
+
+        if (d->wait_logged || now_ns < d->wait_log_ns || dfm_state(d->core) != RUN_STARTING)
+                return;
+        dfm_waits_for(n, text, sizeof text);
+        log_info("%s", text);
+        d->wait_logged = true;
+}
+
 static int dfm_turn(struct node *n, uint64_t now_ns)
 {
-        node_send_due(n, ((struct dfm_node *)n->state)->core, step, now_ns);
+        struct dfm_role *d = n->state;
+
+        node_send_due(n, d->core, step, now_ns);
+        roster_log(n, d->core);
+        remember_run(d);
+        log_wait(n, d, now_ns);
         return 0;
 }
 
 static uint64_t dfm_deadline(struct node *n)
 {
-        return dfm_deadline_ns(((struct dfm_node *)n->state)->core);
+        return dfm_deadline_ns(((struct dfm_role *)n->state)->core);
 }
 
 static void dfm_stop_node(struct node *n, uint64_t now_ns)
 {
-        dfm_stop(((struct dfm_node *)n->state)->core, now_ns);
+        dfm_stop(((struct dfm_role *)n->state)->core, now_ns);
 }
 
 static bool dfm_done(struct node *n, uint64_t now_ns)
 {
         (void)now_ns;
-        return dfm_is_done(((struct dfm_node *)n->state)->core);
+        return dfm_is_done(((struct dfm_role *)n->state)->core);
 }
 
 static enum run_state dfm_node_state(const struct node *n)
 {
-        return dfm_state(((struct dfm_node *)n->state)->core);
+        return dfm_state(((struct dfm_role *)n->state)->core);
 }
 
 static void dfm_account(struct node *n)
 {
-        struct dfm_node *d = n->state;
+        struct dfm_role *d = n->state;
         const struct dfm_counts *c = dfm_counts(d->core);
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
@@ -138,6 +213,7 @@ static void dfm_account(struct node *n)
         stats_set(&s->events_partial, c->partial);
         stats_set(&s->events_lost, c->lost);
         stats_set(&s->busy_ns, c->busy_ns);
+        stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);
         stats_set(&s->fragments_expected, c->fragments_expected);
         stats_set(&s->fragments_received, c->fragments_received);
@@ -152,9 +228,10 @@ static void dfm_account(struct node *n)
 
 static bool dfm_fell_short(const struct node *n)
 {
-        const struct dfm_counts *c = dfm_counts(((struct dfm_node *)n->state)->core);
+        const struct dfm_counts *c = dfm_counts(((struct dfm_role *)n->state)->core);
 
-        return c->partial > 0 || c->lost > 0 || c->complete != c->triggers;
+        return c->partial > 0 || c->lost > 0 || c->complete != c->triggers ||
+               dfm_is_unreliable(((struct dfm_role *)n->state)->core);
 }
 
 const struct node_kind node_dfm = {
@@ -166,6 +243,7 @@ const struct node_kind node_dfm = {
         .is_done = dfm_done,
         .account = dfm_account,
         .state = dfm_node_state,
+        .waits_for = dfm_waits_for,
         .close = dfm_close,
         .fell_short = dfm_fell_short,
 };

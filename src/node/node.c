@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/random.h"
 #include "evb/base/util.h"
-#include "evb/store/replay.h"
+#include "evb/conf/digest.h"
 #include "evb/sys/memory.h"
 #include "evb/sys/notify.h"
 #include "evb/sys/thread.h"
@@ -58,23 +59,28 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* The number of the run: told, or that of the file whose events are replayed. */
-static int find_run(struct node *n)
+int node_draw_number(uint64_t *ret)
+{
+        do {
+                if (getrandom(ret, sizeof *ret, 0) != sizeof *ret)
+                        return log_error_errno(errno, "random numbers: %m");
+        } while (*ret == 0);
+        return 0;
+}
+
+static int prepare_membership(struct node *n)
 {
         const struct scenario *s = n->scenario;
-        struct replay *replay = NULL;
-        char why[256];
-        int r;
 
-        n->run = s->run.number > 0 ? (uint32_t)s->run.number : 1;
-        if (s->run.number > 0 || s->ros.source_kind != SOURCE_FILE)
-                return 0;
-        r = replay_open(&replay, s->ros.source_at, why, sizeof why);
-        if (r < 0)
-                return log_error_errno(r, "ros.source: %s; without the file here, set run.number", why);
-        n->run = replay_run(replay);
-        replay_free(replay);
-        return 0;
+        n->member = (struct member_config){
+                .run = (uint32_t)s->run.number,
+                .retry_ns = s->dfm.keep_alive_ns,
+                .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
+        };
+        if (n->self->role != ROLE_ROS)
+                n->member.flags = 0;
+        scenario_digest(s, &n->member.keys);
+        return node_draw_number(&n->member.incarnation);
 }
 
 static int map_stats(struct node *n)
@@ -104,13 +110,12 @@ static int node_open(struct node *n)
 
         r = map_stats(n);
         if (r >= 0)
-                r = find_run(n);
+                r = prepare_membership(n);
         if (r < 0)
                 return r;
         r = thread_pin(n->self->cpus, MIN(n->self->n_cpus, (size_t)1));
         if (r < 0)
                 log_warning_errno(r, "node.cpus: cannot use processor %u: %m", n->self->cpus[0]);
-        n->incarnation = (uint16_t)(random_mix(clock_utc_ns() ^ (uint64_t)getpid()) | 1);
         n->files = calloc(NODE_FILES_MAX, sizeof *n->files);
         if (!n->files)
                 return log_error_errno(ENOMEM, "node: %m");
@@ -119,7 +124,7 @@ static int node_open(struct node *n)
                 r = loop_catch_signals(n->loop);
         if (r < 0)
                 return log_error_errno(r, "event loop: %m");
-        r = control_open(&n->control, n->scenario, n->self, n->run, n->stats, n->loop);
+        r = control_open(&n->control, n->scenario, n->self, n->member.incarnation, n->stats, n->loop);
         return r < 0 ? r : n->kind->open(n);
 }
 
@@ -150,13 +155,17 @@ static void account(struct node *n)
 static void tell_status(struct node *n)
 {
         static const char *const texts[] = {
-                [RUN_STARTING] = "waiting for the run",
                 [RUN_RUNNING] = "running",
                 [RUN_DRAINING] = "draining",
                 [RUN_ENDED] = "run over",
         };
-        char status[160];
+        char status[512];
 
+        if (n->kind->state(n) == RUN_STARTING) {
+                n->kind->waits_for(n, status, sizeof status);
+                notify_status(status);
+                return;
+        }
         snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent", n->run,
                  texts[n->kind->state(n)], (unsigned long long)stats_get(&n->stats->events_complete),
                  (unsigned long long)stats_get(&n->stats->fragments_sent));
@@ -202,6 +211,8 @@ static int run_loop(struct node *n)
                 r = n->kind->turn(n, now_ns);
                 if (r < 0)
                         return r;
+                if (membership_watch(n, now_ns))
+                        n->kind->stop(n, now_ns);
                 if (now_ns >= account_ns) {
                         account(n);
                         account_ns = now_ns + ACCOUNT_NS;
@@ -264,7 +275,7 @@ int node_run(const struct node_options *options)
         notify_ready("waiting for the run");
         r = run_loop(&n);
         account(&n);
-        status = r < 0 || n.kind->fell_short(&n) ? 1 : 0;
+        status = r < 0 || n.kind->fell_short(&n) || n.membership.lost_dfm || n.membership.rejected ? 1 : 0;
         notify_stopping("run over");
         if (options->json)
                 report_write_json(&n, options->json);

@@ -8,6 +8,7 @@
 #include "evb/node/node.h"
 #include "evb/node/stats.h"
 #include "evb/sys/loop.h"
+#include "membership.h"
 
 /* Where no key says otherwise. The 2003 measurements used 8 MB socket buffers. */
 #define NODE_RECEIVE_BUFFER_BYTES (8u << 20)
@@ -26,6 +27,9 @@ struct node_kind {
         bool (*is_done)(struct node *n, uint64_t now_ns);
         void (*account)(struct node *n); /* core's counters to the stats page */
         enum run_state (*state)(const struct node *n);
+        const struct member *(*member)(const struct node *n); /* NULL in the DFM */
+        /* What it waits for before the run begins, in words. */
+        void (*waits_for)(const struct node *n, char *text, size_t size_bytes);
         void (*close)(struct node *n);
         bool (*fell_short)(const struct node *n);
 };
@@ -39,8 +43,9 @@ struct node {
         struct node_stats *stats;
         struct loop *loop;
         struct control control;
-        uint32_t run;
-        uint16_t incarnation;
+        struct member_config member; /* how it joins; the DFM uses the incarnation alone */
+        uint32_t run;                /* 0: not known yet */
+        struct membership membership;
         void *state; /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
@@ -48,6 +53,8 @@ struct node {
 
 /* Bytes of UDP payload in one packet. */
 size_t node_datagram_bytes(const struct scenario *s);
+/* 64 random bits, not 0; an error is logged. */
+int node_draw_number(uint64_t *ret);
 /* Address of a node's port; an error is logged. */
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
 /* The faults of one of this node's sockets; each has a seed of its own. */

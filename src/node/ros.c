@@ -75,9 +75,8 @@ static int ros_open(struct node *n)
         const struct scenario *s = n->scenario;
         struct ros_node *r = calloc(1, sizeof *r);
         struct ros_config config = {
-                .run = n->run,
+                .member = n->member,
                 .index = (uint16_t)n->self->index,
-                .incarnation = n->incarnation,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .entries = (uint32_t)s->ros.buffer_events,
                 .buffer_bytes = s->ros.buffer_size_bytes,
@@ -211,9 +210,15 @@ static void ros_account(struct node *n)
         stats_set(&s->fragments_unknown, c->unknown);
         stats_set(&s->fragments_source_lost, c->source_lost);
         stats_set(&s->clear_gaps, c->clear_gaps);
+        stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
         shaping_account(((struct ros_node *)n->state)->shaping);
+}
+
+static const struct member *ros_node_member(const struct node *n)
+{
+        return ros_member(((struct ros_node *)n->state)->core);
 }
 
 static bool ros_fell_short(const struct node *n)
@@ -231,6 +236,8 @@ const struct node_kind node_ros = {
         .is_done = ros_done,
         .account = ros_account,
         .state = ros_state,
+        .member = ros_node_member,
+        .waits_for = membership_describe,
         .close = ros_close,
         .fell_short = ros_fell_short,
 };

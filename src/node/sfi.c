@@ -23,6 +23,7 @@ struct sfi_node {
         struct data_receiver receiver;
         struct builder *builder;
         struct loop_io builder_io;
+        uint32_t slots;
         bool more;
         bool failed;
         uint64_t drained_ns; /* NEVER_NS: not yet */
@@ -54,9 +55,8 @@ static int sfi_open(struct node *n)
         struct sfi_node *s = calloc(1, sizeof *s);
         uint32_t credits = (uint32_t)sc->sfi.credits;
         struct sfi_config config = {
-                .run = n->run,
+                .member = n->member,
                 .index = (uint16_t)n->self->index,
-                .incarnation = n->incarnation,
                 .n_ros = (uint32_t)sc->ros.count,
                 .pull = sc->scenario.mode == MODE_PULL,
                 /* Some more than credits, for events whose fragments come before their assignment. */
@@ -93,7 +93,19 @@ static int sfi_open(struct node *n)
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
         s->receiver.core = s->core;
-        r = builder_new(&s->builder, n, s->core, s->buffer, config.slots);
+        s->slots = config.slots;
+        return 0;
+}
+
+/* Files carry the number of the run, which is settled when the run begins. */
+static int begin_building(struct node *n, struct sfi_node *s)
+{
+        int r;
+
+        if (s->builder || sfi_run_state(s->core) < RUN_RUNNING || !member_is_joined(sfi_member(s->core)))
+                return 0;
+        n->run = sfi_member(s->core)->run;
+        r = builder_new(&s->builder, n, s->core, s->buffer, s->slots);
         return r < 0 ? r : watch_builder(n, s);
 }
 
@@ -166,7 +178,7 @@ static void say_farewell(struct sfi_node *s, uint64_t now_ns)
         if (!s->closed) {
                 if (sfi_run_state(s->core) == RUN_ENDED && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
                         return;
-                s->failed |= builder_close(s->builder) < 0;
+                s->failed |= s->builder && builder_close(s->builder) < 0;
                 s->closed = true;
         }
         sfi_set_ended(s->core, now_ns);
@@ -177,17 +189,23 @@ static void say_farewell(struct sfi_node *s, uint64_t now_ns)
 static int sfi_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
-        int r;
+        int r = begin_building(n, s);
 
-        builder_woken(s->builder);
+        if (r < 0)
+                return r;
+        if (s->builder)
+                builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)
                 return r;
-        build(s, now_ns);
+        if (s->builder)
+                build(s, now_ns);
         say_farewell(s, now_ns);
         send_due(n, s, now_ns);
-        builder_prepare_wait(s->builder);
-        s->more |= builder_has_done(s->builder);
+        if (s->builder) {
+                builder_prepare_wait(s->builder);
+                s->more |= builder_has_done(s->builder);
+        }
         return 0;
 }
 
@@ -245,7 +263,13 @@ static void sfi_account(struct node *n)
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);
                 stats_set(&to->packets_lost, c->datagrams_lost);
+                stats_set(&to->sequence_suspects, c->datagrams_suspect);
         }
+}
+
+static const struct member *sfi_node_member(const struct node *n)
+{
+        return sfi_member(((struct sfi_node *)n->state)->core);
 }
 
 static bool sfi_fell_short(const struct node *n)
@@ -262,6 +286,8 @@ const struct node_kind node_sfi = {
         .is_done = sfi_done,
         .account = sfi_account,
         .state = sfi_state,
+        .member = sfi_node_member,
+        .waits_for = membership_describe,
         .close = sfi_close,
         .fell_short = sfi_fell_short,
 };

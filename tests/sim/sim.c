@@ -114,6 +114,17 @@ void sim_restart_sfi(struct sim *s, uint32_t index)
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
 }
 
+void sim_restart_dfm(struct sim *s)
+{
+        struct sim_node *n = find(s, ROLE_DFM, 0);
+
+        dfm_free(n->dfm);
+        sim_make_dfm(s, n);
+        n->live = true;
+        n->wake_ns = NEVER_NS;
+        sim_set_timer(s, 0, s->now_ns);
+}
+
 void sim_revive(struct sim *s, enum node_role role, uint32_t index)
 {
         struct sim_node *n = find(s, role, index);

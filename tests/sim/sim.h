@@ -29,6 +29,7 @@ struct sim_config {
         uint64_t timeout_ns;
         enum policy_id policy;
         size_t mtu_bytes;
+        struct dfm_former former; /* what the DFM knows of the run before */
         bool arriving; /* fragments come from a front-end, at the trigger's rate times arrive_percent / 100 */
         uint32_t arrive_percent;
 };
@@ -51,6 +52,8 @@ uint64_t sim_now_ns(const struct sim *s);
 /* A node stops at once and for good, or begins anew with nothing (SFI). */
 void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
+/* Another DFM process in the place of the one that was killed. */
+void sim_restart_dfm(struct sim *s);
 /* What was stopped goes on as if only its network had been away. */
 void sim_revive(struct sim *s, enum node_role role, uint32_t index);
 void sim_fail_writes(struct sim *s, uint32_t index);

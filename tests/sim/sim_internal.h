@@ -47,7 +47,7 @@ struct sim {
         struct sim_event *events;
         uint64_t wrong_bytes;
         uint32_t most_open;
-        uint16_t incarnation;
+        uint64_t incarnation;
 };
 
 /* sim_network.c */
@@ -57,6 +57,7 @@ bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_drop_items(struct sim *s);
 /* sim_nodes.c */
 void sim_make_nodes(struct sim *s);
+void sim_make_dfm(struct sim *s, struct sim_node *n);
 void sim_make_sfi(struct sim *s, struct sim_node *n);
 void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
 void sim_turn(struct sim *s, struct sim_node *n);

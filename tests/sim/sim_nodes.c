@@ -8,6 +8,7 @@
 #include "sim_internal.h"
 
 #define RUN 77
+#define COOKIE UINT64_C(0x51A)
 #define SEED 5
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
 #define ROS_BUFFER_BYTES (64u << 20)
@@ -39,9 +40,8 @@ static void make_ros(struct sim *s, struct sim_node *n)
 {
         struct describe_ctx *d = malloc(sizeof *d);
         struct ros_config c = {
-                .run = RUN,
+                .member = {.incarnation = ++s->incarnation, .retry_ns = KEEP_ALIVE_NS},
                 .index = (uint16_t)n->index,
-                .incarnation = 1,
                 .n_sfi = s->config.n_sfi,
                 .entries = 8192,
                 .buffer_bytes = ROS_BUFFER_BYTES,
@@ -62,9 +62,8 @@ static void make_ros(struct sim *s, struct sim_node *n)
 void sim_make_sfi(struct sim *s, struct sim_node *n)
 {
         struct sfi_config c = {
-                .run = RUN,
+                .member = {.incarnation = ++s->incarnation, .retry_ns = KEEP_ALIVE_NS},
                 .index = (uint16_t)n->index,
-                .incarnation = ++s->incarnation,
                 .n_ros = s->config.n_ros,
                 .pull = !s->config.push,
                 .slots = s->config.sfi_slots,
@@ -83,10 +82,14 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
         assert(sfi_new(&n->sfi, &c, s->now_ns) == 0);
 }
 
-static void make_dfm(struct sim *s, struct sim_node *n)
+void sim_make_dfm(struct sim *s, struct sim_node *n)
 {
         struct dfm_config c = {
                 .run = RUN,
+                .cookie = COOKIE + s->incarnation,
+                .incarnation = ++s->incarnation,
+                .former = s->config.former,
+                .occupied_ns = KEEP_ALIVE_NS * 5 / 2,
                 .n_ros = s->config.n_ros,
                 .n_sfi = s->config.n_sfi,
                 .push = s->config.push,
@@ -118,7 +121,7 @@ void sim_make_nodes(struct sim *s)
                 n->role = i == 0 ? ROLE_DFM : i <= s->config.n_ros ? ROLE_ROS : ROLE_SFI;
                 n->index = i == 0 ? 0 : i <= s->config.n_ros ? i - 1 : i - 1 - s->config.n_ros;
                 if (n->role == ROLE_DFM)
-                        make_dfm(s, n);
+                        sim_make_dfm(s, n);
                 else if (n->role == ROLE_ROS)
                         make_ros(s, n);
                 else
@@ -164,11 +167,11 @@ void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t si
 {
         struct chunk_reader reader;
 
-        if (n->role == ROLE_SFI && chunk_reader_init(&reader, bytes, size, RUN) == MESSAGE_OK) {
+        if (n->role == ROLE_SFI && chunk_reader_init(&reader, bytes, size, sfi_member(n->sfi)->cookie) == MESSAGE_OK) {
                 take_fragments(s, n, &reader);
                 return;
         }
-        if (message_decode(&s->message, bytes, size, RUN) != MESSAGE_OK)
+        if (message_decode(&s->message, bytes, size) != MESSAGE_OK)
                 return;
         if (n->role == ROLE_DFM)
                 dfm_receive(n->dfm, s->now_ns, &s->message);
@@ -208,7 +211,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct ros_job jobs[64];
         struct chunk_job chunk_jobs[64];
-        struct message_header h = {RUN, ROLE_ROS, (uint16_t)n->index, MESSAGE_FRAGMENTS, ros_transaction(n->ros, sfi), 0};
+        struct message_header h = {ros_member(n->ros)->cookie, ROLE_ROS, (uint16_t)n->index, MESSAGE_FRAGMENTS, ros_transaction(n->ros, sfi), 0};
         const struct chunk_datagram *d;
         size_t k = ros_jobs(n->ros, sfi, jobs, ARRAY_SIZE(jobs)), taken, made;
 

@@ -159,7 +159,10 @@ def main(cases):
     # What a test has made goes also where a time limit ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        cases[case](str(pathlib.Path(evb).resolve()))
+        # The machine's own run numbers stay as they are.
+        with folder() as state:
+            os.environ["XDG_STATE_HOME"] = str(state)
+            cases[case](str(pathlib.Path(evb).resolve()))
     except Skip as reason:
         print(f"SKIPPED {case}: {reason}")
         sys.exit(77)

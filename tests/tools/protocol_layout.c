@@ -50,9 +50,15 @@ static struct message m;
 static struct message *blank(uint32_t type, size_t n)
 {
         memset(&m, 0, sizeof m);
-        m.header = (struct message_header){.run = 0x01020304, .sender_role = ROLE_SFI, .sender_index = 5, .type = type, .transaction = 0x06070809};
+        m.header = (struct message_header){.cookie = 0x0102030405060708, .sender_role = ROLE_SFI, .sender_index = 5, .type = type, .transaction = 0x06070809};
         m.n = n;
         return &m;
+}
+
+/* The incarnation of the DFM, which most messages name. */
+static void dfm(void)
+{
+        SET(m, dfm, 0xd1d2d3d4d5d6d7d8);
 }
 
 static void entries(unsigned size)
@@ -64,6 +70,7 @@ static void assign(void)
 {
         begin("Assign", MESSAGE_ASSIGN);
         blank(MESSAGE_ASSIGN, 1)->assign.with_info = true;
+        dfm();
         entries(4);
         field("flags", 1, 4);
         part_now = "Entry";
@@ -72,8 +79,8 @@ static void assign(void)
         SET(m.assign.entries[0], l1_id, 0x31323334);
         SET(m.assign.entries[0], sequence, 0x35363738);
         SET(m.assign.entries[0], sfi, 0x0141);
-        SET(m.assign.entries[0], incarnation, 0x4344);
         SET(m.assign.entries[0], flags, 1);
+        SET(m.assign.entries[0], incarnation, 0x43444546);
         part_now = "Event information";
         SET(m.assign.infos[0], global_id, 0x5152535455565758);
         SET(m.assign.infos[0], bc_id, 0x61626364);
@@ -93,10 +100,11 @@ static void update(void)
 {
         begin("Update", MESSAGE_UPDATE);
         blank(MESSAGE_UPDATE, 1);
+        dfm();
+        SET(m.update, incarnation, 0x3132333435363738);
         SET(m.update, granted, 0x1112131415161718);
         SET(m.update, assign_ack, 0x21222324);
         SET(m.update, first, 0x25262728);
-        SET(m.update, incarnation, 0x3132);
         entries(4);
         part_now = "Entry";
         SET(m.update.entries[0], event, 0x4142434445464748);
@@ -124,6 +132,7 @@ static void clear_and_keep_alive(void)
 {
         begin("Clear", MESSAGE_CLEAR);
         blank(MESSAGE_CLEAR, 1);
+        dfm();
         SET(m.clear, oldest, 0x1112131415161718);
         entries(4);
         m.clear.events[0] = 0x2122232425262728;
@@ -132,6 +141,7 @@ static void clear_and_keep_alive(void)
 
         begin("KeepAlive", MESSAGE_KEEP_ALIVE);
         blank(MESSAGE_KEEP_ALIVE, 0);
+        dfm();
         SET(m.keep_alive, oldest, 0x1112131415161718);
         SET(m.keep_alive, triggers, 0x2122232425262728);
         SET(m.keep_alive, state, RUN_DRAINING);
@@ -147,15 +157,20 @@ static void small_ones(void)
 {
         begin("Alive", MESSAGE_ALIVE);
         blank(MESSAGE_ALIVE, 0);
+        dfm();
+        SET(m.alive, incarnation, 0x1112131415161718);
+        SET(m.alive, frames, 0x2122232425262728);
         SET(m.alive, state, RUN_ENDED);
-        SET(m.alive, incarnation, 0x1112);
-        SET(m.alive, flags, 0x2122);
+        SET(m.alive, reason_ms, 0x31323334);
+        SET(m.alive, flags, 0x4142);
+        SET(m.alive, reason, REASON_SLOW_OUTPUT);
         end_message(&m);
 
         begin("UpdateAck", MESSAGE_UPDATE_ACK);
         blank(MESSAGE_UPDATE_ACK, 0);
+        dfm();
+        SET(m.update_ack, incarnation, 0x2122232425262728);
         SET(m.update_ack, finished_ack, 0x11121314);
-        SET(m.update_ack, incarnation, 0x2122);
         end_message(&m);
 
         begin("Totals", MESSAGE_TOTALS);
@@ -165,7 +180,58 @@ static void small_ones(void)
         end_message(&m);
 
         begin("XON", MESSAGE_XON);
-        end_message(blank(MESSAGE_XON, 0));
+        blank(MESSAGE_XON, 0);
+        dfm();
+        end_message(&m);
+}
+
+static void joining(void)
+{
+        begin("Join", MESSAGE_JOIN);
+        blank(MESSAGE_JOIN, 1);
+        dfm();
+        SET(m.join, incarnation, 0x1112131415161718);
+        SET(m.join, newest, 0x3122232425262728);
+        SET(m.join, oldest, 0x2122232425262728);
+        SET(m.join, run, 0x31323334);
+        SET(m.join, flags, 0x41424344);
+        SET(m.join, table, 0x51525354);
+        entries(4);
+        m.join.keys[0] = 0x61626364;
+        field("keys", m.join.keys[0], 4);
+        end_message(&m);
+
+        begin("Welcome", MESSAGE_WELCOME);
+        blank(MESSAGE_WELCOME, 0);
+        dfm();
+        SET(m.welcome, incarnation, 0x1112131415161718);
+        SET(m.welcome, run, 0x31323334);
+        SET(m.welcome, verdict, WELCOME_TWICE);
+        SET(m.welcome, key, 0x4142);
+        end_message(&m);
+
+        begin("Inquiry", MESSAGE_INQUIRY);
+        blank(MESSAGE_INQUIRY, 0);
+        dfm();
+        SET(m.inquiry, incarnation, 0x1112131415161718);
+        SET(m.inquiry, from, 0x2122232425262740);
+        end_message(&m);
+
+        begin("Inventory", MESSAGE_INVENTORY);
+        blank(MESSAGE_INVENTORY, 1);
+        dfm();
+        SET(m.inventory, incarnation, 0x1112131415161718);
+        SET(m.inventory, from, 0x2122232425262740);
+        SET(m.inventory, end, 0x3122232425262740);
+        SET(m.inventory.totals, complete, 0x4142434445464748);
+        SET(m.inventory.totals, partial, 0x5152535455565758);
+        SET(m.inventory.totals, missing, 0x6162636465666768);
+        SET(m.inventory.totals, payload_bytes, 0x7172737475767778);
+        entries(4);
+        part_now = "Entry";
+        SET(m.inventory.entries[0], ended, 0x8182838485868788);
+        SET(m.inventory.entries[0], open, 0x9192939495969798);
+        end_message(&m);
 }
 
 static void fragments(void)
@@ -201,6 +267,7 @@ int main(void)
         request();
         clear_and_keep_alive();
         small_ones();
+        joining();
         fragments();
         printf("}}\n");
         return 0;

@@ -50,8 +50,7 @@ def check_message(name, message, section):
 def check_header(message):
     raw = bytes.fromhex(message["bytes"])
     table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
-    wanted = {"magic": 0x31425645, "version": 1, "header bytes": HEADER_BYTES, "run": 0x01020304, "sender role": 3, "sender index": 5,
-              "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
+    wanted = {"magic": 0x31425645, "version": 2, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708, "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
     for field, value in wanted.items():
         offset, size = table[field]
         assert int.from_bytes(raw[offset:offset + size], "little") == value, field

@@ -11,12 +11,26 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
+#include "evb/core/member.h"
 #include "evb/core/message.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 
+/* What is known of the run that a DFM on this machine began last. */
+struct dfm_former {
+        bool known;
+        uint64_t cookie; /* 0: it has ended */
+        uint64_t age_ns; /* since that run began */
+};
+
 struct dfm_config {
         uint32_t run;
+        bool run_is_free;     /* the number was not configured: that of a run which is taken up wins */
+        uint64_t cookie;      /* of the run, random, not 0 */
+        uint64_t incarnation; /* of this DFM, random, not 0 */
+        struct dfm_former former;
+        struct member_keys keys;
+        uint64_t occupied_ns; /* a node must have been silent for so long before another incarnation takes its place */
         uint32_t n_ros, n_sfi;
         bool push; /* whom it tells: all, or the SFI alone */
         enum policy_id policy;
@@ -38,10 +52,39 @@ struct dfm_config {
         void *info_ctx;
 };
 
+/* What happened to a node or the run, for the log. */
+enum dfm_notice_kind {
+        NOTICE_JOINED,
+        NOTICE_LEFT,     /* it said so */
+        NOTICE_SILENT,   /* not heard for node_timeout_ns */
+        NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
+        NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
+        NOTICE_UNRELIABLE,
+};
+
+struct dfm_notice {
+        enum dfm_notice_kind kind;
+        enum node_role role;
+        uint16_t index;
+        enum welcome_verdict verdict;
+        uint16_t key;
+        uint32_t run;
+};
+
+/* How a node stands, as the DFM sees it. */
+struct dfm_node_view {
+        bool live, heard; /* there now; was there at any time */
+        enum node_reason reason;
+        uint32_t reason_ms;
+        uint64_t frames;
+        bool unreliable;
+};
+
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t ended_again; /* finished by a second SFI after the event had ended */
+        uint64_t foreign;     /* messages of another run, or of a node that did not join */
         uint64_t fragments_expected, fragments_received, fragments_lost;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
@@ -81,3 +124,13 @@ uint32_t dfm_open_events(const struct dfm *d);
 bool dfm_is_busy(const struct dfm *d);
 /* Nodes that are there now. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
+struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
+/* The run: its number and cookie, which change when a former DFM's run is taken up. */
+uint32_t dfm_run(const struct dfm *d);
+uint64_t dfm_cookie(const struct dfm *d);
+/* Time since the run began; 0: it has not. */
+uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
+/* Frames were lost before a ROS counted them, or the ROSs did not count the same number: events may mix triggers. */
+bool dfm_is_unreliable(const struct dfm *d);
+/* The oldest notice that was not taken yet; the last 64 are kept. */
+bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);

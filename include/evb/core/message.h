@@ -11,7 +11,7 @@
 #include "evb/core/event.h"
 
 #define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
-#define MESSAGE_VERSION 1
+#define MESSAGE_VERSION 2
 #define MESSAGE_HEADER_BYTES 32
 
 /* X(constant, number, name, direction) */
@@ -27,7 +27,11 @@
         X(MESSAGE_FRAGMENTS, 0x00EB0001, "Fragments", "ROS to SFI")                                          \
         X(MESSAGE_ALIVE, 0x00EB0002, "Alive", "ROS or SFI to DFM")                                           \
         X(MESSAGE_UPDATE_ACK, 0x00EB0003, "UpdateAck", "DFM to SFI")                                         \
-        X(MESSAGE_TOTALS, 0x00EB0004, "Totals", "ROS to SFI")
+        X(MESSAGE_TOTALS, 0x00EB0004, "Totals", "ROS to SFI")                                                \
+        X(MESSAGE_JOIN, 0x00EB0005, "Join", "ROS or SFI to DFM")                                             \
+        X(MESSAGE_WELCOME, 0x00EB0006, "Welcome", "DFM to ROS or SFI")                                       \
+        X(MESSAGE_INQUIRY, 0x00EB0007, "Inquiry", "DFM to SFI")                                              \
+        X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -36,7 +40,7 @@ enum message_type {
 };
 
 struct message_header {
-        uint32_t run;
+        uint64_t cookie; /* of the run, random, never 0; 0: the sender is in no run */
         enum node_role sender_role;
         uint16_t sender_index;
         uint32_t type;
@@ -50,7 +54,7 @@ enum message_verdict {
         MESSAGE_SHORT,       /* fewer bytes than the header or than it promises */
         MESSAGE_FOREIGN,     /* another program's: magic */
         MESSAGE_OTHER_VERSION,
-        MESSAGE_OTHER_RUN,
+        MESSAGE_OTHER_RUN,   /* another cookie */
         MESSAGE_MALFORMED,   /* the check word, a length, a count or a value is wrong */
 };
 
@@ -59,8 +63,9 @@ uint32_t message_check(const void *bytes, size_t n);
 
 void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
                            uint32_t check_of_payload);
-/* Reads the header alone; the payload's check is the caller's: *ret_check is what it must be. */
-enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n, uint32_t run,
+/* Reads the header alone; the payload's check is the caller's: *ret_check is what it must be. Whose run the message
+ * belongs to is the caller's matter too. */
+enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n,
                                            uint32_t *ret_check);
 
 struct assign_entry {
@@ -69,8 +74,8 @@ struct assign_entry {
         uint32_t l1_id;
         uint32_t sequence; /* counts what was assigned to this SFI since it joined */
         uint16_t sfi;
-        uint16_t incarnation; /* of the SFI */
         uint16_t flags;       /* ASSIGN_VOID */
+        uint32_t incarnation; /* low half of the SFI's */
 };
 
 /* The event is no longer this SFI's: the entry only carries its sequence number, and no event's. */
@@ -81,8 +86,11 @@ struct finished_entry {
         uint64_t event;
         uint64_t payload_bytes;
         uint32_t missing;  /* fragments that the event lacks */
-        uint32_t end;      /* enum event_end */
+        uint32_t end;      /* enum event_end, or UPDATE_WRITING */
 };
+
+/* The event has not ended: it is built and being written, which may take longer than the DFM waits for an event. */
+#define UPDATE_WRITING 3u
 
 struct request_entry {
         uint64_t event;
@@ -95,15 +103,54 @@ struct request_entry {
 enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 #define MESSAGE_ENTRIES_MAX 256
+#define MESSAGE_KEYS_MAX 32
 
-/* What a node adds to its state: repeats XOFF in case that message is lost; its output has failed, so the run must end. */
-#define ALIVE_XOFF 1u
-#define ALIVE_FAILED 2u
+/* What a node adds to its state. */
+#define ALIVE_XOFF 1u       /* repeats XOFF in case that message is lost */
+#define ALIVE_FAILED 2u     /* its output has failed: the run must end */
+#define ALIVE_UNRELIABLE 4u /* frames were lost before they were counted: fragments may belong to other triggers */
+#define ALIVE_QUIET 8u      /* the front-end has sent nothing for a while: `frames` is final */
+#define ALIVE_COUNTS 16u    /* frames of a front-end are matched to events by counting */
+
+/* Why a node makes no progress, as it says itself. */
+enum node_reason { REASON_NONE, REASON_NO_FRONT_END, REASON_BUFFER_FULL, REASON_SLOW_OUTPUT, NODE_REASONS };
+
+/* The node counts frames of its front-end, which is possible only from the begin of a run. */
+#define JOIN_COUNTS 1u
+
+/* The DFM's answer to Join. */
+enum welcome_verdict {
+        WELCOME_OK,
+        WELCOME_OTHER_CONFIG, /* the scenarios differ in key number `key` */
+        WELCOME_OTHER_RUN,    /* another run number is configured */
+        WELCOME_OCCUPIED,     /* another incarnation of this node was there a moment ago: ask again */
+        WELCOME_TWICE,        /* another incarnation of this node is there */
+        WELCOME_OVER,         /* the run that the node is in has ended */
+        WELCOME_BEGUN,        /* the run has begun, and the node counts frames from its begin */
+        WELCOME_ADDRESS,      /* another address is configured for this node */
+        WELCOME_VERDICTS,
+};
+/* `key` where the tables of keys differ, not a value. */
+#define WELCOME_KEY_TABLE UINT16_MAX
+
+/* Events of 64 successive numbers, bit i for number i of them. */
+struct inventory_entry {
+        uint64_t ended; /* here */
+        uint64_t open;  /* assigned here and not ended */
+};
+
+/* What an SFI has done in the run before it joined this DFM. */
+struct node_totals {
+        uint64_t complete, partial;
+        uint64_t missing; /* fragments that the partial events lack */
+        uint64_t payload_bytes;
+};
 
 /* One control message, decoded. Which member of the union holds is the header's type. */
 struct message {
         struct message_header header;
         size_t n; /* entries */
+        uint64_t dfm; /* incarnation of the DFM that says this, or that the sender follows; not in ROS to SFI and back */
         union {
                 struct {
                         bool with_info; /* infos[i] belongs to entries[i] */
@@ -114,7 +161,7 @@ struct message {
                         uint64_t granted;     /* events that may have been assigned to this SFI since it joined */
                         uint32_t assign_ack;  /* all assignments below this sequence have come */
                         uint32_t first;       /* sequence of the first entry; one a finished event */
-                        uint16_t incarnation;
+                        uint64_t incarnation;
                         struct finished_entry entries[MESSAGE_ENTRIES_MAX];
                 } update;
                 struct {
@@ -132,14 +179,42 @@ struct message {
                         struct request_entry entries[MESSAGE_ENTRIES_MAX];
                 } request;
                 struct {
-                        uint32_t state; /* enum run_state */
-                        uint16_t incarnation;
-                        uint16_t flags; /* ALIVE_* */
+                        uint64_t incarnation;
+                        uint64_t frames; /* ROS: counted from the front-end so far, lost ones included */
+                        uint32_t state;  /* enum run_state */
+                        uint32_t reason_ms; /* for how long */
+                        uint16_t flags;  /* ALIVE_* */
+                        uint16_t reason; /* enum node_reason */
                 } alive;
                 struct {
+                        uint64_t incarnation;
                         uint32_t finished_ack; /* all finished events below this sequence have come */
-                        uint16_t incarnation;
                 } update_ack;
+                struct {
+                        uint64_t incarnation;
+                        uint64_t newest; /* highest event heard of, plus 1 */
+                        uint64_t oldest; /* every event below has ended */
+                        uint32_t run;    /* that it is in, or the configured number; 0: any */
+                        uint32_t flags;  /* JOIN_* */
+                        uint32_t table;  /* digest of the names of the keys */
+                        uint32_t keys[MESSAGE_KEYS_MAX]; /* digest of each key's value */
+                } join;
+                struct {
+                        uint64_t incarnation; /* of the node, as it said in Join */
+                        uint32_t run;
+                        uint16_t verdict; /* enum welcome_verdict */
+                        uint16_t key;
+                } welcome;
+                struct {
+                        uint64_t incarnation;
+                        uint64_t from; /* first event, a multiple of 64 */
+                } inquiry;
+                struct {
+                        uint64_t incarnation;
+                        uint64_t from, end; /* first event of the first entry; behind the last event of all */
+                        struct node_totals totals;
+                        struct inventory_entry entries[MESSAGE_ENTRIES_MAX];
+                } inventory;
                 struct {
                         uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail shows */
                         uint64_t fragments;
@@ -152,7 +227,7 @@ size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes);
 
 /* Bytes written, or 0 where `size` is too small (the caller's error: see message_entries_fit). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
-/* Takes one whole control message of run `run`. On anything but MESSAGE_OK *ret is unspecified. */
-enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n, uint32_t run);
+/* Takes one whole control message, of whatever run. On anything but MESSAGE_OK *ret is unspecified. */
+enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
 
 const char *message_type_name(uint32_t type); /* "Update", or "unknown" */

@@ -12,6 +12,7 @@
 
 #include "evb/core/chunk.h"
 #include "evb/core/dfm.h"
+#include "evb/core/member.h"
 #include "evb/core/message.h"
 
 /* What a source has for an event. */
@@ -22,9 +23,8 @@ struct ros_fragment {
 };
 
 struct ros_config {
-        uint32_t run;
+        struct member_config member;
         uint16_t index;
-        uint16_t incarnation;
         uint32_t n_sfi;
         uint32_t entries; /* fragments held at most */
         uint64_t buffer_bytes;
@@ -56,6 +56,7 @@ struct ros_counts {
         uint64_t full;           /* fragments that found no room */
         uint64_t source_lost;
         uint64_t clear_gaps; /* Clear messages that the sequence misses */
+        uint64_t clear_suspects; /* whose sequence number jumped too far to be believed */
         uint64_t xoff;
 };
 
@@ -97,7 +98,13 @@ void ros_stop(struct ros *r, uint64_t now_ns);
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
-uint64_t ros_heard_dfm_ns(const struct ros *r);
+/* Cookie, run number and the DFM's last word; and whether the DFM has refused this node. */
+const struct member *ros_member(const struct ros *r);
+/* What Alive says of this node: frames may belong to other triggers (for good); the front-end is silent; why there is no
+ * progress, since when (0: REASON_NONE). */
+void ros_set_unreliable(struct ros *r);
+void ros_set_quiet(struct ros *r, bool quiet);
+void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);
 /* Which SFIs are there, as the DFM says: bit i % 64 of word i / 64; before the run all. */
 const uint64_t *ros_sfi_live(const struct ros *r);
 

@@ -1,5 +1,5 @@
-/* Follows the 32-bit sequence numbers of one sender: what is new, late or repeated, and how many never came. One stray
- * or forged number changes nothing: a far jump is suspect until a few more messages continue at the same place. */
+/* Follows the 32-bit sequence numbers of one sender: what is new, late or repeated, and how many never came. One
+ * stray or forged number changes nothing: a far jump is suspect until more messages continue at the same place. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ struct sequence {
         uint64_t suspects;           /* numbers that were suspect when they came */
         uint64_t resyncs;            /* far jumps that were followed */
         uint32_t next;               /* the one after the newest */
-        uint32_t claimed;            /* the sender's own next number; counts while it is ahead of `next` */
+        uint32_t claimed;            /* the sender's own next number, where that is ahead, else `next` */
         uint32_t suspect;            /* the newest of `agreeing` messages at one far place */
         uint32_t repeat;             /* the newest of `repeats` repeated ones in a row */
         uint32_t agreeing, repeats;
@@ -41,7 +41,7 @@ enum sequence_verdict sequence_note(struct sequence *q, uint32_t number);
 void sequence_begin(struct sequence *q, uint32_t next);
 /* The sender has begun anew: the next number that comes is the first. Counts stay. */
 void sequence_restart(struct sequence *q);
-/* The sender says that its next number is `next`: all below were sent. False: too far ahead to believe. */
+/* The sender says that its next number is `next`: all below were sent. False: too far away to believe. */
 bool sequence_claim(struct sequence *q, uint32_t next);
 /* Numbers that were sent, as far as is known, and did not come. */
 uint64_t sequence_lost(const struct sequence *q);

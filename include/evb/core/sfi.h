@@ -14,12 +14,12 @@
 #include "evb/base/arena.h"
 #include "evb/core/chunk.h"
 #include "evb/core/dfm.h"
+#include "evb/core/member.h"
 #include "evb/core/message.h"
 
 struct sfi_config {
-        uint32_t run;
+        struct member_config member;
         uint16_t index;
-        uint16_t incarnation; /* differs from the last time this SFI started */
         uint32_t n_ros;
         bool pull;
         uint32_t slots;        /* events open or being written */
@@ -81,6 +81,7 @@ struct sfi_counts {
         uint64_t fragments_lost;
         uint64_t late, duplicate, malformed, no_room, re_asked, recovered;
         uint64_t datagrams_received, datagrams_lost;
+        uint64_t datagrams_suspect; /* their sequence number jumped too far to be believed */
 };
 
 struct sfi;
@@ -117,9 +118,10 @@ bool sfi_has_totals(const struct sfi *s);
 /* Files are closed: tell the DFM. Output has failed: the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
 void sfi_set_failed(struct sfi *s, uint64_t now_ns);
-/* What the DFM said last; RUN_STARTING before. And when it said something (0: never). */
+/* What the DFM said last; RUN_STARTING before. */
 enum run_state sfi_run_state(const struct sfi *s);
-uint64_t sfi_heard_dfm_ns(const struct sfi *s);
+/* Cookie, run number and the DFM's last word; and whether the DFM has refused this node. */
+const struct member *sfi_member(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);

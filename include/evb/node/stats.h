@@ -17,6 +17,7 @@
         X(events_complete, "events built whole")                                                             \
         X(events_partial, "events built without some fragment")                                              \
         X(events_lost, "triggers that ended without an event")                                               \
+        X(events_ended_again, "events that a second SFI finished after they had ended")                      \
         X(busy_ns, "time for which triggers were held back")                                                 \
         X(payload_bytes, "fragment payload of complete events")                                              \
         X(fragments_expected, "fragments that the ended events should have had")                             \
@@ -35,6 +36,7 @@
         X(packets_sent, "data datagrams sent")                                                               \
         X(packets_received, "data datagrams received")                                                       \
         X(packets_lost, "data datagrams that the sequence numbers miss")                                     \
+        X(sequence_suspects, "messages whose sequence number jumped too far to be believed")                 \
         X(packets_foreign, "datagrams of another run, program or version")                                   \
         X(packets_malformed, "datagrams that contradict themselves")                                         \
         X(packets_socket_dropped, "datagrams dropped by this node's full socket buffers")                    \

@@ -12,6 +12,11 @@
 /* When tests begin: not 0, which means "never" in places. */
 #define TRACE_BEGIN_NS (10 * NS_PER_S)
 
+/* The run of all tests: its cookie, its number, and the incarnation of its DFM. */
+#define TRACE_COOKIE UINT64_C(0xC00C1E)
+#define TRACE_RUN 7
+#define TRACE_DFM UINT64_C(0xDF)
+
 struct trace {
         char text[8192];
         size_t n;
@@ -49,9 +54,9 @@ static inline const char *trace_state(uint32_t state)
 
 static inline const char *trace_end(uint32_t end)
 {
-        static const char *const names[] = {"complete", "partial", "lost", "?"};
+        static const char *const names[] = {"complete", "partial", "lost", "writing", "?"};
 
-        return names[MIN(end, 3u)];
+        return names[MIN(end, 4u)];
 }
 
 static inline void trace_assign(struct trace *t, const struct message *m)
@@ -94,6 +99,23 @@ static inline void trace_request(struct trace *t, const struct message *m)
         }
 }
 
+static inline const char *trace_verdict(uint16_t verdict)
+{
+        static const char *const names[] = {"ok", "other-config", "other-run", "occupied", "twice", "over", "begun", "address"};
+
+        return verdict < ARRAY_SIZE(names) ? names[verdict] : "?";
+}
+
+static inline void trace_inventory(struct trace *t, const struct message *m)
+{
+        trace_add(t, " [%llu,%llu) %llu complete %llu partial", (unsigned long long)m->inventory.from,
+                  (unsigned long long)m->inventory.end, (unsigned long long)m->inventory.totals.complete,
+                  (unsigned long long)m->inventory.totals.partial);
+        for (size_t k = 0; k < m->n; k++)
+                trace_add(t, " ended %llx open %llx", (unsigned long long)m->inventory.entries[k].ended,
+                          (unsigned long long)m->inventory.entries[k].open);
+}
+
 static inline void trace_body(struct trace *t, const struct message *m)
 {
         switch (m->header.type) {
@@ -120,6 +142,20 @@ static inline void trace_body(struct trace *t, const struct message *m)
         case MESSAGE_ALIVE:
                 trace_add(t, " %s%s%s", trace_state(m->alive.state), m->alive.flags & ALIVE_XOFF ? " xoff" : "",
                           m->alive.flags & ALIVE_FAILED ? " failed" : "");
+                break;
+        case MESSAGE_JOIN:
+                if (m->header.cookie != 0)
+                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run, (unsigned long long)m->join.oldest,
+                                  (unsigned long long)m->join.newest);
+                break;
+        case MESSAGE_WELCOME:
+                trace_add(t, " %s run %u", trace_verdict(m->welcome.verdict), m->welcome.run);
+                break;
+        case MESSAGE_INQUIRY:
+                trace_add(t, " from %llu", (unsigned long long)m->inquiry.from);
+                break;
+        case MESSAGE_INVENTORY:
+                trace_inventory(t, m);
                 break;
         case MESSAGE_UPDATE_ACK:
                 trace_add(t, " %u", m->update_ack.finished_ack);

@@ -8,7 +8,7 @@
 
 /* An SFI as it is played. */
 struct played_sfi {
-        uint16_t incarnation;
+        uint64_t incarnation, joined;
         uint32_t alive_next, ack, finished;
         uint64_t granted;
 };
@@ -18,6 +18,7 @@ struct dfm_driver {
         struct dfm_config config;
         uint64_t now_ns;
         uint32_t ros_alive_next[DRIVER_NODES_MAX];
+        bool ros_joined[DRIVER_NODES_MAX];
         struct played_sfi sfis[DRIVER_NODES_MAX];
         struct message message;
         struct trace trace;
@@ -27,7 +28,9 @@ struct dfm_driver {
 static inline struct dfm_config dfm_standard(void)
 {
         return (struct dfm_config){
-                .run = 7,
+                .run = TRACE_RUN,
+                .cookie = TRACE_COOKIE,
+                .incarnation = TRACE_DFM,
                 .n_ros = 2,
                 .n_sfi = 2,
                 .push = true,
@@ -74,17 +77,31 @@ static inline void dfm_driver_fini(struct dfm_driver *t)
 static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
 {
         t->message.header = (struct message_header){
-                .run = t->config.run,
+                .cookie = TRACE_COOKIE,
                 .sender_role = role,
                 .sender_index = index,
                 .type = type,
                 .transaction = transaction,
         };
+        t->message.dfm = t->config.incarnation;
         return dfm_receive(t->dfm, t->now_ns, &t->message);
+}
+
+/* A node asks to take part; it is in no run yet. */
+static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t incarnation)
+{
+        struct message m = {.header = {.sender_role = role, .sender_index = index, .type = MESSAGE_JOIN}};
+
+        m.join.incarnation = incarnation;
+        dfm_receive(t->dfm, t->now_ns, &m);
 }
 
 static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_state state, uint16_t flags)
 {
+        if (!t->ros_joined[ros])
+                driver_join(t, ROLE_ROS, ros, 1);
+        t->ros_joined[ros] = true;
+        memset(&t->message.alive, 0, sizeof t->message.alive);
         t->message.alive.state = state;
         t->message.alive.incarnation = 1;
         t->message.alive.flags = flags;
@@ -98,6 +115,10 @@ static inline bool ros_says_switch(struct dfm_driver *t, uint16_t ros, bool on)
 
 static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_state state, uint16_t flags)
 {
+        if (t->sfis[sfi].joined != t->sfis[sfi].incarnation)
+                driver_join(t, ROLE_SFI, sfi, t->sfis[sfi].incarnation);
+        t->sfis[sfi].joined = t->sfis[sfi].incarnation;
+        memset(&t->message.alive, 0, sizeof t->message.alive);
         t->message.alive.state = state;
         t->message.alive.incarnation = t->sfis[sfi].incarnation;
         t->message.alive.flags = flags;
@@ -146,7 +167,10 @@ static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
         trace_clear(&t->trace);
         while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
                 assert_int_equal(t->message.header.sender_role, ROLE_DFM);
-                assert_int_equal(t->message.header.run, t->config.run);
+                assert_int_equal(t->message.header.cookie, dfm_cookie(t->dfm));
+                assert_int_equal(t->message.dfm, t->config.incarnation);
+                if (t->message.header.type == MESSAGE_WELCOME && t->message.welcome.verdict == WELCOME_OK)
+                        continue;
                 if (keep_alives || t->message.header.type != MESSAGE_KEEP_ALIVE)
                         trace_message(&t->trace, to, &t->message);
         }

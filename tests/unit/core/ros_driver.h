@@ -12,6 +12,7 @@ struct ros_driver {
         uint64_t now_ns;
         uint32_t fragment_bytes; /* of fragments made at the asking */
         uint32_t clear_next, keep_alive_next;
+        uint64_t dfm; /* incarnation */
         struct message message;
         struct trace trace;
 };
@@ -27,9 +28,8 @@ static inline void driver_describe(void *ctx, uint64_t event, uint32_t l1_id, st
 static inline struct ros_config ros_standard(void)
 {
         return (struct ros_config){
-                .run = 7,
+                .member = {.incarnation = 9, .retry_ns = 100 * NS_PER_MS},
                 .index = 1,
-                .incarnation = 9,
                 .n_sfi = 3,
                 .entries = 10,
                 .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
@@ -54,24 +54,36 @@ static inline const char *ros_says(struct ros_driver *t)
 
 #define assert_ros_says(t, expected) assert_string_equal(ros_says(t), expected)
 
-static inline void ros_driver_init(struct ros_driver *t, const struct ros_config *config)
-{
-        *t = (struct ros_driver){.config = *config, .now_ns = TRACE_BEGIN_NS, .fragment_bytes = 1000};
-        t->config.describe_ctx = t;
-        assert_int_equal(ros_new(&t->ros, &t->config, t->now_ns), 0);
-        assert_ros_says(t, "dfm: Alive running");
-}
-
 static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
 {
         t->message.header = (struct message_header){
-                .run = t->config.run,
+                .cookie = TRACE_COOKIE,
                 .sender_role = role,
                 .sender_index = index,
                 .type = type,
                 .transaction = transaction,
         };
+        t->message.dfm = t->dfm;
         return ros_receive(t->ros, t->now_ns, &t->message);
+}
+
+static inline void ros_gets_welcome(struct ros_driver *t, uint64_t dfm, enum welcome_verdict verdict)
+{
+        t->dfm = dfm;
+        t->message.welcome.incarnation = t->config.member.incarnation;
+        t->message.welcome.run = TRACE_RUN;
+        t->message.welcome.verdict = verdict;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_WELCOME, 0));
+}
+
+static inline void ros_driver_init(struct ros_driver *t, const struct ros_config *config)
+{
+        *t = (struct ros_driver){.config = *config, .now_ns = TRACE_BEGIN_NS, .fragment_bytes = 1000};
+        t->config.describe_ctx = t;
+        assert_int_equal(ros_new(&t->ros, &t->config, t->now_ns), 0);
+        assert_ros_says(t, "dfm: Join");
+        ros_gets_welcome(t, TRACE_DFM, WELCOME_OK);
+        assert_ros_says(t, "dfm: Alive running");
 }
 
 static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_t sfi, uint16_t flags)
@@ -106,6 +118,7 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
 {
         t->message.keep_alive.state = state;
         t->message.keep_alive.oldest = oldest;
+        t->message.keep_alive.triggers = oldest;
         t->message.keep_alive.clear_next = t->clear_next;
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
         t->message.keep_alive.sfi_live[0] = sfi_live;

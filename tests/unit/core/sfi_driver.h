@@ -13,6 +13,7 @@ struct sfi_driver {
         struct sfi_config config;
         uint64_t now_ns;
         uint32_t assign_next, keep_alive_next, voids;
+        uint64_t dfm; /* incarnation */
         struct message message;
         struct trace trace;
 };
@@ -20,9 +21,8 @@ struct sfi_driver {
 static inline struct sfi_config sfi_standard(void)
 {
         return (struct sfi_config){
-                .run = 7,
+                .member = {.incarnation = 3, .retry_ns = 100 * NS_PER_MS},
                 .index = 1,
-                .incarnation = 3,
                 .n_ros = 2,
                 .slots = 8,
                 .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
@@ -52,10 +52,34 @@ static inline const char *sfi_says(struct sfi_driver *t)
 
 #define assert_sfi_says(t, expected) assert_string_equal(sfi_says(t), expected)
 
+static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+{
+        t->message.header = (struct message_header){
+                .cookie = TRACE_COOKIE,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        t->message.dfm = t->dfm;
+        return sfi_receive(t->sfi, t->now_ns, &t->message);
+}
+
+static inline void sfi_gets_welcome(struct sfi_driver *t, uint64_t dfm, enum welcome_verdict verdict)
+{
+        t->dfm = dfm;
+        t->message.welcome.incarnation = t->config.member.incarnation;
+        t->message.welcome.run = TRACE_RUN;
+        t->message.welcome.verdict = verdict;
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_WELCOME, 0));
+}
+
 static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config *config)
 {
         *t = (struct sfi_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};
         assert_int_equal(sfi_new(&t->sfi, config, t->now_ns), 0);
+        assert_sfi_says(t, "dfm: Join");
+        sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
         assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0");
 }
 
@@ -73,18 +97,6 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
         sfi_free(t->sfi);
 }
 
-static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
-{
-        t->message.header = (struct message_header){
-                .run = t->config.run,
-                .sender_role = role,
-                .sender_index = index,
-                .type = type,
-                .transaction = transaction,
-        };
-        return sfi_receive(t->sfi, t->now_ns, &t->message);
-}
-
 /* An entry with that sequence number, whatever the ones before it were. */
 static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi, uint32_t sequence, uint16_t flags)
 {
@@ -95,7 +107,7 @@ static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t 
                 .l1_id = (uint32_t)event,
                 .sequence = sequence,
                 .sfi = sfi,
-                .incarnation = t->config.incarnation,
+                .incarnation = (uint32_t)t->config.member.incarnation,
                 .flags = flags,
         };
         assert_true(to_sfi(t, ROLE_DFM, 0, type, sequence));
@@ -109,7 +121,7 @@ static inline void sfi_gets_assign(struct sfi_driver *t, uint64_t event)
 static inline void sfi_gets_ack(struct sfi_driver *t, uint32_t finished_ack)
 {
         t->message.update_ack.finished_ack = finished_ack;
-        t->message.update_ack.incarnation = t->config.incarnation;
+        t->message.update_ack.incarnation = t->config.member.incarnation;
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_UPDATE_ACK, 0));
 }
 
@@ -117,6 +129,7 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
 {
         t->message.keep_alive.state = state;
         t->message.keep_alive.oldest = oldest;
+        t->message.keep_alive.triggers = oldest;
         memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);
         t->message.keep_alive.ros_live[0] = ros_live;
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));

@@ -53,7 +53,7 @@ static void clears_by_the_hundred_and_by_what_a_message_holds(void **state)
         (void)state;
         for (int small = 0; small < 2; small++) {
                 c.events_max = 256;
-                c.message_bytes = small ? MESSAGE_HEADER_BYTES + 16 + 40 * 8 + 7 : 1472;
+                c.message_bytes = small ? MESSAGE_HEADER_BYTES + 24 + 40 * 8 + 7 : 1472;
                 dfm_driver_start(&t, &c);
                 sfi0_takes(&t, 150);
                 for (uint64_t event = 0; event < 100; event++)

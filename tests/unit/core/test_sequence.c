@@ -148,7 +148,10 @@ static void the_sender_tells_what_it_sent(void **state)
         assert_true(sequence_claim(&q, 12)); /* overtaken */
         assert_int_equal(sequence_lost(&q), 0);
         assert_false(sequence_claim(&q, 15 + SEQUENCE_GAP_MAX + 1));
+        assert_false(sequence_claim(&q, 1u << 31));
+        assert_false(sequence_claim(&q, 1u << 31 | 100));
         assert_int_equal(sequence_lost(&q), 0);
+        assert_int_equal(q.suspects, 3);
         assert_true(sequence_claim(&q, 20));
         sequence_restart(&q);
         assert_int_equal(sequence_lost(&q), 5);

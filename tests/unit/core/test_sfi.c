@@ -77,9 +77,9 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
                 t.now_ns += 1;
                 assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e1 complete 200 B");
         }
-        t.config.incarnation = 2; /* one for the incarnation before */
+        t.config.member.incarnation = 2; /* one for the incarnation before */
         sfi_gets_ack(&t, 2);
-        t.config.incarnation = 3;
+        t.config.member.incarnation = 3;
         sfi_gets_ack(&t, 3); /* more than there is */
         sfi_gets_ack(&t, 1);
         t.now_ns += 20 * NS_PER_MS;

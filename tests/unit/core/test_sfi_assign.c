@@ -64,10 +64,10 @@ static void what_is_for_another_incarnation_is_not_taken(void **state)
 
         (void)state;
         sfi_driver_init(&t, &c);
-        t.config.incarnation = 2;
+        t.config.member.incarnation = 2;
         sfi_gets_assign(&t, 0);
         assert_int_equal(sfi_open_events(t.sfi), 0);
-        t.config.incarnation = 3;
+        t.config.member.incarnation = 3;
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor what is another SFI's */
         assert_int_equal(sfi_open_events(t.sfi), 0);
         assert_int_equal(sfi_counts(t.sfi)->assigned, 0);

@@ -71,7 +71,7 @@ static void an_overtaken_keep_alive_is_not_believed(void **state)
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 1);
         assert_int_equal(sfi_run_state(t.sfi), RUN_RUNNING);
         assert_sfi_writes(&t, "");
-        assert_int_equal(sfi_heard_dfm_ns(t.sfi), t.now_ns);
+        assert_int_equal(sfi_member(t.sfi)->heard_ns, t.now_ns);
         sfi_driver_fini(&t);
 }
 

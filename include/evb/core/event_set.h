@@ -1,0 +1,24 @@
+/* A set of events of a run, as a bit for each number within EVB_EVENT_WINDOW of the oldest one that is of interest. Pure;
+ * nothing is allocated after event_set_init(). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event_set {
+        uint64_t from; /* events below are not in the set, nor those EVB_EVENT_WINDOW or more above */
+        uint64_t *bits;
+};
+
+int event_set_init(struct event_set *s); /* -ENOMEM; empty, from event 0 */
+void event_set_fini(struct event_set *s);
+bool event_set_has(const struct event_set *s, uint64_t event);
+/* Numbers outside the window are not kept. */
+void event_set_add(struct event_set *s, uint64_t event);
+void event_set_remove(struct event_set *s, uint64_t event);
+/* Moves the window up: events below `from` leave the set. */
+void event_set_advance(struct event_set *s, uint64_t from);
+void event_set_copy(struct event_set *to, const struct event_set *s);
+void event_set_clear(struct event_set *s, uint64_t from);
+/* Events [from, from + 64) as bits, `from` a multiple of 64. */
+uint64_t event_set_word(const struct event_set *s, uint64_t from);

@@ -1,0 +1,69 @@
+/* Digests of the common part of a scenario: FNV-1a, 32 bits, over the text of each value. */
+#include "evb/conf/digest.h"
+
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/conf/keys.h"
+
+#define FNV_BASIS UINT32_C(2166136261)
+#define FNV_PRIME UINT32_C(16777619)
+
+/* Values that the table of keys can write. The two last digests are of what it cannot: see below. */
+static const struct {
+        const char *section, *name, *both;
+} common[] = {
+        {"scenario", "mode", "scenario.mode"},
+        {"scenario", "transport", "scenario.transport"},
+        {"ros", "count", "ros.count"},
+        {"sfi", "count", "sfi.count"},
+        {"network", "control-port", "network.control-port"},
+        {"network", "data-port", "network.data-port"},
+};
+
+enum { DIGEST_SOURCE = ARRAY_SIZE(common), DIGEST_NODES, DIGESTS };
+_Static_assert(DIGESTS <= MESSAGE_KEYS_MAX, "a Join has room for all");
+
+static uint32_t add_text(uint32_t h, const char *text)
+{
+        for (const char *c = text; *c; c++)
+                h = (h ^ (uint8_t)*c) * FNV_PRIME;
+        return (h ^ 0xff) * FNV_PRIME; /* so that "a", "bc" is not "ab", "c" */
+}
+
+static uint32_t digest_key(const struct scenario *s, const char *section, const char *name)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        return add_text(FNV_BASIS, scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
+}
+
+static uint32_t digest_nodes(const struct scenario *s)
+{
+        uint32_t h = FNV_BASIS;
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                h = add_text(h, s->nodes[i].name);
+                h = add_text(h, s->nodes[i].address);
+        }
+        return h;
+}
+
+void scenario_digest(const struct scenario *s, struct member_keys *ret)
+{
+        *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
+        for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
+                ret->values[i] = digest_key(s, common[i].section, common[i].name);
+        /* Where a ROS gets its fragments from is its own matter; what kind of source it is decides how events are numbered. */
+        ret->values[DIGEST_SOURCE] = (uint32_t)s->ros.source_kind;
+        ret->values[DIGEST_NODES] = digest_nodes(s);
+        for (uint32_t i = 0; i < DIGESTS; i++)
+                ret->table = add_text(ret->table, scenario_digest_name(i));
+}
+
+const char *scenario_digest_name(unsigned key)
+{
+        if (key < ARRAY_SIZE(common))
+                return common[key].both;
+        return key == DIGEST_SOURCE ? "ros.source" : key == DIGEST_NODES ? "[node] sections" : "another version of evb";
+}

@@ -1,0 +1,138 @@
+/* Who may take part in the run: the DFM's answers to Join. When a node is there, and when it is gone, is in dfm_nodes.c. */
+#include "dfm_internal.h"
+
+/* So many Alives of the node that is there, after another incarnation asked for its place, mean that two of them run. The
+ * network may deliver fewer of them late. */
+#define SPOKEN_TWICE 3
+
+void dfm_notice(struct dfm *d, const struct dfm_notice *notice)
+{
+        if (d->notices_head - d->notices_tail == DFM_NOTICES)
+                d->notices_tail++;
+        d->notices[d->notices_head++ % DFM_NOTICES] = *notice;
+}
+
+static bool has_same_keys(const struct dfm *d, const struct message *m, uint16_t *ret_key)
+{
+        const struct member_keys *ours = &d->config.keys;
+
+        *ret_key = WELCOME_KEY_TABLE;
+        if (m->join.table != ours->table || m->n != ours->n)
+                return false;
+        for (uint32_t k = 0; k < ours->n; k++) {
+                *ret_key = (uint16_t)k;
+                if (m->join.keys[k] != ours->values[k])
+                        return false;
+        }
+        *ret_key = 0;
+        return true;
+}
+
+static bool asks_for_our_run(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        if (m->header.cookie == 0 || m->header.cookie == d->cookie)
+                return true;
+        if (!dfm_may_take_up(d, m))
+                return false;
+        dfm_take_up(d, now_ns, m);
+        return true;
+}
+
+/* Another incarnation takes a node's place once that one is silent: only one of two may be there. */
+static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n, uint64_t incarnation)
+{
+        if (!n->live || n->welcomed == incarnation || now_ns - n->heard_ns >= d->config.occupied_ns)
+                return WELCOME_OK;
+        if (n->candidate != incarnation) {
+                n->candidate = incarnation;
+                n->spoken = 0;
+        }
+        return n->spoken >= SPOKEN_TWICE ? WELCOME_TWICE : WELCOME_OCCUPIED;
+}
+
+static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_node *n, const struct message *m,
+                                  uint16_t *ret_key)
+{
+        bool known = n->welcomed == m->join.incarnation;
+
+        if (!has_same_keys(d, m, ret_key))
+                return WELCOME_OTHER_CONFIG;
+        if (m->header.cookie == 0 && m->join.run != 0 && m->join.run != d->config.run)
+                return WELCOME_OTHER_RUN;
+        if (!asks_for_our_run(d, now_ns, m))
+                return WELCOME_OVER;
+        if (m->join.flags & JOIN_COUNTS && m->header.cookie == 0 && !known &&
+            (d->state != RUN_STARTING || d->resume.active))
+                return WELCOME_BEGUN;
+        return judge_place(d, now_ns, n, m->join.incarnation);
+}
+
+static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
+{
+        if (n->welcomed != m->join.incarnation)
+                sequence_restart(&n->alives);
+        n->welcomed = m->join.incarnation;
+        n->candidate = 0;
+        n->noticed = WELCOME_OK;
+        if (m->header.cookie != 0)
+                dfm_note_join_in_run(d, role, index, m);
+}
+
+/* Once for each reason: who is refused asks again. */
+static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct message *m)
+{
+        if (n->verdict == WELCOME_OK || n->verdict == WELCOME_OCCUPIED || n->verdict == n->noticed)
+                return;
+        n->noticed = n->verdict;
+        dfm_notice(d, &(struct dfm_notice){
+                              .kind = NOTICE_REFUSED,
+                              .role = m->header.sender_role,
+                              .index = m->header.sender_index,
+                              .verdict = n->verdict,
+                              .key = n->key,
+                              .run = m->join.run,
+                      });
+}
+
+bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        uint16_t index = m->header.sender_index;
+        enum node_role role = m->header.sender_role;
+        struct dfm_node *n;
+
+        if ((role != ROLE_SFI || index >= d->config.n_sfi) && (role != ROLE_ROS || index >= d->config.n_ros))
+                return false;
+        /* Who comes when all is over waits for the next run. */
+        if (m->join.incarnation == 0 || (d->state == RUN_ENDED && m->header.cookie == 0))
+                return m->join.incarnation != 0;
+        n = dfm_node(d, role, index);
+        n->verdict = judge(d, now_ns, n, m, &n->key);
+        n->answer_to = m->join.incarnation;
+        d->n_answers += !n->answer_due;
+        n->answer_due = true;
+        if (n->verdict == WELCOME_OK)
+                welcome(d, n, role, index, m);
+        notice_refusal(d, n, m);
+        return true;
+}
+
+bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)
+{
+        for (uint32_t i = 0; d->n_answers > 0 && i < d->config.n_ros + d->config.n_sfi; i++) {
+                struct dfm_node *n = &d->nodes[i];
+                bool is_ros = i < d->config.n_ros;
+
+                if (!n->answer_due)
+                        continue;
+                n->answer_due = false;
+                d->n_answers--;
+                *to = (struct message_to){is_ros ? ROLE_ROS : ROLE_SFI, (uint16_t)(is_ros ? i : i - d->config.n_ros)};
+                dfm_address(d, m, MESSAGE_WELCOME, 0);
+                m->welcome.incarnation = n->answer_to;
+                m->welcome.run = d->config.run;
+                m->welcome.verdict = n->verdict;
+                m->welcome.key = n->key;
+                return true;
+        }
+        return false;
+}

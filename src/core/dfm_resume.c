@@ -1,0 +1,212 @@
+/* A DFM that starts while the nodes are in a run of a former DFM takes that run up: it asks each SFI which events ended there
+ * and which are open, and assigns again those that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
+#include <string.h>
+
+#include "dfm_internal.h"
+
+/* An Inquiry that is not answered is sent again. */
+#define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
+
+/* A run that has ended is never taken up. Where nothing is known of the former run, the nodes are believed. */
+bool dfm_may_take_up(const struct dfm *d, const struct message *join)
+{
+        const struct dfm_former *f = &d->config.former;
+
+        if (d->state != RUN_STARTING || d->resume.active || join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
+                return false;
+        if (f->known && f->cookie != join->header.cookie)
+                return false;
+        return d->config.run_is_free || d->config.run == join->join.run;
+}
+
+static void forget_nodes(struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++) {
+                struct dfm_node *n = &d->nodes[i];
+
+                d->n_answers -= n->answer_due;
+                *n = (struct dfm_node){.heard = n->heard};
+        }
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                d->ross[i] = (struct dfm_ros){};
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                d->sfis[i].joined = false;
+        d->n_xoff = 0;
+}
+
+void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
+{
+        d->cookie = join->header.cookie;
+        d->config.run = join->join.run;
+        d->resume.active = true;
+        /* Who has joined the run that is not to be joins anew, at the next KeepAlive. */
+        forget_nodes(d);
+        d->keep_alive_due_ns = now_ns;
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
+}
+
+void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
+{
+        struct dfm_node *n = dfm_node(d, role, index);
+
+        if (!d->resume.active)
+                return;
+        d->resume.oldest = MAX(d->resume.oldest, join->join.oldest);
+        d->resume.newest = MAX(d->resume.newest, join->join.newest);
+        if (role != ROLE_SFI || n->was_in_run)
+                return;
+        n->was_in_run = true;
+        n->inventory_next = join->join.oldest / 64 * 64;
+        n->inquiry_due_ns = 0;
+}
+
+static bool owes_inventory(const struct dfm_node *n)
+{
+        return n->live && n->was_in_run && !n->inventory_done;
+}
+
+bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        for (uint32_t i = 0; d->resume.active && i < d->config.n_sfi; i++) {
+                struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+
+                if (!owes_inventory(n) || now_ns < n->inquiry_due_ns)
+                        continue;
+                n->inquiry_due_ns = now_ns + INQUIRY_AGAIN_NS;
+                *to = (struct message_to){ROLE_SFI, (uint16_t)i};
+                dfm_address(d, m, MESSAGE_INQUIRY, 0);
+                m->inquiry.incarnation = n->welcomed;
+                m->inquiry.from = n->inventory_next;
+                return true;
+        }
+        return false;
+}
+
+uint64_t dfm_resume_deadline_ns(const struct dfm *d)
+{
+        uint64_t deadline = NEVER_NS;
+
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+
+                if (owes_inventory(n))
+                        deadline = MIN(deadline, n->inquiry_due_ns);
+        }
+        return deadline;
+}
+
+static bool is_known(const struct dfm *d, uint64_t event)
+{
+        uint64_t bit = event % EVB_EVENT_WINDOW;
+
+        return d->resume.known[bit / 64] >> bit % 64 & 1;
+}
+
+static void note_known(struct dfm *d, uint64_t event)
+{
+        uint64_t bit = event % EVB_EVENT_WINDOW;
+
+        d->resume.known[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
+{
+        const struct dfm_resume *r = &d->resume;
+
+        /* The window is bounded: whoever lies about it makes events lost, and nothing worse. */
+        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW || is_known(d, event))
+                return;
+        if (open && d->table.used == d->table.capacity)
+                return;
+        note_known(d, event);
+        if (!open)
+                return;
+        dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
+        d->sfis[sfi].used++;
+        d->sfis[sfi].held++;
+}
+
+static void note_totals(struct dfm *d, const struct node_totals *t)
+{
+        struct node_totals *sum = &d->resume.totals;
+
+        sum->complete += t->complete;
+        sum->partial += t->partial;
+        sum->missing += t->missing;
+        sum->payload_bytes += t->payload_bytes;
+}
+
+bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
+{
+        uint16_t index = m->header.sender_index;
+        struct dfm_node *n;
+
+        if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
+                return false;
+        n = dfm_node(d, ROLE_SFI, index);
+        if (!d->resume.active || !owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
+            m->inventory.from != n->inventory_next)
+                return true;
+        n->heard_ns = now_ns;
+        for (size_t k = 0; k < m->n; k++) {
+                const struct inventory_entry *e = &m->inventory.entries[k];
+
+                for (uint64_t bit = 0; bit < 64; bit++) {
+                        uint64_t mask = UINT64_C(1) << bit, event = m->inventory.from + 64 * k + bit;
+
+                        if ((e->ended | e->open) & mask)
+                                note_event(d, now_ns, index, event, !(e->ended & mask));
+                }
+        }
+        n->inventory_next += 64 * m->n;
+        n->inquiry_due_ns = 0;
+        n->inventory_done = m->n == 0 || n->inventory_next >= m->inventory.end;
+        if (n->inventory_done)
+                note_totals(d, &m->inventory.totals);
+        return true;
+}
+
+bool dfm_resume_is_settled(const struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                if (owes_inventory(dfm_node(d, ROLE_SFI, i)))
+                        return false;
+        }
+        return true;
+}
+
+/* What became of all triggers of the run so far. Events that ended on an SFI which is gone are lost with it. */
+static void count_former(struct dfm *d)
+{
+        const struct node_totals *t = &d->resume.totals;
+        struct dfm_counts *c = &d->counts;
+        uint64_t ended = d->resume.newest - d->table.used, n_ros = d->config.n_ros;
+
+        c->triggers = c->assigned = d->resume.newest;
+        c->complete = MIN(t->complete, ended);
+        c->partial = MIN(t->partial, ended - c->complete);
+        c->ended_again += t->complete + t->partial - c->complete - c->partial;
+        c->lost = ended - c->complete - c->partial;
+        c->payload_bytes = t->payload_bytes;
+        c->fragments_expected = ended * n_ros;
+        c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
+        c->fragments_received = c->fragments_expected - c->fragments_lost;
+}
+
+void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_resume *r = &d->resume;
+        struct dfm_table *t = &d->table;
+
+        t->next_event = r->newest;
+        for (uint64_t event = r->oldest; event < r->newest && event - r->oldest < EVB_EVENT_WINDOW; event++) {
+                if (!is_known(d, event) && t->used < t->capacity)
+                        t->slots[dfm_table_insert(t, event, now_ns)].attempts = 1;
+        }
+        t->oldest = r->oldest;
+        while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
+                t->oldest++;
+        count_former(d);
+        r->active = false;
+        d->keep_alive_due_ns = now_ns;
+}

@@ -1,0 +1,105 @@
+/* Membership of a ROS or SFI in a run. What the DFM thinks of a Join is in dfm_join.c. */
+#include "evb/core/member.h"
+
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* A message of a stranger makes a Join due, but not more often than this. */
+#define JOIN_APART_NS (20 * NS_PER_MS)
+
+void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
+                 uint64_t now_ns)
+{
+        *m = (struct member){
+                .config = *config,
+                .role = role,
+                .index = index,
+                .join_due_ns = now_ns,
+        };
+}
+
+static void want_to_join(struct member *m, uint64_t now_ns)
+{
+        uint64_t due_ns = MAX(now_ns, m->last_join_ns + JOIN_APART_NS);
+
+        m->join_due_ns = MIN(m->join_due_ns, due_ns);
+}
+
+bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message)
+{
+        bool of_dfm = message->header.sender_role == ROLE_DFM;
+
+        if (member_is_joined(m) && message->header.cookie == m->cookie && (!of_dfm || message->dfm == m->dfm)) {
+                if (of_dfm)
+                        m->heard_ns = now_ns;
+                return true;
+        }
+        if (member_is_joined(m))
+                m->foreign++;
+        if (of_dfm)
+                want_to_join(m, now_ns);
+        return false;
+}
+
+static enum member_news refuse(struct member *m, uint64_t now_ns, const struct message *w)
+{
+        bool same = m->refusal == w->welcome.verdict && m->refused_key == w->welcome.key &&
+                    m->refused_run == w->welcome.run;
+
+        m->refusal = (enum welcome_verdict)w->welcome.verdict;
+        m->refused_key = w->welcome.key;
+        m->refused_run = w->welcome.run;
+        m->join_due_ns = now_ns + m->config.retry_ns;
+        return same ? MEMBER_NOTHING : MEMBER_REFUSED;
+}
+
+enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *w)
+{
+        bool was_joined = member_is_joined(m), same = m->dfm == w->dfm && m->cookie == w->header.cookie;
+
+        if (w->header.sender_role != ROLE_DFM || w->welcome.incarnation != m->config.incarnation)
+                return MEMBER_NOTHING;
+        if (w->welcome.verdict != WELCOME_OK)
+                return refuse(m, now_ns, w);
+        if (w->header.cookie == 0 || w->dfm == 0)
+                return MEMBER_NOTHING;
+        m->cookie = w->header.cookie;
+        m->dfm = w->dfm;
+        m->run = w->welcome.run;
+        m->heard_ns = now_ns;
+        m->join_due_ns = NEVER_NS;
+        m->refusal = WELCOME_OK;
+        return !was_joined ? MEMBER_JOINED : same ? MEMBER_NOTHING : MEMBER_NEW_DFM;
+}
+
+void member_address(const struct member *m, struct message *ret, uint32_t type)
+{
+        ret->header = (struct message_header){
+                .cookie = m->cookie,
+                .sender_role = m->role,
+                .sender_index = m->index,
+                .type = type,
+        };
+        ret->dfm = m->dfm;
+        ret->n = 0;
+}
+
+bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret)
+{
+        if (now_ns < m->join_due_ns)
+                return false;
+        m->last_join_ns = now_ns;
+        m->join_due_ns = now_ns + m->config.retry_ns;
+        member_address(m, ret, MESSAGE_JOIN);
+        if (!in_run)
+                ret->header.cookie = 0;
+        memset(&ret->join, 0, sizeof ret->join);
+        ret->join.incarnation = m->config.incarnation;
+        ret->join.run = in_run ? m->run : m->config.run;
+        ret->join.flags = m->config.flags;
+        ret->join.table = m->config.keys.table;
+        ret->n = m->config.keys.n;
+        memcpy(ret->join.keys, m->config.keys.values, ret->n * sizeof *ret->join.keys);
+        return true;
+}

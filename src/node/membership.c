@@ -1,0 +1,147 @@
+/* Says what becomes of a node's wish to take part in a run. */
+#include "membership.h"
+
+#include <stdio.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/conf/digest.h"
+#include "node_internal.h"
+
+/* A wait that is longer than this is worth a line in the log. */
+#define WAIT_LOG_NS (5 * NS_PER_S)
+
+static const struct scenario_node *dfm_of(const struct node *n)
+{
+        return scenario_node_of(n->scenario, ROLE_DFM, 0);
+}
+
+static void describe_refusal(const struct node *n, const struct member *m, char *text, size_t size_bytes)
+{
+        switch (m->refusal) {
+        case WELCOME_OTHER_CONFIG:
+                snprintf(text, size_bytes, "its scenario differs from ours in %s", scenario_digest_name(m->refused_key));
+                break;
+        case WELCOME_OTHER_RUN:
+                snprintf(text, size_bytes, "its run is number %u, and ours is number %u", m->refused_run, n->member.run);
+                break;
+        case WELCOME_OCCUPIED:
+                snprintf(text, size_bytes, "another process was %s a moment ago", n->self->name);
+                break;
+        case WELCOME_TWICE:
+                snprintf(text, size_bytes, "another process is %s already", n->self->name);
+                break;
+        case WELCOME_OVER:
+                snprintf(text, size_bytes, "run %u, which this node is in, has ended", m->run);
+                break;
+        case WELCOME_BEGUN:
+                snprintf(text, size_bytes, "run %u has begun, and this node counts its front-end's frames from the begin of a run",
+                         m->refused_run);
+                break;
+        case WELCOME_ADDRESS:
+                snprintf(text, size_bytes, "it has another address for %s than %s", n->self->name, n->self->address);
+                break;
+        case WELCOME_OK:
+        case WELCOME_VERDICTS:
+                snprintf(text, size_bytes, "no reason");
+                break;
+        }
+}
+
+void membership_describe(const struct node *n, char *text, size_t size_bytes)
+{
+        const struct member *m = n->kind->member(n);
+        char why[160];
+
+        if (member_is_joined(m) && m->refusal == WELCOME_OK) {
+                snprintf(text, size_bytes, "waiting for the begin of run %u", m->run);
+                return;
+        }
+        if (m->refusal == WELCOME_OK) {
+                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name, dfm_of(n)->address);
+                return;
+        }
+        describe_refusal(n, m, why, sizeof why);
+        snprintf(text, size_bytes, "refused by the DFM %s: %s", dfm_of(n)->name, why);
+}
+
+static bool is_final(enum welcome_verdict v)
+{
+        return v == WELCOME_TWICE || v == WELCOME_BEGUN || v == WELCOME_ADDRESS;
+}
+
+static void log_refusal(struct node *n, const struct member *m)
+{
+        struct membership *s = &n->membership;
+        char text[256];
+
+        if (m->refusal == s->logged_refusal || m->refusal == WELCOME_OCCUPIED)
+                return;
+        s->logged_refusal = m->refusal;
+        if (m->refusal == WELCOME_OK)
+                return;
+        membership_describe(n, text, sizeof text);
+        if (is_final(m->refusal))
+                log_error("%s", text);
+        else if (m->refusal == WELCOME_OVER)
+                log_warning("%s", text);
+        else
+                log_error("%s; it asks again until this changes", text);
+}
+
+static void log_dfm(struct node *n, const struct member *m)
+{
+        struct membership *s = &n->membership;
+
+        if (m->dfm == s->logged_dfm && m->run == s->logged_run)
+                return;
+        if (m->run != s->logged_run)
+                log_info("joined run %u", m->run);
+        else
+                log_warning("the DFM %s has started again and has taken run %u up", dfm_of(n)->name, m->run);
+        s->logged_dfm = m->dfm;
+        s->logged_run = m->run;
+}
+
+static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m)
+{
+        uint64_t limit_ns = n->scenario->dfm.lost_after_ns;
+        char time[QUANTITY_TEXT_MAX];
+
+        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED || now_ns - m->heard_ns < limit_ns)
+                return false;
+        log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
+                  dfm_of(n)->address, quantity_format_time(limit_ns, time));
+        return true;
+}
+
+static void log_wait(struct node *n, uint64_t now_ns, const struct member *m)
+{
+        struct membership *s = &n->membership;
+        char text[256];
+
+        if (s->remind_ns == 0)
+                s->remind_ns = now_ns + WAIT_LOG_NS;
+        if (now_ns < s->remind_ns || s->remind_ns == NEVER_NS || m->refusal != WELCOME_OK || member_is_joined(m))
+                return;
+        membership_describe(n, text, sizeof text);
+        log_info("%s", text);
+        s->remind_ns = NEVER_NS;
+}
+
+bool membership_watch(struct node *n, uint64_t now_ns)
+{
+        struct membership *s = &n->membership;
+        const struct member *m = n->kind->member ? n->kind->member(n) : NULL;
+
+        if (!m || s->lost_dfm || s->rejected)
+                return false;
+        n->run = m->run;
+        log_refusal(n, m);
+        log_dfm(n, m);
+        log_wait(n, now_ns, m);
+        s->rejected = is_final(m->refusal);
+        s->lost_dfm = has_lost_dfm(n, now_ns, m);
+        return s->rejected || s->lost_dfm;
+}

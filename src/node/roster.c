@@ -1,0 +1,139 @@
+/* Names nodes of the DFM's core as the scenario does. */
+#include "roster.h"
+
+#include "evb/base/log.h"
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "evb/conf/digest.h"
+
+static const char *name_of(const struct node *n, enum node_role role, unsigned index)
+{
+        return scenario_node_of(n->scenario, role, index)->name;
+}
+
+static void log_refusal(const struct node *n, const struct dfm_notice *o)
+{
+        const char *name = name_of(n, o->role, o->index);
+
+        switch (o->verdict) {
+        case WELCOME_OTHER_CONFIG:
+                log_error("%s is refused: its scenario differs from ours in %s", name, scenario_digest_name(o->key));
+                break;
+        case WELCOME_OTHER_RUN:
+                log_error("%s is refused: it is configured for run %u, ours is run %u", name, o->run, n->run);
+                break;
+        case WELCOME_TWICE:
+                log_error("%s runs twice: the second process is refused", name);
+                break;
+        case WELCOME_OVER:
+                log_warning("%s is still in run %u, which has ended: it is refused", name, o->run);
+                break;
+        case WELCOME_BEGUN:
+                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run %u has begun", name, n->run);
+                break;
+        case WELCOME_OK:
+        case WELCOME_OCCUPIED:
+        case WELCOME_ADDRESS:
+        case WELCOME_VERDICTS:
+                break;
+        }
+}
+
+static void log_notice(const struct node *n, const struct dfm_notice *o)
+{
+        switch (o->kind) {
+        case NOTICE_JOINED:
+                log_info("%s is there", name_of(n, o->role, o->index));
+                break;
+        case NOTICE_LEFT:
+                log_info("%s has left", name_of(n, o->role, o->index));
+                break;
+        case NOTICE_SILENT:
+                log_warning("%s has been silent for longer than dfm.node-timeout: it counts as gone", name_of(n, o->role, o->index));
+                break;
+        case NOTICE_REFUSED:
+                log_refusal(n, o);
+                break;
+        case NOTICE_TAKEN_UP:
+                log_warning("run %u of a former DFM goes on", o->run);
+                break;
+        case NOTICE_UNRELIABLE:
+                log_error("%s lost frames of its front-end before it counted them: events may combine fragments of different triggers",
+                          name_of(n, o->role, o->index));
+                break;
+        }
+}
+
+static void log_stranger(struct node *n)
+{
+        struct control_stranger *s = &n->control.stranger;
+        uint32_t who = (uint32_t)s->role << 16 | s->index;
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        if (!s->is_new)
+                return;
+        s->is_new = false;
+        /* Once for each node name, or a stranger could fill the log. */
+        if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
+                return;
+        n->membership.logged_stranger = who;
+        log_warning("a message for node %s from %s, which is not its address, is ignored", name_of(n, s->role, s->index),
+                    net_address_format(&s->from, text));
+}
+
+void roster_log(struct node *n, struct dfm *core)
+{
+        struct dfm_notice o;
+
+        while (dfm_take_notice(core, &o)) {
+                n->run = dfm_run(core);
+                log_notice(n, &o);
+        }
+        log_stranger(n);
+}
+
+void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        unsigned missing = 0;
+
+        for (size_t i = 0; i < n->scenario->n_nodes; i++) {
+                const struct scenario_node *o = &n->scenario->nodes[i];
+
+                if (o->role == ROLE_DFM || dfm_view(core, o->role, (uint16_t)o->index).live)
+                        continue;
+                strbuf_add(&b, "%s%s", missing++ ? ", " : "waiting for ", o->name);
+        }
+        if (missing == 0)
+                strbuf_add(&b, "all nodes are there");
+}
+
+static const char *reason_text(enum node_reason reason)
+{
+        static const char *const texts[NODE_REASONS] = {
+                [REASON_NO_FRONT_END] = "no front-end",
+                [REASON_BUFFER_FULL] = "buffer full",
+                [REASON_SLOW_OUTPUT] = "the disk does not keep up",
+        };
+
+        return texts[reason];
+}
+
+void roster_describe_reasons(const struct node *n, const struct dfm *core, char *text, size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        bool first = true;
+
+        for (size_t i = 0; i < n->scenario->n_nodes; i++) {
+                const struct scenario_node *o = &n->scenario->nodes[i];
+                struct dfm_node_view v;
+
+                if (o->role == ROLE_DFM)
+                        continue;
+                v = dfm_view(core, o->role, (uint16_t)o->index);
+                if (!v.live || v.reason == REASON_NONE)
+                        continue;
+                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason), v.reason_ms / 1e3);
+                first = false;
+        }
+}

@@ -1,0 +1,143 @@
+/* Small files, written whole. A file that cannot be understood counts as none. */
+#include "run_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+
+static const char *const format = "run %u cookie %016" PRIx64 " began %" PRIu64 " %s\n";
+
+static bool find_folder(char *path, size_t size_bytes)
+{
+        const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+        int n;
+
+        if (state && state[0] == '/')
+                n = snprintf(path, size_bytes, "%s", state);
+        else if (xdg && xdg[0] == '/')
+                n = snprintf(path, size_bytes, "%s/evb", xdg);
+        else if (geteuid() == 0)
+                n = snprintf(path, size_bytes, "/var/lib/evb");
+        else if (home && home[0] == '/')
+                n = snprintf(path, size_bytes, "%s/.local/state/evb", home);
+        else
+                return false;
+        return n > 0 && (size_t)n < size_bytes;
+}
+
+static void make_folder(char *path)
+{
+        for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                (void)mkdir(path, 0755);
+                *slash = '/';
+        }
+        (void)mkdir(path, 0755);
+}
+
+/* A locked file of that name in the folder; -1: not to be had. */
+static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
+{
+        char folder[RUN_RECORD_PATH_MAX - 128];
+        int fd;
+
+        if (!find_folder(folder, sizeof folder))
+                return -1;
+        make_folder(folder);
+        snprintf(path, size_bytes, "%s/%s", folder, name);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd >= 0 && flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+                close(fd);
+                return -1;
+        }
+        return fd;
+}
+
+static int write_whole(int fd, const char *text)
+{
+        size_t n = strlen(text);
+
+        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0)
+                return -(errno ?: EIO);
+        return 0;
+}
+
+static void read_whole(int fd, char *text, size_t size_bytes)
+{
+        ssize_t n = pread(fd, text, size_bytes - 1, 0);
+
+        text[n > 0 ? n : 0] = '\0';
+}
+
+void run_record_open(struct run_record *s, const char *address, unsigned port)
+{
+        char name[100];
+
+        snprintf(name, sizeof name, "dfm-%.64s-%u", address, port);
+        for (char *c = name; *c; c++)
+                *c = *c == '/' || *c == '%' ? '_' : *c;
+        s->fd = open_locked(name, false, s->path, sizeof s->path);
+}
+
+void run_record_close(struct run_record *s)
+{
+        if (s->fd >= 0)
+                close(s->fd);
+        s->fd = -1;
+}
+
+struct dfm_former run_record_former(const struct run_record *s)
+{
+        uint64_t cookie, began_ns, now_ns = clock_utc_ns();
+        char text[128], state[16];
+        unsigned run;
+
+        if (s->fd < 0)
+                return (struct dfm_former){};
+        read_whole(s->fd, text, sizeof text);
+        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns, state) != 4)
+                return (struct dfm_former){};
+        return (struct dfm_former){
+                .known = true,
+                .cookie = strcmp(state, "running") == 0 ? cookie : 0,
+                .age_ns = now_ns > began_ns ? now_ns - began_ns : 0,
+        };
+}
+
+int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t began_utc_ns, bool ended)
+{
+        char text[128];
+
+        if (s->fd < 0)
+                return -ENOENT;
+        snprintf(text, sizeof text, format, run, cookie, began_utc_ns, ended ? "ended" : "running");
+        return write_whole(s->fd, text);
+}
+
+uint32_t run_record_next_number(void)
+{
+        char path[RUN_RECORD_PATH_MAX], text[32];
+        int fd = open_locked("run-number", true, path, sizeof path);
+        unsigned long last;
+
+        /* Without a place to remember it, the time is a number that does not repeat either. */
+        if (fd < 0)
+                return (uint32_t)(clock_utc_ns() / NS_PER_S);
+        read_whole(fd, text, sizeof text);
+        last = strtoul(text, NULL, 10);
+        last = last >= UINT32_MAX ? 1 : last + 1;
+        snprintf(text, sizeof text, "%lu\n", last);
+        if (write_whole(fd, text) < 0)
+                last = clock_utc_ns() / NS_PER_S;
+        close(fd);
+        return (uint32_t)last;
+}

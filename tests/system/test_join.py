@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Nodes that are started one by one, as services are: who may take part in a run, and what becomes of it when its DFM dies
+and starts again.
+
+    test_join.py EVB CASE
+"""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from harness import LIMIT_S, complete, folder, main
+
+BASE = """
+[scenario]
+mode = push
+[trigger]
+rate = 2kHz
+events = 6000
+[dfm]
+keep-alive = 50ms
+node-timeout = 3s
+event-timeout = 60s
+lost-after = 60s
+[ros]
+fragment-size = 500
+[sfi]
+timeout = 20s
+output = file
+directory = {folder}
+[network]
+control-group = none
+"""
+ROLES = {"dfm": "dfm", "ros1": "ros", "ros2": "ros", "ros3": "ros", "sfi1": "sfi", "sfi2": "sfi"}
+
+
+class Bed:
+    """A scenario with nodes at addresses of this test alone, and its processes."""
+
+    def __init__(self, evb, where, keys=None):
+        self.evb, self.folder, self.processes, self.logs = evb, pathlib.Path(where), {}, {}
+        self.keys = keys or {}
+        # Two addresses of another test are never the same: a process has its own number.
+        block = 64 + os.getpid() // 40 % 128, os.getpid() % 40 * 6
+        self.addresses = {name: f"127.{block[0]}.{1 + os.getpid() // 5120 % 200}.{block[1] + i + 1}" for i, name in enumerate(ROLES)}
+        self.file = self.write("test.conf", ROLES)
+
+    def write(self, name, roles, **changes):
+        text = BASE.format(folder=self.folder)
+        for node, role in roles.items():
+            text += f"[node {node}]\nrole = {role}\naddress = {changes.get(node, self.addresses[node])}\n"
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def start(self, node, file=None, keys=None, name=None):
+        """`name`: of the process in this bed, where a node is started twice."""
+        name = name or node
+        words = [self.evb, ROLES[node], "--config", str(file or self.file), "--node", node, "--json", str(self.folder / f"{name}.json")]
+        for key, value in {**self.keys, **(keys or {})}.items():
+            words += ["--set", f"{key}={value}"]
+        self.logs[name] = open(self.folder / f"{name}.log", "a+", encoding="utf-8")
+        environment = dict(os.environ, XDG_STATE_HOME=str(self.folder / "state"), EVB_LOG="debug")
+        self.processes[name] = subprocess.Popen(words, stderr=self.logs[name], stdout=subprocess.DEVNULL, env=environment)
+        return self
+
+    def start_all(self, *nodes, **options):
+        for node in nodes or ROLES:
+            self.start(node, **options)
+        return self
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8")
+
+    def wait(self, what, condition):
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s\n" + "\n".join(f"{n}: {self.log(n)}" for n in self.logs)
+            time.sleep(0.01)
+
+    def wait_log(self, name, text):
+        self.wait(f'"{text}" of {name}', lambda: text in self.log(name))
+
+    def wait_written(self, size):
+        self.wait(f"{size} bytes of events", lambda: sum(p.stat().st_size for p in self.folder.glob("*.writing")) > size)
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def end(self, name, expect=0):
+        """Waits for the end of a process; its report."""
+        status = self.processes[name].wait(timeout=LIMIT_S)
+        assert status == expect, f"{name}: exit {status}, not {expect}: {self.log(name)}"
+        text = (self.folder / f"{name}.json").read_text()
+        return json.loads(text) if text else None
+
+    def end_all(self, expect=0):
+        return {name: self.end(name, expect) for name in ROLES}
+
+    def events(self):
+        """The L1 ids of all events in the files, which are the numbers of the triggers."""
+        found = []
+        for path in sorted(self.folder.glob("*.data")):
+            done = subprocess.run([self.evb, "dump", str(path), "--tree"], capture_output=True, text=True, timeout=120, check=True)
+            for event in re.split(r"^event ", done.stdout, flags=re.M)[1:]:
+                numbers = set(re.findall(r"L1 id (\d+)", event))
+                assert len(numbers) == 1, f"an event with fragments of different triggers: {event}"
+                found.append(int(numbers.pop()))
+        return found
+
+    def close(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for log in self.logs.values():
+            log.close()
+
+
+@contextlib.contextmanager
+def bed(evb, keys=None):
+    with folder() as where, contextlib.closing(Bed(evb, where, keys)) as b:
+        yield b
+
+
+def restart(evb, mode, transport, again=1):
+    """kill -9 of the DFM in mid-run, and again: each event is built once, whichever DFM assigned it."""
+    with bed(evb, {"scenario.mode": mode, "scenario.transport": transport}) as b:
+        b.start_all()
+        for i in range(again):
+            b.wait_written(400_000 * (i + 1))
+            b.kill("dfm")
+            b.start("dfm")
+            b.wait_log("dfm", "of a former DFM goes on")
+        reports = b.end_all()
+        assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
+        assert reports["dfm"]["events_ended_again"] == 0, reports["dfm"]
+        assert {r["run"] for r in reports.values()} == {1}, reports
+        assert sorted(b.events()) == list(range(6000))
+        assert "has started again and has taken run 1 up" in b.log("ros2")
+
+
+def restart_late(evb):
+    """Triggers go on, and a node that joins a run for the first time can do so after a restart too."""
+    with bed(evb) as b:
+        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
+        b.wait_written(300_000)
+        b.kill("dfm")
+        time.sleep(0.5)
+        b.start("sfi2")
+        b.start("dfm")
+        reports = b.end_all()
+        assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
+        assert {r["run"] for r in reports.values()} == {1}, reports
+        assert sorted(b.events()) == list(range(6000))
+
+
+def ended_is_over(evb):
+    """A node that missed the end of a run does not drag the next DFM into it."""
+    with bed(evb, {"trigger.events": 300}) as b:
+        b.start_all()
+        b.wait_log("sfi2", "joined run 1")
+        b.wait("run", lambda: b.processes["dfm"].poll() is not None or "sfi2 is there" in b.log("dfm"))
+        b.processes["sfi2"].send_signal(signal.SIGSTOP)
+        b.end("dfm", expect=b.processes["dfm"].wait(timeout=LIMIT_S))
+        b.start("dfm", keys={"run.number": "auto"})
+        b.processes["sfi2"].send_signal(signal.SIGCONT)
+        b.processes["sfi2"].wait(timeout=LIMIT_S)
+        b.wait_log("dfm", "waiting for")
+        assert "of a former DFM goes on" not in b.log("dfm")
+
+
+def lost_dfm(evb):
+    with bed(evb, {"dfm.lost-after": "2s", "trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("dfm")
+        for name in ROLES:
+            if name != "dfm":
+                b.end(name, expect=1)
+                assert "(dfm.lost-after): this node ends" in b.log(name), b.log(name)
+        assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
+
+
+def started_twice(evb):
+    """The second process of a name is refused, and both sides say so; the first one goes on."""
+    with bed(evb) as b:
+        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2")
+        b.wait_written(100_000)
+        other = b.addresses["dfm"].rsplit(".", 1)[0] + ".250"
+        twin = b.write("twin.conf", ROLES, sfi1=other)
+        b.start("sfi1", file=twin, name="twin")
+        b.end("twin", expect=1)
+        assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
+        assert f"a message for node sfi1 from {other}" in b.log("dfm"), b.log("dfm")
+        # At the same address it does not even come to that.
+        b.start("sfi1", name="double")
+        b.end("double", expect=1)
+        assert "in use" in b.log("double"), b.log("double")
+        complete_run(b)
+
+
+def complete_run(b):
+    reports = b.end_all()
+    assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
+    assert sorted(b.events()) == list(range(6000))
+
+
+def other_scenario(evb):
+    """An SFI whose file lacks a ROS builds nothing, and the DFM names node and key."""
+    with bed(evb, {"trigger.events": 500}) as b:
+        short = b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"})
+        b.start("sfi2", file=short)
+        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
+        b.wait_log("sfi2", "its scenario differs from ours in ros.count")
+        b.wait_log("dfm", "sfi2 is refused: its scenario differs from ours in ros.count")
+        report = b.end("dfm")
+        assert report["events_complete"] == 500
+        assert b.end("sfi1")["events_complete"] == 500
+        b.processes["sfi2"].send_signal(signal.SIGTERM)
+        assert b.end("sfi2", expect=b.processes["sfi2"].wait(timeout=LIMIT_S))["events_complete"] == 0
+
+
+def other_run(evb):
+    with bed(evb, {"trigger.events": 500}) as b:
+        b.start("sfi2", keys={"run.number": 2})
+        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", keys={"run.number": 1})
+        b.wait_log("sfi2", "its run is number 1, and ours is number 2")
+        b.wait_log("dfm", "sfi2 is refused: it is configured for run 2, ours is run 1")
+        assert b.end("dfm")["events_complete"] == 500
+
+
+def waiting(evb):
+    """Who waits says for whom."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        b.start_all("ros1", "sfi1")
+        b.wait_log("ros1", f"waiting for the DFM dfm at {b.addresses['dfm']}")
+        b.start("dfm", keys={"dfm.node-timeout": "30s"})
+        b.wait_log("dfm", "waiting for ros2, ros3, sfi2")
+        b.start_all("ros2", "ros3", "sfi2")
+        assert b.end("dfm")["events_complete"] == 10
+
+
+def numbers(evb):
+    """run.number = auto never repeats on a machine."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        for number in (1, 2):
+            b.start_all()
+            reports = b.end_all()
+            assert {r["run"] for r in reports.values()} == {number}, reports
+        assert len(b.events()) == 20
+
+
+def strangers(evb):
+    """Datagrams from addresses of nobody, and from nodes' machines without the cookie, change nothing."""
+    with bed(evb) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        ports = {"dfm": 46800, "ros1": 46800, "sfi1": 46800}
+        for source in (b.addresses["dfm"].rsplit(".", 1)[0] + ".251", b.addresses["ros1"], b.addresses["dfm"]):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                s.bind((source, 0))
+                for node, port in ports.items():
+                    for role, kind, body in FORGED:
+                        s.sendto(message(role, kind, body), (b.addresses[node], port))
+                    s.sendto(message(2, 0x00EB0001, b""), (b.addresses["sfi1"], 46801))
+        reports = b.end_all()
+        complete(dict(reports["dfm"], fragments={"corrupt": 0}))
+        assert sum(r["packets_foreign"] for r in reports.values()) > 0
+        assert sorted(b.events()) == list(range(6000))
+
+
+def check_word(data):
+    h = 0x9E3779B97F4A7C15 ^ len(data)
+    for i in range(0, len(data), 8):
+        h = (h ^ int.from_bytes(data[i:i + 8].ljust(8, b"\0"), "little")) * 0xD6E8FEB86659FD93 % 2 ** 64
+        h ^= h >> 32
+    return h % 2 ** 32
+
+
+def message(role, kind, body, cookie=0x1234567812345678):
+    head = (0x31425645).to_bytes(4, "little") + (2).to_bytes(2, "little") + (role << 12).to_bytes(2, "little")
+    head += cookie.to_bytes(8, "little") + kind.to_bytes(4, "little") + bytes(4) + len(body).to_bytes(4, "little")
+    check = check_word(head) ^ (check_word(body) if kind != 0x00EB0001 else 0)
+    return head + check.to_bytes(4, "little") + body
+
+
+def keep_alive_ended():
+    return bytes(8) + (2 ** 63).to_bytes(8, "little") + (2 ** 63).to_bytes(8, "little") + (4).to_bytes(4, "little") + bytes(4 + 128 + 64)
+
+
+FORGED = [
+    (1, 0x00DCDF11, keep_alive_ended()),
+    (3, 0x00EB0002, bytes(24) + (2).to_bytes(4, "little") + bytes(4) + (2).to_bytes(2, "little") + bytes(6)),
+    (2, 0x00DCDF51, bytes(12)),
+    (2, 0x00EB0004, bytes(8) + (2 ** 31 - 1).to_bytes(4, "little") + bytes(4)),
+    (3, 0x00EB0005, bytes(8) + (7).to_bytes(8, "little") + bytes(32)),
+    (1, 0x00EB0006, bytes(8) + (7).to_bytes(8, "little") + bytes(8)),
+]
+
+main({
+    "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
+    "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
+    "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
+    "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
+    "dfm-restart-late": restart_late,
+    "ended-is-over": ended_is_over,
+    "lost-dfm": lost_dfm,
+    "started-twice": started_twice,
+    "other-scenario": other_scenario,
+    "other-run": other_run,
+    "waiting": waiting,
+    "numbers": numbers,
+    "strangers": strangers,
+})
