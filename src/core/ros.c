@@ -17,19 +17,20 @@ static int allocate(struct ros *r)
         uint32_t items = c->entries + ITEMS_EXTRA;
         int k;
 
-        k = idmap_init(&r->by_event, c->entries);
+        r->n_entries = c->entries + (c->describe ? 0 : ROS_EXPECTED_MAX);
+        k = idmap_init(&r->by_event, r->n_entries);
         if (k >= 0)
                 k = arena_new(&r->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (k < 0)
                 return k;
-        r->entries = calloc(c->entries, sizeof *r->entries);
-        r->free_entries = calloc(c->entries, sizeof *r->free_entries);
+        r->entries = calloc(r->n_entries, sizeof *r->entries);
+        r->free_entries = calloc(r->n_entries, sizeof *r->free_entries);
         r->items = calloc(items, sizeof *r->items);
         r->queues = calloc(c->n_sfi, sizeof *r->queues);
         if (!r->entries || !r->free_entries || !r->items || !r->queues)
                 return -ENOMEM;
-        for (uint32_t i = 0; i < c->entries; i++)
-                r->free_entries[i] = c->entries - 1 - i;
+        for (uint32_t i = 0; i < r->n_entries; i++)
+                r->free_entries[i] = r->n_entries - 1 - i;
         for (uint32_t i = 0; i < items; i++)
                 r->items[i].next = i + 1 < items ? i + 1 : NO_ITEM;
         for (uint32_t i = 0; i < c->n_sfi; i++)
@@ -116,6 +117,7 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
                 return;
         }
         struct ros_entry *e = &r->entries[i];
+        ros_note_triggered(r, i);
         if (!e->arrived) {
                 if (e->wanted_by == UINT16_MAX) {
                         e->wanted_ns = now_ns;
@@ -330,7 +332,7 @@ bool ros_is_drained(const struct ros *r)
 {
         if (r->run_state == RUN_ENDED)
                 return true;
-        return r->state >= RUN_DRAINING && r->n_held == 0 && r->n_items == 0;
+        return r->state >= RUN_DRAINING && r->n_triggered == 0 && r->n_items == 0;
 }
 
 void ros_set_ended(struct ros *r, uint64_t now_ns)

@@ -7,10 +7,12 @@
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
+/* Only what is triggered counts. A front-end may be ahead of the trigger by all of the buffer: then it waits, and not
+ * the trigger, without which nothing would ever be cleared. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
-        return (uint64_t)r->n_held * 100 > (uint64_t)r->config.entries * percent ||
-               arena_used_bytes(r->arena) * 100 > arena_size_bytes(r->arena) * percent ||
+        return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
+               r->triggered_bytes * 100 > arena_size_bytes(r->arena) * percent ||
                (r->config.waiting_max > 0 && (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
 }
 
@@ -25,9 +27,7 @@ void ros_check_room(struct ros *r)
 
 static uint32_t take_entry(struct ros *r, uint64_t event, uint32_t l1_id)
 {
-        if (r->n_held == r->config.entries)
-                return UINT32_MAX;
-        uint32_t i = r->free_entries[r->config.entries - ++r->n_held];
+        uint32_t i = r->free_entries[r->n_entries - ++r->n_held];
 
         r->entries[i] = (struct ros_entry){
                 .event = event,
@@ -40,45 +40,80 @@ static uint32_t take_entry(struct ros *r, uint64_t event, uint32_t l1_id)
         return i;
 }
 
+static uint64_t room_of(const struct ros *r, const struct ros_entry *e)
+{
+        return e->at == ARENA_NONE ? 0 : arena_block_bytes(r->arena, e->fragment.bytes);
+}
+
+void ros_note_triggered(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->triggered)
+                return;
+        e->triggered = true;
+        r->n_triggered++;
+        r->triggered_bytes += room_of(r, e);
+}
+
 static void give_back(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];
 
+        if (e->triggered) {
+                r->n_triggered--;
+                r->triggered_bytes -= room_of(r, e);
+        }
+        r->n_expected -= e->expected;
         arena_release(r->arena, e->at);
         e->used = false;
-        r->free_entries[r->config.entries - r->n_held--] = i;
+        r->free_entries[r->n_entries - r->n_held--] = i;
+}
+
+/* The entry (UINT32_MAX: a new one) with a place for the fragment's bytes; UINT32_MAX: there is no room. */
+static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
+{
+        uint64_t at = ARENA_NONE;
+
+        if (r->n_held - r->n_expected == r->config.entries)
+                return UINT32_MAX;
+        if (f->bytes > 0 && (at = arena_alloc(r->arena, f->bytes)) == ARENA_NONE)
+                return UINT32_MAX;
+        if (i == UINT32_MAX)
+                i = take_entry(r, event, l1_id);
+        struct ros_entry *e = &r->entries[i];
+
+        r->n_expected -= e->expected;
+        e->expected = false;
+        e->at = at;
+        e->fragment = *f;
+        if (e->triggered)
+                r->triggered_bytes += room_of(r, e);
+        return i;
 }
 
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
 {
-        uint64_t at = ARENA_NONE;
-        uint32_t i;
+        uint32_t i = hold(r, UINT32_MAX, event, l1_id, f);
 
-        if (f->bytes > 0) {
-                at = arena_alloc(r->arena, f->bytes);
-                if (at == ARENA_NONE) {
-                        r->counts.full++;
-                        return UINT32_MAX;
-                }
-        }
-        i = take_entry(r, event, l1_id);
-        if (i == UINT32_MAX) {
-                arena_release(r->arena, at);
+        if (i == UINT32_MAX)
                 r->counts.full++;
-                return UINT32_MAX;
-        }
-        r->entries[i].at = at;
-        r->entries[i].fragment = *f;
-        r->entries[i].arrived = true;
+        else
+                r->entries[i].arrived = true;
         return i;
 }
 
 uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id)
 {
-        uint32_t i = take_entry(r, event, l1_id);
+        uint32_t i;
 
-        if (i == UINT32_MAX)
+        if (r->n_expected == ROS_EXPECTED_MAX) {
                 r->counts.full++;
+                return UINT32_MAX;
+        }
+        i = take_entry(r, event, l1_id);
+        r->entries[i].expected = true;
+        r->n_expected++;
         return i;
 }
 
@@ -113,7 +148,7 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
         if (oldest <= r->oldest)
                 return;
         r->oldest = oldest;
-        for (uint32_t i = 0; i < r->config.entries && r->n_held > 0; i++) {
+        for (uint32_t i = 0; i < r->n_entries && r->n_held > 0; i++) {
                 struct ros_entry *e = &r->entries[i];
 
                 if (e->used && !e->cleared && e->event < oldest)
@@ -143,19 +178,14 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
         assert(r->arriving == UINT32_MAX);
         if (event < r->oldest)
                 return ROS_CLEARED;
-        if (i == IDMAP_NONE)
-                i = ros_hold(r, event, (uint32_t)event, f);
-        else if (f->bytes > 0) {
-                r->entries[i].at = arena_alloc(r->arena, f->bytes);
-                if (r->entries[i].at == ARENA_NONE) {
-                        r->counts.full++;
-                        i = UINT32_MAX;
-                }
-        }
-        if (i == UINT32_MAX)
+        i = hold(r, i == IDMAP_NONE ? UINT32_MAX : i, event, (uint32_t)event, f);
+        if (i == UINT32_MAX) {
+                /* A stream tries again and again. */
+                r->counts.full += !r->refused;
+                r->refused = true;
                 return ROS_FULL;
-        r->entries[i].fragment = *f;
-        r->entries[i].arrived = false; /* not before ros_landed() */
+        }
+        r->refused = false;
         r->arriving = i;
         *ret_at = r->entries[i].at;
         return ROS_STORE;
@@ -189,6 +219,7 @@ void ros_skip(struct ros *r, uint64_t n)
         r->arriving = UINT32_MAX;
         if (arriving != UINT32_MAX && r->entries[arriving].cleared)
                 give_back(r, arriving);
+        r->refused = false;
         for (; n > 0; n--, r->arrived++) {
                 uint32_t i = idmap_get(&r->by_event, r->arrived);
 

@@ -9,6 +9,9 @@
 #include "evb/core/sequence.h"
 
 #define NO_ITEM UINT32_MAX
+/* Frames that may be asked for before they come. They have places of their own: they cannot take those of frames that
+ * come, nor can frames that come too early take theirs. */
+#define ROS_EXPECTED_MAX 16384u
 
 struct ros_entry {
         uint64_t event;
@@ -21,6 +24,8 @@ struct ros_entry {
         uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
         uint16_t pins;
         bool used, arrived, filled, cleared;
+        bool expected;  /* asked for, and its frame has not begun to come */
+        bool triggered; /* somebody has asked for it: it counts for XOFF */
 };
 
 /* One thing to be sent. Items of an SFI are a list; free ones too. */
@@ -55,11 +60,14 @@ struct ros {
 
         struct ros_entry *entries;
         uint32_t *free_entries;
-        uint32_t n_held, n_waiting;
+        uint32_t n_entries; /* for fragments, and as many more as may be expected */
+        uint32_t n_held, n_expected, n_waiting, n_triggered;
+        uint64_t triggered_bytes; /* of the buffer, held for what is triggered */
         struct idmap by_event;
         struct arena *arena;
         uint64_t arrived;   /* frames so far: the next one is for this event */
         uint32_t arriving;  /* its entry, between ros_arrive() and ros_landed() */
+        bool refused;       /* the next frame has found no room before */
         bool xoff, xoff_told;
 
         struct ros_item *items;
@@ -72,6 +80,7 @@ struct ros {
 /* ros_hold.c */
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f); /* UINT32_MAX: full */
 uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry for what has not arrived */
+void ros_note_triggered(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);

@@ -32,6 +32,10 @@ struct sim_config {
         struct dfm_former former; /* what the DFM knows of the run before */
         bool arriving; /* fragments come from a front-end, at the trigger's rate times arrive_percent / 100 */
         uint32_t arrive_percent;
+        bool arrive_stream;        /* a frame that finds no room waits; otherwise it is lost */
+        uint64_t arrive_skew_ns;   /* the front-end of each ROS starts so much later than the one before */
+        uint32_t ros_entries;      /* 0: plenty */
+        uint64_t stall_from_ns, stall_until_ns; /* in this time no SFI writes anything */
 };
 
 /* What became of one event, as the SFIs wrote it. */

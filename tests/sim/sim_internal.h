@@ -17,6 +17,7 @@ struct sim_node {
         uint8_t *buffer;
         bool failing;
         uint64_t arrive_ns; /* of the next frame, where fragments arrive */
+        uint64_t arrive_frame;
         /* SFI: slots being written, in order of their end. */
         uint32_t *writing;
         uint64_t *written_ns;

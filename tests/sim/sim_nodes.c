@@ -10,6 +10,7 @@
 #define RUN 77
 #define COOKIE UINT64_C(0x51A)
 #define SEED 5
+#define FULL_PAUSE_NS NS_PER_MS
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
 #define ROS_BUFFER_BYTES (64u << 20)
 
@@ -43,7 +44,7 @@ static void make_ros(struct sim *s, struct sim_node *n)
                 .member = {.incarnation = ++s->incarnation, .retry_ns = KEEP_ALIVE_NS},
                 .index = (uint16_t)n->index,
                 .n_sfi = s->config.n_sfi,
-                .entries = 8192,
+                .entries = s->config.ros_entries ?: 8192,
                 .buffer_bytes = ROS_BUFFER_BYTES,
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .describe = s->config.arriving ? NULL : describe,
@@ -55,7 +56,7 @@ static void make_ros(struct sim *s, struct sim_node *n)
         *d = (struct describe_ctx){&s->config, n->index};
         n->writing = (void *)d; /* freed with the node */
         n->buffer = malloc(ROS_BUFFER_BYTES);
-        n->arrive_ns = s->config.arriving ? 0 : NEVER_NS;
+        n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
 }
 
@@ -235,18 +236,23 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         }
 }
 
-static void arrive(struct sim *s, struct sim_node *n, uint64_t frame)
+/* False: there is no room, and the stream waits. */
+static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
 {
         struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};
         uint64_t at;
 
-        if (ros_arrive(n->ros, &f, &at) != ROS_STORE) {
+        enum ros_verdict verdict = ros_arrive(n->ros, &f, &at);
+        if (verdict == ROS_FULL && s->config.arrive_stream)
+                return false;
+        if (verdict != ROS_STORE) {
                 ros_skip(n->ros, 1);
-                return;
+                return true;
         }
         if (f.bytes > 0)
                 pattern_fill(pattern_key(SEED, n->index, frame), n->buffer + at, 0, f.bytes);
         ros_landed(n->ros);
+        return true;
 }
 
 static void turn_ros(struct sim *s, struct sim_node *n)
@@ -256,7 +262,11 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         while (s->now_ns >= n->arrive_ns) {
                 uint64_t period_ns = UINT64_C(1000000000000) / s->config.rate_millihertz * 100 / s->config.arrive_percent;
 
-                arrive(s, n, n->arrive_ns / period_ns);
+                if (!arrive(s, n, n->arrive_frame)) {
+                        n->arrive_ns = s->now_ns + FULL_PAUSE_NS;
+                        break;
+                }
+                n->arrive_frame++;
                 n->arrive_ns += period_ns;
         }
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
@@ -302,6 +312,8 @@ static void write_events(struct sim *s, struct sim_node *n)
         for (size_t i = 0; i < k; i++) {
                 uint64_t from_ns = n->n_writing > 0 ? MAX(s->now_ns, n->written_ns[n->n_writing - 1]) : s->now_ns;
 
+                if (from_ns >= s->config.stall_from_ns && from_ns < s->config.stall_until_ns)
+                        from_ns = s->config.stall_until_ns;
                 n->writing[n->n_writing] = slots[i];
                 n->written_ns[n->n_writing++] = from_ns + s->config.write_ns;
         }

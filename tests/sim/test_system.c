@@ -193,6 +193,30 @@ static void fragments_that_arrive(void **state)
         each_seed(6, front_ends, verify_complete_or_partial);
 }
 
+/* Front-ends that send as fast as they can, some later than others, into small buffers, while the disk stalls. */
+static void front_ends_ahead(struct sim_config *c, bool push)
+{
+        (void)push;
+        c->arriving = c->arrive_stream = true;
+        c->arrive_percent = 1000;
+        c->ros_entries = 200;
+        c->events = 1500;
+        c->timeout_ns = 20 * NS_PER_S;
+        c->arrive_skew_ns = c->faults.seed % 2 * 20 * NS_PER_MS;
+        if (c->faults.seed % 4 > 1) {
+                c->stall_from_ns = 100 * NS_PER_MS;
+                c->stall_until_ns = 900 * NS_PER_MS;
+        }
+        if (c->faults.seed % 8 > 3)
+                c->rate_millihertz = 1000000000; /* as fast as everything else lets it */
+}
+
+static void a_front_end_ahead_of_the_trigger_stops_nothing(void **state)
+{
+        (void)state;
+        each_seed(8, front_ends_ahead, check_all_complete);
+}
+
 static void same_seed_same_run(void **state)
 {
         uint64_t steps[2];
@@ -246,6 +270,7 @@ int main(void)
                 cmocka_unit_test(fragments_of_4_mib_with_loss),
                 cmocka_unit_test(a_slow_writer_shows_as_busy),
                 cmocka_unit_test(fragments_that_arrive),
+                cmocka_unit_test(a_front_end_ahead_of_the_trigger_stops_nothing),
                 cmocka_unit_test(same_seed_same_run),
                 cmocka_unit_test(large_system),
         };

@@ -144,6 +144,40 @@ def front_end_tcp(evb, broken=None):
     listener.close()
 
 
+def serve_ahead(listener, n, late):
+    """Two front-ends send n frames as fast as possible; the second one begins when the first is `late` ahead."""
+    ahead = threading.Event()
+
+    def send(connection, first):
+        with connection:
+            if not first:
+                assert ahead.wait(60)
+            for k in range(n):
+                if first and k == late:
+                    ahead.set()
+                data = frame(k)
+                connection.sendall(struct.pack("<I", len(data)) + data)
+            connection.settimeout(60)
+            connection.recv(1)
+
+    for i in range(2):
+        threading.Thread(target=send, args=(listener.accept()[0], i == 0), daemon=True).start()
+
+
+def front_end_ahead(evb, mode, rate):
+    """The front-ends are ahead of the trigger, and of each other, by more than the buffer holds; the run goes on."""
+    n = 4000
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=serve_ahead, args=(listener, n, 1000), daemon=True).start()
+    with folder() as where:
+        report = run(evb, scenario(where), {
+            "ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 2, "ros.buffer-events": 256,
+            "sfi.count": 1, "sfi.verify": "no", "scenario.mode": mode, "trigger.rate": rate, "trigger.events": n})
+        complete(report)
+        assert report["events_complete"] == n, report
+    listener.close()
+
+
 def front_end_udp(evb):
     n = 200
     with folder() as where, Running(evb, scenario(where), {
@@ -173,4 +207,7 @@ def front_end_udp(evb):
 
 main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: written(evb, "eformat5"), "by-size": by_size,
       "partial": partial, "crash": crash, "front-end-tcp": front_end_tcp, "front-end-tcp-broken": lambda evb: front_end_tcp(evb, 100),
+      "front-end-ahead": lambda evb: front_end_ahead(evb, "push", "2kHz"),
+      "front-end-ahead-max": lambda evb: front_end_ahead(evb, "push", "max"),
+      "front-end-ahead-pull": lambda evb: front_end_ahead(evb, "pull", "2kHz"),
       "front-end-udp": front_end_udp})

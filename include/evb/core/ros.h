@@ -94,7 +94,7 @@ void ros_skip(struct ros *r, uint64_t n);
 
 /* Serve what is asked, then leave: see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
-/* The run is over (or ros_stop() was called and nothing is held), and nothing waits to be sent. */
+/* The run is over (or ros_stop() was called and nothing triggered is held), and nothing waits to be sent. */
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
