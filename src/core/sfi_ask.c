@@ -9,14 +9,20 @@
 #define STRETCH_MAX 64u
 #define STRETCH_HOLD_NS NS_PER_S
 #define BUDGET_LEAST_BYTES 65536u
+/* The budget where no bound is known, and what the shortest answer takes of it. */
+#define BUDGET_BYTES (64u << 20)
+#define ANSWER_LEAST_BYTES 1024u
+/* Without a bound on their number, retries become no rarer than this. */
+#define BACKOFF_LONGEST_NS (500 * NS_PER_MS)
 /* Parts of one fragment that are asked for by themselves; what lies behind them is asked for as a whole. */
 #define RANGES_MAX 16
 /* Asks of which the last one is kept for late: with fewer, too many events would come to need it. */
 #define LATE_ASK_LEAST 4u
 
+/* All of a bounded number of retries fit into the event's time. */
 static uint64_t re_ask_longest_ns(const struct sfi *s)
 {
-        return s->config.timeout_ns / (s->config.re_ask_max + 1);
+        return s->config.timeout_ns / (s->config.re_ask_max == UINT32_MAX ? 8 : s->config.re_ask_max + UINT64_C(1));
 }
 
 uint64_t sfi_re_ask_after_ns(const struct sfi *s)
@@ -53,11 +59,15 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
 }
 
 /* Each round waits twice as long, but all of them happen before the event expires. Losses often come together, for longer
- * than the first rounds take: so the last ask, the one after that which is made now, comes half-way to the end. */
+ * than the first rounds take: so the last of a bounded number comes half-way to the end. It is the one after that which
+ * is made now. */
 static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e)
 {
-        uint64_t distance = MIN(sfi_re_ask_after_ns(s) << MIN(e->rounds, 16), re_ask_longest_ns(s));
+        uint64_t after = MAX(sfi_re_ask_after_ns(s), UINT64_C(1));
+        uint64_t distance = MIN(after << MIN(e->rounds, 16), re_ask_longest_ns(s));
 
+        if (s->config.re_ask_max == UINT32_MAX)
+                return MIN(distance, MAX(after, BACKOFF_LONGEST_NS));
         if (s->config.re_ask_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.re_ask_max || now_ns >= e->expire_ns)
                 return distance;
         return MAX(distance, (e->expire_ns - now_ns) / 2);
@@ -133,7 +143,7 @@ static bool make_first_request(struct sfi *s, uint64_t now_ns, struct message *m
 
 static void add_request(struct sfi *s, struct message *m, const struct sfi_slot *e, uint32_t from, uint32_t to, uint32_t bytes)
 {
-        s->budget_bytes -= MIN(s->budget_bytes, (uint64_t)bytes);
+        s->budget_bytes -= MIN(s->budget_bytes, (uint64_t)MAX(bytes, ANSWER_LEAST_BYTES));
         m->request.entries[m->n++] = (struct request_entry){
                 .event = e->event,
                 .l1_id = e->l1_id,
@@ -181,29 +191,56 @@ static bool may_be_lost(const struct sfi *s, uint64_t now_ns, const struct sfi_s
         return stream->newest_event > e->event || now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
 }
 
-/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. */
-static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
+/* Adds what is missing from one ROS, as far as the message and the budget go. */
+static void add_overdue(struct sfi *s, uint64_t now_ns, struct message *m, uint32_t ros)
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
-        member_address(&s->member, m, MESSAGE_REQUEST);
-        for (; s->budget_bytes > 0 && s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
-                if (!sfi_ros_is_live(s, s->overdue_ros))
-                        continue;
-                for (; s->budget_bytes > 0 && s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
-                        uint32_t slot = s->overdue[s->overdue_at];
-                        struct sfi_fragment *f = sfi_fragment(s, slot, s->overdue_ros);
+        for (; s->budget_bytes > 0 && s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
+                uint32_t slot = s->overdue[s->overdue_at];
+                const struct sfi_slot *e = &s->slots[slot];
+                struct sfi_fragment *f = sfi_fragment(s, slot, ros);
 
-                        if (s->slots[slot].state == SLOT_COLLECTING && !f->whole && may_be_lost(s, now_ns, &s->slots[slot], s->overdue_ros))
-                                add_missing(s, m, slot, f);
+                if (e->state == SLOT_COLLECTING && !f->whole && may_be_lost(s, now_ns, e, ros))
+                        add_missing(s, m, slot, f);
+        }
+}
+
+/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. Where the budget
+ * ends it, the next pass begins with the next one: a ROS that does not answer leaves its share to the others. */
+static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        member_address(&s->member, m, MESSAGE_REQUEST);
+        for (; s->overdue_ros < s->config.n_ros; s->overdue_ros++, s->overdue_at = 0) {
+                uint32_t ros = (s->overdue_first + s->overdue_ros) % s->config.n_ros;
+
+                if (s->budget_bytes == 0) {
+                        s->overdue_first = (ros + (s->overdue_at > 0)) % s->config.n_ros;
+                        break;
                 }
+                if (sfi_ros_is_live(s, ros))
+                        add_overdue(s, now_ns, m, ros);
                 if (m->n == 0)
                         continue;
-                *to = (struct message_to){ROLE_ROS, (uint16_t)s->overdue_ros};
+                *to = (struct message_to){ROLE_ROS, (uint16_t)ros};
                 return true;
         }
         s->n_overdue = 0;
         return false;
+}
+
+/* The bound on retries is a rate: what is asked for again must fit where it goes, or it is lost again, and it gets there
+ * and is taken out in about the time after which it would be asked for once more. */
+static void refill_budget(struct sfi *s, uint64_t now_ns)
+{
+        uint64_t full = s->config.room_bytes ?: BUDGET_BYTES, after = sfi_re_ask_after_ns(s);
+        uint64_t passed = now_ns - s->budget_ns;
+
+        s->budget_ns = now_ns;
+        if (s->budget_filled && passed < after)
+                full = MIN(full, s->budget_bytes + (uint64_t)((double)full * (double)passed / (double)after));
+        s->budget_bytes = full;
+        s->budget_filled = true;
 }
 
 bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
@@ -248,8 +285,7 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
         }
         s->scan_ns = NEVER_NS;
         s->overdue_at = s->overdue_ros = 0;
-        /* What is asked for again at a time must fit where it goes, or it is lost again. */
-        s->budget_bytes = s->config.room_bytes ?: UINT64_MAX;
+        refill_budget(s, now_ns);
         for (uint32_t slot = 0; slot < s->config.slots; slot++) {
                 struct sfi_slot *e = &s->slots[slot];
 

@@ -114,8 +114,11 @@ struct sfi {
 
         /* Asking again goes ROS by ROS over the slots that are overdue. */
         uint32_t *overdue;
-        uint32_t n_overdue, overdue_at, overdue_ros;
-        uint64_t budget_bytes; /* what may still be asked for again at a time */
+        uint32_t n_overdue, overdue_at;
+        uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and how many it has done */
+        uint64_t budget_bytes; /* what may still be asked for again, at `budget_ns` */
+        uint64_t budget_ns;
+        bool budget_filled;
         uint64_t scan_ns; /* when the first slot may be overdue or expired */
         /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
          * while asking again turns out to have been too early. */

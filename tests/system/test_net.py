@@ -53,10 +53,8 @@ def killed_launcher(evb):
 def rate(evb, *, link_bps=10**9, events=1500, **keys):
     """Wires and ports have a rate: no more passes, what the SFIs miss is what ports drop, and all of it is recovered."""
     need_root()
-    # Where a port loses every other packet, asking five times in vain does happen.
-    often = {} if "qos.backend" in keys else {"sfi.re-ask": 100}
     with folder() as where:
-        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit", **often, "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": events, **keys},
+        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit", "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": events, **keys},
                      net="lab")
     complete(report)
     assert report["throughput_bytes_per_second"] < link_bps / 8, report["throughput_bytes_per_second"]
@@ -93,7 +91,7 @@ def loopback_summary(evb):
 def lab_summary(evb):
     need_root()
     slow = {"network.link-rate": "100Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": 250}
-    text = summary(evb, "lab", {**slow, "sfi.re-ask": 100})
+    text = summary(evb, "lab", slow)
     found = re.search(r"^  lost at    source queue not known, switch port (\d+), socket \d+; late \d+$", text, re.M)
     assert found and int(found[1]) > 0 and "shaping" not in text, text
     text = summary(evb, "lab", {**slow, "qos.backend": "htb+tbf", "qos.rate": "15Mbit"})

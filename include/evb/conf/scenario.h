@@ -13,6 +13,7 @@
 #define SCENARIO_CPUS_MAX 16
 #define SCENARIO_AUTO 0              /* value of a number whose key says `auto` */
 #define SCENARIO_UNCHANGED UINT32_MAX
+#define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.re-ask = auto */
 #define SCENARIO_MAX UINT64_MAX      /* trigger.rate = max */
 /* What network.send-buffer = auto asks the kernel for. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)

@@ -28,7 +28,7 @@ struct sfi_config {
         uint32_t outstanding;  /* pull: events asked for at a time; 0: from what fits */
         uint64_t room_bytes;   /* what may be on its way at a time without loss (socket buffer); 0: no bound known */
         uint64_t timeout_ns;
-        uint32_t re_ask_max;
+        uint32_t re_ask_max; /* unanswered retries in a row; 0: never, UINT32_MAX: until the time is up */
         uint64_t re_ask_after_ns; /* 0: from what is usual */
         bool reliable;            /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
         uint64_t keep_alive_ns;

@@ -28,6 +28,64 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
         }
 }
 
+static void without_a_bound_it_asks_until_the_time_is_up(void **state)
+{
+        struct sfi_config c = sfi_pulling();
+        struct sfi_driver t;
+        uint64_t end_ns, asked_ns = 0;
+        unsigned asks = 0;
+
+        (void)state;
+        c.n_ros = 1;
+        c.re_ask_max = UINT32_MAX;
+        c.timeout_ns = 60 * NS_PER_S;
+        sfi_driver_start(&t, &c, 1);
+        assert_asks(&t, 0, "all: Request e0");
+        end_ns = t.now_ns + c.timeout_ns;
+        for (uint64_t distance = 0; t.now_ns < end_ns - 5 * NS_PER_MS;) {
+                if (asks_after(&t, 5 * NS_PER_MS)[0] == 0)
+                        continue;
+                /* 10, 10, 20, 40 ... and from then on half a second. */
+                if (asks++ > 1)
+                        assert_int_equal(t.now_ns - asked_ns, MIN(2 * distance, 500 * NS_PER_MS));
+                distance = asks == 1 ? AFTER_NS : t.now_ns - asked_ns;
+                asked_ns = t.now_ns;
+        }
+        assert_int_equal(asks, 7 + (60 * 1000 - 650) / 500);
+        assert_in_range(asked_ns, end_ns - 500 * NS_PER_MS, end_ns);
+        asks_after(&t, 5 * NS_PER_MS);
+        assert_sfi_writes(&t, "e0 lost");
+        sfi_driver_fini(&t);
+}
+
+/* Many events miss what one ROS does not send: it is asked at a bounded rate, and those behind it have their turn. */
+static void retries_have_a_rate(void **state)
+{
+        struct sfi_config c = sfi_pulling();
+        struct sfi_driver t;
+        struct message_to to;
+        uint32_t entries[2] = {};
+
+        (void)state;
+        c.re_ask_max = UINT32_MAX;
+        c.slots = c.credits = 1000;
+        c.outstanding = 1000;
+        c.room_bytes = 40960; /* 40 short answers in 10 ms */
+        t = (struct sfi_driver){.config = c, .now_ns = TRACE_BEGIN_NS};
+        assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
+        for (uint64_t event = 0; event < 1000; event++)
+                sfi_gets_assign(&t, event);
+        for (uint64_t ms = 0; ms < 1000; ms++, t.now_ns += NS_PER_MS) {
+                while (sfi_step(t.sfi, t.now_ns, &to, &t.message)) {
+                        if (t.message.header.type == MESSAGE_REQUEST && to.index != MESSAGE_TO_ALL)
+                                entries[to.index] += (uint32_t)t.message.n;
+                }
+        }
+        assert_in_range(entries[0] + entries[1], 1000, 40 * 101);
+        assert_true(entries[0] > 300 && entries[1] > 300);
+        sfi_free(t.sfi);
+}
+
 static void what_helps_is_not_in_vain(void **state)
 {
         struct sfi_config c = sfi_pulling();
@@ -114,6 +172,10 @@ static void over_a_reliable_transport_it_asks_late(void **state)
         c.re_ask_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_re_ask_after_ns(t.sfi), c.timeout_ns / 6);
+        sfi_driver_fini(&t);
+        c.re_ask_max = UINT32_MAX;
+        sfi_driver_start(&t, &c, 1);
+        assert_int_equal(sfi_re_ask_after_ns(t.sfi), c.timeout_ns / 8);
         sfi_driver_fini(&t);
 }
 
@@ -249,6 +311,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(asks_in_vain_so_often_at_growing_distances),
+                cmocka_unit_test(without_a_bound_it_asks_until_the_time_is_up),
+                cmocka_unit_test(retries_have_a_rate),
                 cmocka_unit_test(what_helps_is_not_in_vain),
                 cmocka_unit_test(what_is_there_already_does_not_help),
                 cmocka_unit_test(a_fragment_without_bytes_helps_too),
