@@ -59,7 +59,7 @@ const struct scenario_key scenario_keys[] = {
         {"sfi", "buffer-size", KEY_BYTES, AT(sfi, buffer_size_bytes), "128MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 256 * GIB, "Memory for fragments of events that are not written yet."},
         {"sfi", "timeout", KEY_TIME, AT(sfi, timeout_ns), "2s", NULL, 0, MS, 3600 * NS_PER_S, "An event that is not whole by then is built without what is missing."},
         {"sfi", "re-ask", KEY_COUNT, AT(sfi, re_ask), "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
-         "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; auto: until sfi.timeout)."},
+         "Maximum consecutive unanswered retries for a missing fragment (0: none; auto: until sfi.timeout)."},
         {"sfi", "re-ask-after", KEY_TIME, AT(sfi, re_ask_after_ns), "auto", "auto", SCENARIO_AUTO, MS / 10, 60 * NS_PER_S, "After how long; auto: from how long fragments usually take."},
         {"sfi", "verify", KEY_CHOICE, AT(sfi, verify), "yes", "no|yes", 0, 0, 0, "Check every byte of pattern fragments."},
 

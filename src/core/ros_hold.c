@@ -7,8 +7,8 @@
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
-/* Only what is triggered counts. A front-end may be ahead of the trigger by all of the buffer: then it waits, and not
- * the trigger, without which nothing would ever be cleared. */
+/* Only what is triggered counts. A front-end may be ahead of the trigger by all of the buffer: then it waits,
+ * and not the trigger, without which nothing would ever be cleared. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||

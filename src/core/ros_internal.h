@@ -9,8 +9,8 @@
 #include "evb/core/sequence.h"
 
 #define NO_ITEM UINT32_MAX
-/* Frames that may be asked for before they come. They have places of their own: they cannot take those of frames that
- * come, nor can frames that come too early take theirs. */
+/* Frames that may be asked for before they come. They have places of their own: they cannot take those of
+ * frames that come, nor can frames that come too early take theirs. */
 #define ROS_EXPECTED_MAX 16384u
 
 struct ros_entry {

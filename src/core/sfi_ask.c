@@ -22,7 +22,9 @@
 /* All of a bounded number of retries fit into the event's time. */
 static uint64_t re_ask_longest_ns(const struct sfi *s)
 {
-        return s->config.timeout_ns / (s->config.re_ask_max == UINT32_MAX ? 8 : s->config.re_ask_max + UINT64_C(1));
+        uint32_t max = s->config.re_ask_max;
+
+        return s->config.timeout_ns / (max == UINT32_MAX ? 8 : max + UINT64_C(1));
 }
 
 uint64_t sfi_re_ask_after_ns(const struct sfi *s)
@@ -58,9 +60,9 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
         s->stretch_ns = now_ns;
 }
 
-/* Each round waits twice as long, but all of them happen before the event expires. Losses often come together, for longer
- * than the first rounds take: so the last of a bounded number comes half-way to the end. It is the one after that which
- * is made now. */
+/* Each round waits twice as long, but all of them happen before the event expires. Losses often come
+ * together, for longer than the first rounds take: so the last of a bounded number comes half-way to the end.
+ * It is the one after that which is made now. */
 static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e)
 {
         uint64_t after = MAX(sfi_re_ask_after_ns(s), UINT64_C(1));
@@ -196,7 +198,9 @@ static void add_overdue(struct sfi *s, uint64_t now_ns, struct message *m, uint3
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
 
-        for (; s->budget_bytes > 0 && s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
+        for (; s->overdue_at < s->n_overdue && m->n + RANGES_MAX <= max; s->overdue_at++) {
+                if (s->budget_bytes == 0)
+                        return;
                 uint32_t slot = s->overdue[s->overdue_at];
                 const struct sfi_slot *e = &s->slots[slot];
                 struct sfi_fragment *f = sfi_fragment(s, slot, ros);
@@ -206,8 +210,9 @@ static void add_overdue(struct sfi *s, uint64_t now_ns, struct message *m, uint3
         }
 }
 
-/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. Where the budget
- * ends it, the next pass begins with the next one: a ROS that does not answer leaves its share to the others. */
+/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. Where
+ * the budget ends it, the next pass begins with the next ROS: one that does not answer leaves the others
+ * their share. */
 static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         member_address(&s->member, m, MESSAGE_REQUEST);
@@ -229,8 +234,8 @@ static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to 
         return false;
 }
 
-/* The bound on retries is a rate: what is asked for again must fit where it goes, or it is lost again, and it gets there
- * and is taken out in about the time after which it would be asked for once more. */
+/* The bound on retries is a rate. What is asked for again must fit where it goes, or it is lost again. It
+ * gets there and is taken out in about the time after which it would be asked for once more. */
 static void refill_budget(struct sfi *s, uint64_t now_ns)
 {
         uint64_t full = s->config.room_bytes ?: BUDGET_BYTES, after = sfi_re_ask_after_ns(s);

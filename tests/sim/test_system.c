@@ -194,7 +194,8 @@ static void fragments_that_arrive(void **state)
         each_seed(6, front_ends, verify_complete_or_partial);
 }
 
-/* Front-ends that send as fast as they can, some later than others, into small buffers, while the disk stalls. */
+/* Front-ends that send as fast as they can, some later than others, into small buffers, while the disk
+ * stalls. */
 static void front_ends_ahead(struct sim_config *c, bool push)
 {
         (void)push;

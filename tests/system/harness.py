@@ -79,6 +79,27 @@ def complete(report):
     assert report["fragments"]["corrupt"] == 0, report["fragments"]
 
 
+# The most that a test with random faults may fail by chance.
+CHANCE = 1e-9
+
+
+def chance_of_missing(datagrams, loss, nodes=9, timeout_s=30):
+    """How likely random loss alone leaves something missing in a run of so many data datagrams.
+
+    A datagram stays missing if it is lost, and so is each of its retries: the request or the answer,
+    1 - (1 - p)^2. After the first 2 s, in which distances grow, retries come every 500 ms until sfi.timeout.
+    With p = 0.05 and 30 s this is 0.05 * 0.0975^56 = 1e-58 for each datagram. A node that misses all ten
+    KeepAlives of the run's end, one in 200 ms for 2 s, fails the run as well: 1e-13 for each node.
+    """
+    retries = int((timeout_s - 2) / 0.5)
+    return datagrams * loss * (1 - (1 - loss) ** 2) ** retries + nodes * loss ** 10
+
+
+def chance_of_no_loss(datagrams, loss):
+    """How likely a run that should lose something loses nothing: 0.95^2000 = 3e-45."""
+    return (1 - loss) ** datagrams
+
+
 class Running:
     """A run in the background, to be disturbed."""
 

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-from harness import SCENARIOS, SHARED, Skip, complete, folder, main, run
+from harness import CHANCE, SCENARIOS, SHARED, Skip, chance_of_missing, complete, folder, main, run
 
 DATA = SHARED / "data" / "bes3-run91668.raw"
 # 28 processes on two processors: a slow machine is to make no event partial.
@@ -30,6 +30,8 @@ def events(path):
 
 
 def check(evb, **keys):
+    # 10 events of 26 fragments: less than 1 MB, 10000 datagrams at the most.
+    assert chance_of_missing(10000, float(keys.get("network_loss", 0)), nodes=28) < CHANCE
     if not DATA.exists():
         raise Skip(f"no {DATA.name}: set EVB_SHARED to the folder that holds data/ and tools/")
     with folder() as where:

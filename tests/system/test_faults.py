@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 
-from harness import (SHARED, SMALL, Running, complete, folder, main, run, scenario)
+from harness import (CHANCE, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
+                     main, run, scenario)
 
 # Short times, so that what dies is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
@@ -19,6 +20,8 @@ LONG = {**ENDLESS, **QUICK}
 
 
 def loss(evb, mode, transport="udp"):
+    # 2000 events of 6 fragments of 1 KiB: at least 8000 datagrams of 1472 bytes, at most 24000.
+    assert chance_of_missing(24000, 0.05) < CHANCE and chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"scenario.mode": mode, "scenario.transport": transport, "network.loss": "0.05",
                                             "network.reorder": "0.02", "network.duplicate": "0.02"})
@@ -29,7 +32,8 @@ def loss(evb, mode, transport="udp"):
 
 
 def no_re_asking(evb):
-    """Without asking again loss shows as partial events, and is told."""
+    """Without retries loss shows as partial events, and is reported."""
+    assert chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"network.loss": "0.05", "sfi.re-ask": 0, "sfi.timeout": "200ms"}, expect=1)
         assert report["events_partial"] > 0 and report["fragments"]["lost"] > 0, report

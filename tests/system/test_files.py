@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from harness import SHARED, Running, complete, folder, main, run, scenario
+from harness import CHANCE, SHARED, Running, chance_of_no_loss, complete, folder, main, run, scenario
 
 
 def dump(evb, *words):
@@ -52,6 +52,7 @@ def by_size(evb):
 
 def partial(evb):
     """Events that lack fragments are written with dummies in their place."""
+    assert chance_of_no_loss(300 * 6, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.re-ask": 0,
                                             "sfi.timeout": "200ms", "trigger.events": 300, "sfi.count": 1}, expect=1)
@@ -145,7 +146,7 @@ def front_end_tcp(evb, broken=None):
 
 
 def serve_ahead(listener, n, late):
-    """Two front-ends send n frames as fast as possible; the second one begins when the first is `late` ahead."""
+    """Two front-ends send n frames as fast as possible; one begins when the other is `late` ahead."""
     ahead = threading.Event()
 
     def send(connection, first):
@@ -165,14 +166,15 @@ def serve_ahead(listener, n, late):
 
 
 def front_end_ahead(evb, mode, rate):
-    """The front-ends are ahead of the trigger, and of each other, by more than the buffer holds; the run goes on."""
+    """The front-ends are ahead of the trigger, and of each other, by more than the buffer holds."""
     n = 4000
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=serve_ahead, args=(listener, n, 1000), daemon=True).start()
     with folder() as where:
         report = run(evb, scenario(where), {
-            "ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 2, "ros.buffer-events": 256,
-            "sfi.count": 1, "sfi.verify": "no", "scenario.mode": mode, "trigger.rate": rate, "trigger.events": n})
+            "ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 2, "sfi.count": 1,
+            "ros.buffer-events": 256, "sfi.verify": "no", "scenario.mode": mode, "trigger.rate": rate,
+            "trigger.events": n})
         complete(report)
         assert report["events_complete"] == n, report
     listener.close()

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from harness import LIMIT_S, Running, complete, folder, main, need_root, run, scenario, settings
+from harness import (CHANCE, LIMIT_S, Running, chance_of_missing, complete, folder, main, need_root, run,
+                     scenario, settings)
 
 
 def left_overs(pid=""):
@@ -28,6 +29,11 @@ def lab(evb, **keys):
 def loopback(evb, **keys):
     with folder() as where:
         complete(run(evb, scenario(where), {k.replace("__", "-").replace("_", ".", 1): v for k, v in keys.items()}))
+
+
+def lossy(how, evb, datagrams, loss, **keys):
+    assert chance_of_missing(datagrams, float(loss)) < CHANCE
+    how(evb, network_loss=loss, **keys)
 
 
 def killed_launcher(evb):
@@ -54,7 +60,8 @@ def rate(evb, *, link_bps=10**9, events=1500, **keys):
     """Wires and ports have a rate: no more passes, what the SFIs miss is what ports drop, and all of it is recovered."""
     need_root()
     with folder() as where:
-        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit", "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": events, **keys},
+        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit", "ros.fragment-size": "14KiB",
+                                            "sfi.count": 1, "trigger.events": events, **keys},
                      net="lab")
     complete(report)
     assert report["throughput_bytes_per_second"] < link_bps / 8, report["throughput_bytes_per_second"]
@@ -108,7 +115,7 @@ main({
     "lab-v6": lambda evb: lab(evb, network_control__group="ff05::6986"),
     "lab-v6-tcp": lambda evb: lab(evb, network_control__group="ff05::6986", scenario_transport="tcp", scenario_mode="pull"),
     "lab-jumbo": lambda evb: lab(evb, network_mtu=9000, ros_fragment__size="14KiB"),
-    "lab-loss": lambda evb: lab(evb, network_loss="0.03"),
+    "lab-loss": lambda evb: lossy(lab, evb, 24000, "0.03"),  # 2000 events of 6 fragments of 1 KiB
     "lab-rate": rate,
     "lab-rate-pull": lambda evb: rate(evb, **{"scenario.mode": "pull"}),
     "lab-rate-tcp": lambda evb: rate(evb, **{"scenario.transport": "tcp"}),
@@ -119,7 +126,9 @@ main({
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),
-    "large-loss": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=20, network_loss="0.02"),
+    # 20 events of 6 fragments of 4 MiB, in datagrams of 1400 bytes at least.
+    "large-loss": lambda evb: lossy(loopback, evb, 360000, "0.02", ros_fragment__size="4MiB",
+                                    trigger_events=20),
     "large-pull-tcp": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40, scenario_mode="pull", scenario_transport="tcp"),
     "empty": lambda evb: loopback(evb, ros_fragment__size="0"),
     "uniform": lambda evb: loopback(evb, ros_fragment__sizes="uniform:0-5000"),

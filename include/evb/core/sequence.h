@@ -1,5 +1,6 @@
-/* Follows the 32-bit sequence numbers of one sender: what is new, late or repeated, and how many never came. One
- * stray or forged number changes nothing: a far jump is suspect until more messages continue at the same place. */
+/* Follows the 32-bit sequence numbers of one sender: what is new, late or repeated, and how many never came.
+ * One stray or forged number changes nothing: a far jump is suspect until more messages continue at the same
+ * place. */
 #pragma once
 
 #include <stdbool.h>
