@@ -18,7 +18,13 @@ static int allocate(struct sfi *s)
 
         r = idmap_init(&s->by_event, c->slots);
         if (r >= 0)
+                r = heap_init(&s->due, c->slots);
+        if (r >= 0)
+                r = heap_init(&s->holding, c->slots);
+        if (r >= 0)
                 r = event_set_init(&s->ended);
+        if (r >= 0)
+                r = event_set_init(&s->built_events);
         if (r >= 0)
                 r = sfi_inventory_init(&s->inventory);
         if (r >= 0)
@@ -64,7 +70,8 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->scan_ns = s->resend_ns = s->writing_look_ns = s->slow_since_ns = NEVER_NS;
+        s->collecting[0] = s->collecting[1] = (struct sfi_list){.first = SLOT_NONE, .last = SLOT_NONE};
+        s->resend_ns = s->writing_look_ns = s->slow_since_ns = NEVER_NS;
         s->resend_after_ns = SFI_RESEND_FIRST_NS;
         s->stretch = 1;
         s->n_live = config->n_ros;
@@ -82,8 +89,11 @@ struct sfi *sfi_free(struct sfi *s)
 {
         if (!s)
                 return NULL;
+        heap_fini(&s->due);
+        heap_fini(&s->holding);
         idmap_fini(&s->by_event);
         event_set_fini(&s->ended);
+        event_set_fini(&s->built_events);
         sfi_inventory_fini(&s->inventory);
         arena_free(s->arena);
         free(s->slots);
@@ -103,14 +113,10 @@ struct sfi *sfi_free(struct sfi *s)
 /* The run is over: what is still open was never assigned to us, or the DFM has given it up. */
 static void drop_open(struct sfi *s, uint64_t now_ns)
 {
-        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
-                if (s->slots[slot].state != SLOT_COLLECTING)
-                        continue;
-                if (s->slots[slot].assigned)
-                        sfi_finish_slot(s, now_ns, slot, true);
-                else
-                        sfi_drop_slot(s, slot);
-        }
+        while (s->collecting[true].n > 0)
+                sfi_finish_slot(s, now_ns, s->collecting[true].first, true);
+        while (s->collecting[false].n > 0)
+                sfi_drop_slot(s, s->collecting[false].first);
 }
 
 static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
@@ -253,7 +259,8 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
 
 uint64_t sfi_deadline_ns(const struct sfi *s)
 {
-        uint64_t deadline = MIN(MIN(s->keep_alive_due_ns, s->writing_look_ns), MIN(s->scan_ns, s->resend_ns));
+        uint64_t scan_ns = MAX(heap_first_key(&s->due), s->scan_from_ns);
+        uint64_t deadline = MIN(MIN(s->keep_alive_due_ns, s->writing_look_ns), MIN(scan_ns, s->resend_ns));
 
         if (!member_is_joined(&s->member))
                 return may_join(s) ? s->member.join_due_ns : NEVER_NS;
@@ -298,7 +305,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
         struct sfi_slot *e = &s->slots[slot];
         struct finished_entry entry = {
-                .event = e->event,
+                .event = e->taken_back ? EVENT_NONE : e->event,
                 .end = failed ? EVENT_LOST : e->end,
                 .missing = failed || e->end == EVENT_LOST ? s->config.n_ros : e->missing,
         };
@@ -319,12 +326,11 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         s->counts.fragments_received += s->config.n_ros - entry.missing;
         s->counts.fragments_lost += entry.missing;
         sfi_report(s, &entry);
-        /* What was not built here may be assigned here again. */
-        if (entry.end != EVENT_LOST)
-                event_set_add(&s->ended, e->event);
+        if (failed)
+                event_set_remove(&s->built_events, e->event);
         /* Only after the true end: the DFM believes the first that it hears. */
         for (; e->doubles > 0; e->doubles--)
-                sfi_report_void(s, e->event);
+                sfi_report_void(s, entry.event);
         s->n_building--;
         sfi_drop_slot(s, slot);
 }

@@ -75,14 +75,12 @@ static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct s
         return MAX(distance, (e->expire_ns - now_ns) / 2);
 }
 
-void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e)
+void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, uint32_t slot)
 {
-        if (e->rounds >= s->config.re_ask_max) {
-                e->re_ask_ns = NEVER_NS;
-                return;
-        }
-        e->re_ask_ns = now_ns + distance_ns(s, now_ns, e);
-        s->scan_ns = MIN(s->scan_ns, e->re_ask_ns);
+        struct sfi_slot *e = &s->slots[slot];
+
+        e->re_ask_ns = e->rounds >= s->config.re_ask_max ? NEVER_NS : now_ns + distance_ns(s, now_ns, e);
+        heap_put(&s->due, slot, MIN(e->re_ask_ns, e->expire_ns), e->event);
 }
 
 void sfi_start_waiting(struct sfi *s, uint32_t slot)
@@ -102,8 +100,7 @@ void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 e->first_ns = now_ns;
                 e->expire_ns = now_ns + s->config.timeout_ns;
         }
-        sfi_plan_re_ask(s, now_ns, e);
-        s->scan_ns = MIN(s->scan_ns, e->expire_ns);
+        sfi_plan_re_ask(s, now_ns, slot);
 }
 
 /* Events that may be asked for at a time: what the receive buffer takes, as far as is known. */
@@ -280,34 +277,32 @@ static void count_round(struct sfi_slot *e)
         e->progress = e->re_asked = false;
 }
 
+static void look_at_due(struct sfi *s, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &s->slots[slot];
+
+        if (now_ns >= e->expire_ns) {
+                expire(s, now_ns, slot);
+                return;
+        }
+        count_round(e);
+        sfi_plan_re_ask(s, now_ns, slot);
+        if (e->re_ask_ns != NEVER_NS)
+                s->overdue[s->n_overdue++] = slot;
+}
+
 void sfi_scan(struct sfi *s, uint64_t now_ns)
 {
-        if (now_ns < s->scan_ns || s->n_overdue > 0)
+        if (now_ns < s->scan_from_ns || now_ns < heap_first_key(&s->due) || s->n_overdue > 0)
                 return;
         if (now_ns - s->stretch_ns > STRETCH_HOLD_NS && s->stretch > 1) {
                 s->stretch /= 2;
                 s->stretch_ns = now_ns;
         }
-        s->scan_ns = NEVER_NS;
         s->overdue_at = s->overdue_ros = 0;
         refill_budget(s, now_ns);
-        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
-                struct sfi_slot *e = &s->slots[slot];
-
-                if (e->state != SLOT_COLLECTING || (s->config.pull && !e->asked))
-                        continue;
-                if (now_ns >= e->expire_ns) {
-                        expire(s, now_ns, slot);
-                        continue;
-                }
-                if (now_ns >= e->re_ask_ns && e->missing > 0) {
-                        count_round(e);
-                        sfi_plan_re_ask(s, now_ns, e);
-                        if (e->re_ask_ns != NEVER_NS)
-                                s->overdue[s->n_overdue++] = slot;
-                }
-                s->scan_ns = MIN(s->scan_ns, MIN(e->re_ask_ns, e->expire_ns));
-        }
-        /* A slot whose time has come while nothing is missing waits for its assignment, not for the clock. */
-        s->scan_ns = MAX(s->scan_ns, now_ns + NS_PER_MS / 2);
+        while (heap_first_key(&s->due) <= now_ns)
+                look_at_due(s, now_ns, heap_first(&s->due));
+        /* What becomes due a little later goes together. */
+        s->scan_from_ns = now_ns + NS_PER_MS / 2;
 }

@@ -1,6 +1,7 @@
 /* What the files of the SFI share: slots, asking, updates to the DFM. */
 #pragma once
 
+#include "evb/base/heap.h"
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
 #include "evb/core/sequence.h"
@@ -17,6 +18,10 @@
 #define SFI_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define SFI_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
+#define SLOT_NONE UINT32_MAX
+/* The event of a finished entry that concerns none; it only gives a credit back. */
+#define EVENT_NONE (UINT64_MAX - 1)
+
 enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 
 struct sfi_slot {
@@ -24,6 +29,8 @@ struct sfi_slot {
         uint64_t first_ns;  /* asked for (pull); assigned or first seen (push) */
         uint64_t re_ask_ns; /* when to ask again; NEVER_NS: not any more */
         uint64_t expire_ns;
+        uint32_t next, previous; /* in its list while it is collecting; SLOT_NONE: none */
+        uint32_t blocks;         /* fragments that hold memory */
         uint32_t missing; /* fragments of living ROSs that are not whole */
         uint32_t whole;
         uint32_t l1_id;
@@ -33,8 +40,8 @@ struct sfi_slot {
         uint16_t doubles; /* further assignments of the same event here, each of which needs an end too */
         bool assigned, assigned_again, asked;
         bool re_asked, progress; /* since the last round: asked again for; something new has come */
+        bool taken_back; /* it is assigned here anew: how this slot ends says nothing of the event */
         bool queued; /* in `waiting`, whatever has become of the event since */
-        bool dropped; /* it did not end here: another SFI has it, or the run is over */
         bool writing_said; /* the DFM knows that it is being written */
         uint64_t built_ns;
         struct event_info info;
@@ -58,6 +65,11 @@ struct sfi_stream {
         uint64_t newest_event; /* of those that came without being asked for again */
 };
 
+/* Collecting slots in order of opening. */
+struct sfi_list {
+        uint32_t first, last, n;
+};
+
 struct sfi {
         struct sfi_config config;
         enum run_state run_state; /* the DFM's */
@@ -74,14 +86,16 @@ struct sfi {
         struct sfi_fragment *fragments; /* slots x n_ros */
         uint32_t *free_slots;
         uint32_t n_free, n_building;
-        struct idmap by_event;
+        struct idmap by_event; /* collecting, or being written */
+        struct sfi_list collecting[2]; /* [1]: those that are assigned */
+        struct heap holding;   /* collecting slots that hold memory, the first to give way first */
         struct arena *arena;
         uint64_t *cuts; /* a bit for each EVB_CUT_BYTES of the buffer */
         uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
 
-        /* Which events ended here, so that what comes late does not open them again. The inventory is what the SFI had done
-         * when it began to follow its DFM. */
-        struct event_set ended;
+        /* Which events ended here, so that what comes late does not open them again, and which of them were built. The
+         * inventory is what the SFI had done when it began to follow its DFM. */
+        struct event_set ended, built_events;
         struct sfi_inventory inventory;
         bool inquiry_due;
         uint64_t inquiry_from;
@@ -119,7 +133,8 @@ struct sfi {
         uint64_t budget_bytes; /* what may still be asked for again, at `budget_ns` */
         uint64_t budget_ns;
         bool budget_filled;
-        uint64_t scan_ns; /* when the first slot may be overdue or expired */
+        struct heap due;       /* collecting slots by the time when they are overdue or expire */
+        uint64_t scan_from_ns; /* the next scan is not before that */
         /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
          * while asking again turns out to have been too early. */
         uint64_t usual_ns, deviation_ns;
@@ -144,6 +159,8 @@ static inline bool sfi_ros_is_live(const struct sfi *s, uint32_t ros)
 /* sfi_slots.c */
 uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id); /* IDMAP_NONE: no room */
 void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
+void sfi_set_assigned(struct sfi *s, uint32_t slot);
+void sfi_note_block(struct sfi *s, uint32_t slot); /* one of its fragments has got memory */
 void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
 void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes it where nothing is missing */
 /* Takes its fragments from the youngest event above `event` that has any; false: there is none. */
@@ -151,10 +168,11 @@ bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event);
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 bool sfi_has_ended(const struct sfi *s, uint64_t event);
 void sfi_note_oldest(struct sfi *s, uint64_t oldest);
+bool sfi_was_built(const struct sfi *s, uint64_t event); /* or may no more be */
 
 /* sfi_ask.c */
 void sfi_start_waiting(struct sfi *s, uint32_t slot);
-void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, struct sfi_slot *e);
+void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, uint32_t slot);
 void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot);
 bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m);
 void sfi_scan(struct sfi *s, uint64_t now_ns);

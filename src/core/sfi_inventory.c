@@ -22,12 +22,12 @@ void sfi_take_inventory(struct sfi *s)
         v->from = s->oldest / 64 * 64;
         v->end = s->newest;
         v->totals = s->totals;
-        event_set_copy(&v->ended, &s->ended);
+        event_set_copy(&v->ended, &s->built_events);
         event_set_clear(&v->open, s->oldest);
         for (uint32_t slot = 0; slot < s->config.slots; slot++) {
                 const struct sfi_slot *e = &s->slots[slot];
 
-                if (e->state == SLOT_EMPTY || !e->assigned || e->dropped)
+                if (e->state == SLOT_EMPTY || !e->assigned || (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
                         continue;
                 event_set_add(&v->open, e->event);
                 event_set_remove(&v->ended, e->event);

@@ -61,9 +61,9 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
 {
         uint32_t slot = idmap_get(&s->by_event, c->event);
 
-        if (slot != IDMAP_NONE)
+        if (slot != IDMAP_NONE && s->slots[slot].state == SLOT_COLLECTING)
                 return slot;
-        if (s->config.pull || s->state == RUN_ENDED || sfi_has_ended(s, c->event)) {
+        if (slot != IDMAP_NONE || s->config.pull || s->state == RUN_ENDED || sfi_has_ended(s, c->event)) {
                 *ret_verdict = SFI_LATE;
                 return IDMAP_NONE;
         }
@@ -82,7 +82,8 @@ static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint64_t event, uint32
         return at;
 }
 
-static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, struct sfi_fragment *f, const struct chunk *c)
+static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t slot, struct sfi_fragment *f,
+                                       const struct chunk *c)
 {
         uint64_t at = ARENA_NONE;
 
@@ -90,6 +91,7 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, struct sf
                 at = find_room(s, now_ns, c->event, c->fragment_bytes);
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
+                sfi_note_block(s, slot);
         }
         *f = (struct sfi_fragment){
                 .at = at,
@@ -123,7 +125,7 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
         if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
                 return SFI_MALFORMED;
         if (!f->known) {
-                verdict = begin_fragment(s, now_ns, f, c);
+                verdict = begin_fragment(s, now_ns, p->slot, f, c);
                 if (verdict != SFI_STORE)
                         return verdict;
         }

@@ -4,6 +4,24 @@
 
 #include "sfi_internal.h"
 
+static void list_append(struct sfi *s, struct sfi_list *list, uint32_t slot)
+{
+        s->slots[slot].next = SLOT_NONE;
+        s->slots[slot].previous = list->last;
+        *(list->last == SLOT_NONE ? &list->first : &s->slots[list->last].next) = slot;
+        list->last = slot;
+        list->n++;
+}
+
+static void list_remove(struct sfi *s, struct sfi_list *list, uint32_t slot)
+{
+        const struct sfi_slot *e = &s->slots[slot];
+
+        *(e->previous == SLOT_NONE ? &list->first : &s->slots[e->previous].next) = e->next;
+        *(e->next == SLOT_NONE ? &list->last : &s->slots[e->next].previous) = e->previous;
+        list->n--;
+}
+
 uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id)
 {
         if (s->n_free == 0)
@@ -20,7 +38,10 @@ uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t 
                 .missing = s->n_live,
                 .queued = s->slots[slot].queued,
         };
-        s->scan_ns = MIN(s->scan_ns, s->slots[slot].expire_ns);
+        /* In pull its time begins when it is asked for. */
+        if (!s->config.pull)
+                heap_put(&s->due, slot, s->slots[slot].expire_ns, event);
+        list_append(s, &s->collecting[false], slot);
         memset(sfi_fragment(s, slot, 0), 0, s->config.n_ros * sizeof *s->fragments);
         idmap_put(&s->by_event, event, slot);
         return slot;
@@ -31,16 +52,44 @@ bool sfi_has_ended(const struct sfi *s, uint64_t event)
         return event < s->oldest || event_set_has(&s->ended, event);
 }
 
+bool sfi_was_built(const struct sfi *s, uint64_t event)
+{
+        return event < s->oldest || event_set_has(&s->built_events, event);
+}
+
 void sfi_note_oldest(struct sfi *s, uint64_t oldest)
 {
         if (oldest <= s->oldest)
                 return;
         s->oldest = oldest;
         event_set_advance(&s->ended, oldest);
+        event_set_advance(&s->built_events, oldest);
+}
+
+/* Younger events give way first. */
+static void rank(struct sfi *s, uint32_t slot)
+{
+        if (s->slots[slot].blocks > 0)
+                heap_put(&s->holding, slot, ~s->slots[slot].event, 0);
+}
+
+void sfi_note_block(struct sfi *s, uint32_t slot)
+{
+        if (s->slots[slot].blocks++ == 0)
+                rank(s, slot);
+}
+
+void sfi_set_assigned(struct sfi *s, uint32_t slot)
+{
+        list_remove(s, &s->collecting[s->slots[slot].assigned], slot);
+        s->slots[slot].assigned = true;
+        list_append(s, &s->collecting[true], slot);
 }
 
 static void free_fragments(struct sfi *s, uint32_t slot)
 {
+        s->slots[slot].blocks = 0;
+        heap_remove(&s->holding, slot);
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 struct sfi_fragment *f = sfi_fragment(s, slot, i);
 
@@ -53,7 +102,9 @@ static void leave_collecting(struct sfi *s, uint32_t slot)
 {
         struct sfi_slot *e = &s->slots[slot];
 
-        idmap_remove(&s->by_event, e->event);
+        list_remove(s, &s->collecting[e->assigned], slot);
+        heap_remove(&s->due, slot);
+        heap_remove(&s->holding, slot);
         if (e->asked)
                 s->n_asked--;
         e->asked = false;
@@ -65,34 +116,18 @@ void sfi_drop_slot(struct sfi *s, uint32_t slot)
 
         if (e->state == SLOT_COLLECTING)
                 leave_collecting(s, slot);
+        if (!e->taken_back)
+                idmap_remove(&s->by_event, e->event);
         free_fragments(s, slot);
         e->state = SLOT_EMPTY;
         s->free_slots[s->n_free++] = slot;
 }
 
-static bool holds_memory(const struct sfi *s, uint32_t slot)
-{
-        for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                const struct sfi_fragment *f = sfi_fragment(s, slot, i);
-
-                if (f->known && f->at != ARENA_NONE)
-                        return true;
-        }
-        return false;
-}
-
 bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
-        uint32_t youngest = IDMAP_NONE;
+        uint32_t youngest = heap_first(&s->holding);
 
-        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
-                const struct sfi_slot *e = &s->slots[slot];
-
-                if (e->state == SLOT_COLLECTING && e->event > event && holds_memory(s, slot) &&
-                    (youngest == IDMAP_NONE || e->event > s->slots[youngest].event))
-                        youngest = slot;
-        }
-        if (youngest == IDMAP_NONE)
+        if (youngest == HEAP_NONE || s->slots[youngest].event <= event)
                 return false;
         struct sfi_slot *e = &s->slots[youngest];
 
@@ -103,7 +138,10 @@ bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event)
         e->rounds = 0;
         e->expire_ns = now_ns + s->config.timeout_ns;
         s->counts.no_room++;
-        sfi_plan_re_ask(s, now_ns, e);
+        if (!e->assigned)
+                heap_put(&s->due, youngest, e->expire_ns, e->event);
+        else
+                sfi_plan_re_ask(s, now_ns, youngest);
         return true;
 }
 
@@ -141,10 +179,10 @@ void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop)
 
         assert(e->state == SLOT_COLLECTING);
         leave_collecting(s, slot);
-        e->dropped = drop;
         e->end = drop || there == 0 ? EVENT_LOST : there == s->config.n_ros ? EVENT_COMPLETE : EVENT_PARTIAL;
-        if (!s->config.pull && e->end != EVENT_LOST)
-                event_set_add(&s->ended, e->event);
+        event_set_add(&s->ended, e->event);
+        if (e->end != EVENT_LOST)
+                event_set_add(&s->built_events, e->event);
         if (e->end == EVENT_COMPLETE)
                 learn_size(s, slot);
         e->missing = s->config.n_ros - there;
@@ -163,6 +201,18 @@ void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 sfi_finish_slot(s, now_ns, slot, false);
 }
 
+static void count_missing(struct sfi *s, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &s->slots[slot];
+
+        e->missing = 0;
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                e->missing += sfi_ros_is_live(s, i) && !sfi_fragment(s, slot, i)->whole;
+        /* In pull an event that was never asked for is asked for first, whoever is there. */
+        if (!s->config.pull || e->asked)
+                sfi_check_slot(s, now_ns, slot);
+}
+
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64])
 {
         if (memcmp(s->ros_live, live, sizeof s->ros_live) == 0)
@@ -172,16 +222,10 @@ void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB
         for (uint32_t i = 0; i < s->config.n_ros; i++)
                 s->n_live += sfi_ros_is_live(s, i);
 
-        for (uint32_t slot = 0; slot < s->config.slots; slot++) {
-                struct sfi_slot *e = &s->slots[slot];
-
-                if (e->state != SLOT_COLLECTING)
-                        continue;
-                e->missing = 0;
-                for (uint32_t i = 0; i < s->config.n_ros; i++)
-                        e->missing += sfi_ros_is_live(s, i) && !sfi_fragment(s, slot, i)->whole;
-                /* In pull an event that was never asked for is asked for first, whoever is there. */
-                if (!s->config.pull || e->asked)
-                        sfi_check_slot(s, now_ns, slot);
+        for (int assigned = 0; assigned < 2; assigned++) {
+                for (uint32_t slot = s->collecting[assigned].first, next; slot != SLOT_NONE; slot = next) {
+                        next = s->slots[slot].next;
+                        count_missing(s, now_ns, slot);
+                }
         }
 }

@@ -101,7 +101,7 @@ static void cancel(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
         uint32_t slot = idmap_get(&s->by_event, event);
 
-        if (slot == IDMAP_NONE)
+        if (slot == IDMAP_NONE || s->slots[slot].state != SLOT_COLLECTING)
                 return;
         if (s->slots[slot].assigned)
                 sfi_finish_slot(s, now_ns, slot, true);
@@ -110,34 +110,50 @@ static void cancel(struct sfi *s, uint64_t now_ns, uint64_t event)
 }
 
 /* The slot of an event that is this SFI's already: the DFM takes one back that it finds slow, and may find nobody else. */
-static uint32_t slot_of_double(const struct sfi *s, uint64_t event, bool again)
+static uint32_t slot_of_double(const struct sfi *s, uint64_t event)
 {
         uint32_t slot = idmap_get(&s->by_event, event);
 
-        if (slot != IDMAP_NONE)
-                return s->slots[slot].assigned ? slot : IDMAP_NONE;
-        for (slot = 0; again && slot < s->config.slots; slot++) {
-                if (s->slots[slot].state == SLOT_BUILDING && s->slots[slot].event == event)
-                        return slot;
+        return slot != IDMAP_NONE && s->slots[slot].assigned ? slot : IDMAP_NONE;
+}
+
+/* The event comes back to this SFI, which had built nothing of it and may not have said so yet. What it says
+ * of that from now on must not pass for the end of what begins here. */
+static void take_back_lost(struct sfi *s, uint64_t event)
+{
+        uint32_t slot = idmap_get(&s->by_event, event);
+
+        if (slot != IDMAP_NONE && s->slots[slot].state == SLOT_BUILDING && s->slots[slot].end == EVENT_LOST) {
+                s->slots[slot].taken_back = true;
+                idmap_remove(&s->by_event, event);
         }
-        return IDMAP_NONE;
+        for (uint32_t i = s->finished_acked; i != s->finished_next; i++) {
+                struct finished_entry *f = &s->finished[i & s->finished_mask];
+
+                if (f->event == event && f->end == EVENT_LOST)
+                        f->event = EVENT_NONE;
+        }
 }
 
 static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size_t k)
 {
         const struct assign_entry *a = &m->assign.entries[k];
-        uint32_t slot = idmap_get(&s->by_event, a->event), twice;
+        bool again = m->header.type == MESSAGE_BUILD;
+        uint32_t slot, twice;
 
         /* Every assignment will need an entry here when it has ended. */
         if (s->finished_next - s->finished_acked + 2 * s->config.slots > s->finished_mask)
                 return;
-        twice = a->flags & ASSIGN_VOID ? IDMAP_NONE : slot_of_double(s, a->event, m->header.type == MESSAGE_BUILD);
+        if (again && !(a->flags & ASSIGN_VOID))
+                take_back_lost(s, a->event);
+        slot = idmap_get(&s->by_event, a->event);
+        twice = a->flags & ASSIGN_VOID ? IDMAP_NONE : slot_of_double(s, a->event);
         if (twice != IDMAP_NONE) {
                 note_come(s, a->sequence);
                 s->slots[twice].doubles++;
                 return;
         }
-        if (a->flags & ASSIGN_VOID || sfi_has_ended(s, a->event)) {
+        if (a->flags & ASSIGN_VOID || (again ? sfi_was_built(s, a->event) : sfi_has_ended(s, a->event))) {
                 note_come(s, a->sequence);
                 sfi_report_void(s, a->event);
                 return;
@@ -149,8 +165,8 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         note_come(s, a->sequence);
 
         struct sfi_slot *e = &s->slots[slot];
-        e->assigned = true;
-        e->assigned_again = m->header.type == MESSAGE_BUILD;
+        sfi_set_assigned(s, slot);
+        e->assigned_again = again;
         e->expire_ns = now_ns + s->config.timeout_ns;
         if (m->assign.with_info)
                 e->info = m->assign.infos[k];

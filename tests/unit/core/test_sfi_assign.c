@@ -216,6 +216,64 @@ static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
         }
 }
 
+/* It went to another SFI, or nothing came in time, and then it comes back here: whatever was said of it by
+ * then. */
+static void what_comes_back_is_built(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        for (int when = 0; when < 6; when++) {
+                c.pull = when % 2;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                sfi_gets_fragment(&t, 0, 0);
+                sfi_gets_entry(&t, MESSAGE_BUILD, 0, 0, 9, 0);
+                if (when / 2 > 0)
+                        assert_sfi_writes(&t, "e0 lost");
+                if (when / 2 > 1)
+                        assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
+                assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_LATE);
+                sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+                if (when / 2 == 0) {
+                        assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+                        sfi_written(t.sfi, t.now_ns, slot, false);
+                }
+                if (c.pull)
+                        asks_after(&t, 0);
+                sfi_gets_whole(&t, 0);
+                assert_sfi_writes(&t, "e0 complete again");
+                t.now_ns += 20 * NS_PER_MS;
+                if (!c.pull || when / 2 > 1)
+                        assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e18446744073709551614 lost -2 "
+                                            "#1:e0 complete 200 B");
+                sfi_driver_fini(&t);
+        }
+}
+
+static void what_expired_with_nothing_is_built_when_it_comes_back(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, 0);
+        t.now_ns += c.timeout_ns;
+        asks_after(&t, 0);
+        assert_sfi_writes(&t, "e0 lost");
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+        sfi_gets_whole(&t, 0);
+        assert_sfi_writes(&t, "e0 complete again");
+        /* What was built is built. */
+        t.voids = 1;
+        sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
 static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -250,6 +308,8 @@ int main(void)
                 cmocka_unit_test(what_went_to_another_sfi_is_given_up),
                 cmocka_unit_test(what_is_assigned_twice_ends_once),
                 cmocka_unit_test(what_is_assigned_again_while_it_is_written_ends_once),
+                cmocka_unit_test(what_comes_back_is_built),
+                cmocka_unit_test(what_expired_with_nothing_is_built_when_it_comes_back),
                 cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
         };
 
