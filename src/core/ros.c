@@ -24,15 +24,17 @@ static int allocate(struct ros *r)
         if (k < 0)
                 return k;
         r->entries = calloc(r->n_entries, sizeof *r->entries);
-        r->free_entries = calloc(r->n_entries, sizeof *r->free_entries);
+        r->order = calloc(r->n_entries, sizeof *r->order);
         r->items = calloc(items, sizeof *r->items);
         r->queues = calloc(c->n_sfi, sizeof *r->queues);
-        if (!r->entries || !r->free_entries || !r->items || !r->queues)
+        if (!r->entries || !r->order || !r->items || !r->queues)
                 return -ENOMEM;
         for (uint32_t i = 0; i < r->n_entries; i++)
-                r->free_entries[i] = r->n_entries - 1 - i;
+                r->order[i] = r->n_entries - 1 - i;
         for (uint32_t i = 0; i < items; i++)
                 r->items[i].next = i + 1 < items ? i + 1 : NO_ITEM;
+        r->share = items / 2 / c->n_sfi;
+        r->common = items - r->share * c->n_sfi;
         for (uint32_t i = 0; i < c->n_sfi; i++)
                 r->queues[i] = (struct ros_queue){.first = NO_ITEM, .last = NO_ITEM};
         return 0;
@@ -72,7 +74,7 @@ struct ros *ros_free(struct ros *r)
         idmap_fini(&r->by_event);
         arena_free(r->arena);
         free(r->entries);
-        free(r->free_entries);
+        free(r->order);
         free(r->items);
         free(r->queues);
         free(r);
@@ -93,6 +95,11 @@ static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret
                 r->counts.unknown++;
                 return UINT32_MAX;
         }
+        if (event > MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW) {
+                r->counts.implausible++;
+                return UINT32_MAX;
+        }
+        r->newest = MAX(r->newest, event);
         if (r->config.describe) {
                 r->config.describe(r->config.describe_ctx, event, l1_id, &f);
                 return ros_hold(r, event, l1_id, &f);

@@ -27,11 +27,12 @@ void ros_check_room(struct ros *r)
 
 static uint32_t take_entry(struct ros *r, uint64_t event, uint32_t l1_id)
 {
-        uint32_t i = r->free_entries[r->n_entries - ++r->n_held];
+        uint32_t place = r->n_entries - ++r->n_held, i = r->order[place];
 
         r->entries[i] = (struct ros_entry){
                 .event = event,
                 .l1_id = l1_id,
+                .place = place,
                 .at = ARENA_NONE,
                 .wanted_by = UINT16_MAX,
                 .used = true,
@@ -56,6 +57,12 @@ void ros_note_triggered(struct ros *r, uint32_t i)
         r->triggered_bytes += room_of(r, e);
 }
 
+static void move_to(struct ros *r, uint32_t place, uint32_t i)
+{
+        r->order[place] = i;
+        r->entries[i].place = place;
+}
+
 static void give_back(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];
@@ -67,7 +74,10 @@ static void give_back(struct ros *r, uint32_t i)
         r->n_expected -= e->expected;
         arena_release(r->arena, e->at);
         e->used = false;
-        r->free_entries[r->n_entries - r->n_held--] = i;
+        uint32_t last_free = r->n_entries - r->n_held--;
+
+        move_to(r, e->place, r->order[last_free]);
+        move_to(r, last_free, i);
 }
 
 /* The entry (UINT32_MAX: a new one) with a place for the fragment's bytes; UINT32_MAX: there is no room. */
@@ -143,17 +153,29 @@ void ros_clear(struct ros *r, uint64_t event)
                 clear_entry(r, i);
 }
 
+static void clear_all_below(struct ros *r, uint64_t oldest)
+{
+        for (uint32_t place = r->n_entries; place > r->n_entries - r->n_held;) {
+                uint32_t i = r->order[place - 1], held = r->n_held;
+
+                if (!r->entries[i].cleared && r->entries[i].event < oldest)
+                        clear_entry(r, i);
+                /* Where an entry is given back, one that was not looked at yet comes to its place. */
+                place -= r->n_held == held;
+        }
+}
+
 void ros_clear_below(struct ros *r, uint64_t oldest)
 {
         if (oldest <= r->oldest)
                 return;
+        /* By number or by what is held, whichever is less. */
+        if (oldest - r->oldest > r->n_held)
+                clear_all_below(r, oldest);
+        else
+                for (uint64_t event = r->oldest; event < oldest; event++)
+                        ros_clear(r, event);
         r->oldest = oldest;
-        for (uint32_t i = 0; i < r->n_entries && r->n_held > 0; i++) {
-                struct ros_entry *e = &r->entries[i];
-
-                if (e->used && !e->cleared && e->event < oldest)
-                        clear_entry(r, i);
-        }
 }
 
 void ros_pin(struct ros *r, uint32_t entry)
@@ -207,6 +229,19 @@ void ros_landed(struct ros *r)
         e->arrived = e->filled = true;
         if (e->wanted_by != UINT16_MAX)
                 ros_enqueue(r, e->wanted_by, e->event, e->l1_id, 0, UINT32_MAX, FRAGMENT_OK);
+        ros_check_room(r);
+}
+
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
+{
+        for (uint32_t place = r->n_entries - r->n_held; r->n_waiting > 0 && place < r->n_entries; place++) {
+                struct ros_entry *e = &r->entries[r->order[place]];
+
+                if (e->cleared || e->wanted_by != sfi)
+                        continue;
+                stop_waiting(r, e);
+                e->wanted_by = UINT16_MAX;
+        }
         ros_check_room(r);
 }
 

@@ -18,6 +18,7 @@ struct ros_entry {
         uint64_t at;
         uint32_t l1_id;
         struct ros_fragment fragment;
+        uint32_t place;  /* in `order` */
         uint32_t queued; /* items in the queues */
         uint16_t queued_sfi; /* of the newest of them */
         uint64_t wanted_ns;
@@ -38,7 +39,7 @@ struct ros_item {
 };
 
 struct ros_queue {
-        uint32_t first, last;
+        uint32_t first, last, n_items;
         uint32_t transaction;
         uint64_t fragments;
         bool totals_due;
@@ -59,7 +60,7 @@ struct ros {
         uint64_t reason_since_ns;
 
         struct ros_entry *entries;
-        uint32_t *free_entries;
+        uint32_t *order; /* all entries: first the free ones, then the `n_held` */
         uint32_t n_entries; /* for fragments, and as many more as may be expected */
         uint32_t n_held, n_expected, n_waiting, n_triggered;
         uint64_t triggered_bytes; /* of the buffer, held for what is triggered */
@@ -72,6 +73,8 @@ struct ros {
 
         struct ros_item *items;
         uint32_t free_item, n_items;
+        /* Of all items, each SFI has so many for itself; what it has beyond comes from the common rest. */
+        uint32_t share, common;
         struct ros_queue *queues;
 
         struct ros_counts counts;
@@ -83,6 +86,7 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry 
 void ros_note_triggered(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* nothing that arrives is for this SFI any more */
 void ros_check_room(struct ros *r);
 
 /* ros_queue.c */

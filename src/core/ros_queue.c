@@ -8,11 +8,13 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         struct ros_queue *q = &r->queues[sfi];
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
 
-        /* The pool is larger than the number of fragments held; where it is used up by requests, the SFI asks again. */
-        if (i == NO_ITEM) {
+        /* An SFI that takes nothing out of its queue fills the common part of the pool, but not what is the
+         * others'. Where there is no item, the SFI asks again. */
+        if (q->n_items >= r->share && r->common == 0) {
                 r->counts.full++;
                 return;
         }
+        r->common -= q->n_items++ >= r->share;
         r->free_item = r->items[i].next;
         r->items[i] = (struct ros_item){
                 .event = event,
@@ -51,6 +53,7 @@ static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         r->items[i].next = r->free_item;
         r->free_item = i;
         r->n_items--;
+        r->common += --q->n_items >= r->share;
 }
 
 /* The job of an item; false where there is nothing (more) to send for it. */
@@ -146,4 +149,5 @@ void ros_forget_sfi(struct ros *r, uint32_t sfi)
 {
         while (r->queues[sfi].first != NO_ITEM)
                 remove_item(r, &r->queues[sfi], NO_ITEM);
+        ros_stop_waiting_for(r, sfi);
 }

@@ -210,6 +210,7 @@ static void ros_account(struct node *n)
         stats_set(&s->fragments_unknown, c->unknown);
         stats_set(&s->fragments_source_lost, c->source_lost);
         stats_set(&s->clear_gaps, c->clear_gaps);
+        stats_set(&s->events_implausible, c->implausible);
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);

@@ -1,5 +1,6 @@
-/* A priority queue of fixed capacity over the items 0 to capacity - 1: each is in it once at most, may be moved or
- * removed at any time, and the one with the smallest key comes first. All operations take O(log n). One thread. */
+/* A priority queue of fixed capacity over the items 0 to capacity - 1: each is in it once at most, may be
+ * moved or removed at any time, and the one with the smallest key comes first. All operations take O(log n).
+ * One thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -53,6 +53,7 @@ enum ros_verdict {
 struct ros_counts {
         uint64_t fragments_sent; /* jobs that went out whole */
         uint64_t unknown;        /* requests for what is not held */
+        uint64_t implausible;    /* requests for events far beyond all that were known */
         uint64_t full;           /* fragments that found no room */
         uint64_t source_lost;
         uint64_t clear_gaps; /* Clear messages that the sequence misses */

@@ -36,6 +36,7 @@
         X(packets_sent, "data datagrams sent")                                                               \
         X(packets_received, "data datagrams received")                                                       \
         X(packets_lost, "data datagrams that the sequence numbers miss")                                     \
+        X(events_implausible, "fragments or requests of an event far beyond all known ones")                \
         X(sequence_suspects, "messages whose sequence number jumped too far to be believed")                 \
         X(packets_foreign, "datagrams of another run, program or version")                                   \
         X(packets_malformed, "datagrams that contradict themselves")                                         \

@@ -1,0 +1,162 @@
+/* What one SFI, one message or one event may take of a ROS: nobody takes the share of others, and letting go costs no more
+ * than what is let go of. */
+#include "ros_driver.h"
+
+#define ITEMS (10u + 4096u) /* of ros_standard(): entries, and some more */
+
+/* It asks and takes nothing, as if its connection were frozen. */
+static void freeze(struct ros_driver *t, uint16_t sfi)
+{
+        for (uint32_t i = 0; i < 2 * ITEMS; i++)
+                ros_gets_request_part(t, sfi, 0, 32, 64, 1);
+}
+
+static void a_frozen_sfi_leaves_the_others_their_share(void **state)
+{
+        const uint32_t share = ITEMS / 2 / 3;
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        struct ros_job job;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        freeze(&t, 0);
+        assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
+        for (uint32_t i = 0; i < share; i++) {
+                ros_gets_request_part(&t, 1, 1, 32, 64, 1);
+                ros_gets_request_part(&t, 2, 1, 32, 64, 1);
+        }
+        assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
+        ros_gets_request_part(&t, 2, 1, 32, 64, 1);
+        assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share) + 1);
+        /* They go on, round after round. */
+        for (uint32_t i = 0; i < 3 * ITEMS; i++) {
+                assert_int_equal(ros_jobs(t.ros, 1, &job, 1), 1);
+                ros_sent(t.ros, 1, 1, 0);
+                ros_gets_request_part(&t, 1, 1, 32, 64, 1);
+        }
+        assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share) + 1);
+        ros_free(t.ros);
+}
+
+static void who_is_forgotten_gives_all_back(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (int round = 0; round < 3; round++) {
+                uint64_t full = ros_counts(t.ros)->full;
+
+                freeze(&t, (uint16_t)round);
+                assert_int_equal(ros_counts(t.ros)->full - full, 2 * ITEMS - (ITEMS - 2 * (ITEMS / 2 / 3)));
+                ros_forget_sfi(t.ros, (uint32_t)round);
+                assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
+        }
+        /* What was queued for it is not taken for queued any more. */
+        ros_gets_request(&t, 2, 0, 0);
+        ros_forget_sfi(t.ros, 2);
+        ros_gets_request(&t, 2, 0, 1);
+        assert_ros_sends(&t, 2, "e0[0,1000) fill");
+        /* Nor does a run end wait for it. */
+        ros_gets_clear(&t, 0);
+        ros_gets_request(&t, 1, 1, 0);
+        ros_stop(t.ros, t.now_ns);
+        ros_forget_sfi(t.ros, 1);
+        assert_false(ros_is_drained(t.ros));
+        ros_gets_clear(&t, 1);
+        assert_true(ros_is_drained(t.ros));
+        ros_free(t.ros);
+}
+
+static void what_arrives_is_not_for_who_is_forgotten(void **state)
+{
+        struct ros_fragment f = {.bytes = 100};
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        uint64_t at;
+
+        (void)state;
+        c.describe = NULL;
+        c.waiting_max = 2;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 3; event++)
+                ros_gets_assign(&t, event, 2, 0);
+        assert_ros_says(&t, "dfm: XOFF");
+        ros_forget_sfi(t.ros, 2);
+        assert_ros_says(&t, "dfm: XON");
+        ros_gets_assign(&t, 1, 0, 0); /* it was given to another one */
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(ros_arrive(t.ros, &f, &at), ROS_STORE);
+                ros_landed(t.ros);
+        }
+        assert_ros_sends(&t, 0, "e1[0,100)");
+        assert_ros_sends(&t, 2, "");
+        ros_free(t.ros);
+}
+
+static void clears_below_whatever_is_held(void **state)
+{
+        static const uint64_t jumps[] = {1, 2, 3, 50, 1000000};
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        uint64_t oldest = 0;
+
+        (void)state;
+        c.entries = 100;
+        ros_driver_init(&t, &c);
+        for (int round = 0; round < 200; round++) {
+                uint64_t from = oldest, below;
+
+                oldest += jumps[round % 5];
+                /* Held in no order, some below the new oldest and some not; one is in use. */
+                for (uint64_t k = 0; k < 9; k++)
+                        ros_gets_assign(&t, from + k * 7 % 9 * MAX(jumps[round % 5] / 4, UINT64_C(1)), 0, 0);
+                below = ros_held(t.ros);
+                ros_pin(t.ros, 0);
+                ros_gets_keep_alive(&t, RUN_RUNNING, oldest, 7);
+                ros_unpin(t.ros, 0);
+                assert_true(ros_held(t.ros) < below);
+                for (uint64_t event = from; event < from + 9 * jumps[round % 5]; event++)
+                        ros_gets_clear(&t, event);
+                ros_sends(&t, 0);
+                assert_int_equal(ros_held(t.ros), 0);
+        }
+        ros_free(t.ros);
+}
+
+static void an_event_far_beyond_all_is_refused(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 5, 0, 0);
+        ros_gets_request(&t, 0, 5 + EVB_EVENT_WINDOW + 1, 0);
+        ros_gets_request(&t, 0, UINT64_C(1) << 63, 0);
+        assert_int_equal(ros_held(t.ros), 1);
+        assert_int_equal(ros_counts(t.ros)->implausible, 2);
+        ros_gets_request(&t, 0, 5 + EVB_EVENT_WINDOW, 0);
+        assert_int_equal(ros_held(t.ros), 2);
+        /* The DFM says how far the run is. */
+        ros_gets_keep_alive(&t, RUN_RUNNING, UINT64_C(1) << 40, 7);
+        ros_gets_request(&t, 0, (UINT64_C(1) << 40) + EVB_EVENT_WINDOW, 0);
+        assert_int_equal(ros_held(t.ros), 1);
+        assert_int_equal(ros_counts(t.ros)->implausible, 2);
+        ros_free(t.ros);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_frozen_sfi_leaves_the_others_their_share),
+                cmocka_unit_test(who_is_forgotten_gives_all_back),
+                cmocka_unit_test(what_arrives_is_not_for_who_is_forgotten),
+                cmocka_unit_test(clears_below_whatever_is_held),
+                cmocka_unit_test(an_event_far_beyond_all_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
