@@ -95,11 +95,11 @@ static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret
                 r->counts.unknown++;
                 return UINT32_MAX;
         }
-        if (event > MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW) {
+        if (event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW) {
                 r->counts.implausible++;
                 return UINT32_MAX;
         }
-        r->newest = MAX(r->newest, event);
+        r->newest = MAX(r->newest, event + 1);
         if (r->config.describe) {
                 r->config.describe(r->config.describe_ctx, event, l1_id, &f);
                 return ros_hold(r, event, l1_id, &f);

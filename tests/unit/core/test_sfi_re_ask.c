@@ -74,6 +74,7 @@ static void retries_have_a_rate(void **state)
         c.room_bytes = 40960; /* 40 short answers in 10 ms */
         t = (struct sfi_driver){.config = c, .now_ns = TRACE_BEGIN_NS};
         assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
+        sfi_gets_welcome(&t, TRACE_DFM, WELCOME_OK);
         for (uint64_t event = 0; event < 1000; event++)
                 sfi_gets_assign(&t, event);
         for (uint64_t ms = 0; ms < 1000; ms++, t.now_ns += NS_PER_MS) {
