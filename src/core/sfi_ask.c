@@ -262,9 +262,7 @@ static void expire(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 return;
         }
         /* Fragments came, but the event was never assigned to us: it is another SFI's by now. */
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                s->counts.late += sfi_fragment(s, slot, i)->whole;
-        sfi_drop_slot(s, slot);
+        sfi_give_up_unassigned(s, slot);
 }
 
 /* The bound is on asking in vain: what was not asked for yet (the budget), or helped, does not count. */

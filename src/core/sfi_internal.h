@@ -157,14 +157,16 @@ static inline bool sfi_ros_is_live(const struct sfi *s, uint32_t ros)
 }
 
 /* sfi_slots.c */
-uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id); /* IDMAP_NONE: no room */
+/* The slot is not assigned yet, even where it is opened for an assignment. IDMAP_NONE: no room. */
+uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
+void sfi_give_up_unassigned(struct sfi *s, uint32_t slot);
 void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
 void sfi_set_assigned(struct sfi *s, uint32_t slot);
 void sfi_note_block(struct sfi *s, uint32_t slot); /* one of its fragments has got memory */
 void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
 void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes it where nothing is missing */
-/* Takes its fragments from the youngest event above `event` that has any; false: there is none. */
-bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event);
+/* Takes its memory from an event that gives way to that of the slot; false: there is none. */
+bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot);
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 bool sfi_has_ended(const struct sfi *s, uint64_t event);
 void sfi_note_oldest(struct sfi *s, uint64_t oldest);

@@ -67,17 +67,22 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
                 *ret_verdict = SFI_LATE;
                 return IDMAP_NONE;
         }
+        if (c->event >= MAX(s->oldest, s->newest) + EVB_EVENT_WINDOW) {
+                s->counts.implausible++;
+                *ret_verdict = SFI_MALFORMED;
+                return IDMAP_NONE;
+        }
         *ret_verdict = SFI_NO_ROOM;
-        return sfi_open_slot(s, now_ns, c->event, c->l1_id);
+        return sfi_open_slot(s, now_ns, c->event, c->l1_id, false);
 }
 
 /* Memory for a fragment. Where there is none, younger events give theirs back and are asked for again later: the oldest
  * event can always be finished, so that a small buffer is slow, and never stuck. */
-static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t bytes)
+static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
         uint64_t at = arena_alloc(s->arena, bytes);
 
-        while (at == ARENA_NONE && sfi_evict_younger(s, now_ns, event))
+        while (at == ARENA_NONE && sfi_evict_for(s, now_ns, slot))
                 at = arena_alloc(s->arena, bytes);
         return at;
 }
@@ -88,7 +93,7 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
         uint64_t at = ARENA_NONE;
 
         if (c->fragment_bytes > 0) {
-                at = find_room(s, now_ns, c->event, c->fragment_bytes);
+                at = find_room(s, now_ns, slot, c->fragment_bytes);
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
                 sfi_note_block(s, slot);

@@ -4,6 +4,10 @@
 
 #include "sfi_internal.h"
 
+/* Slots for events that are not assigned here: this many, or an eighth. And how long each has them for sure. */
+#define UNASSIGNED_LEAST 16u
+#define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
+
 static void list_append(struct sfi *s, struct sfi_list *list, uint32_t slot)
 {
         s->slots[slot].next = SLOT_NONE;
@@ -22,9 +26,33 @@ static void list_remove(struct sfi *s, struct sfi_list *list, uint32_t slot)
         list->n--;
 }
 
-uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id)
+void sfi_give_up_unassigned(struct sfi *s, uint32_t slot)
 {
-        if (s->n_free == 0)
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                s->counts.late += sfi_fragment(s, slot, i)->whole;
+        sfi_drop_slot(s, slot);
+}
+
+/* What is not assigned here has a small part of the slots, of which the oldest are given up in favour of
+ * newer ones. An assignment takes one of them if no other slot is free. */
+static bool make_room(struct sfi *s, uint64_t now_ns, bool assigned)
+{
+        const struct sfi_list *unassigned = &s->collecting[false];
+        uint32_t share = MAX(s->config.slots / 8, MIN(s->config.slots / 2, UNASSIGNED_LEAST));
+
+        if (assigned ? s->n_free > 0 : unassigned->n < share && s->n_free > 0)
+                return true;
+        if (unassigned->n == 0)
+                return false;
+        if (!assigned && now_ns - s->slots[unassigned->first].first_ns < UNASSIGNED_AGE_NS)
+                return false;
+        sfi_give_up_unassigned(s, unassigned->first);
+        return true;
+}
+
+uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned)
+{
+        if (!make_room(s, now_ns, assigned))
                 return IDMAP_NONE;
         uint32_t slot = s->free_slots[--s->n_free];
 
@@ -66,11 +94,18 @@ void sfi_note_oldest(struct sfi *s, uint64_t oldest)
         event_set_advance(&s->built_events, oldest);
 }
 
-/* Younger events give way first. */
+/* Events that are not assigned here give way first, then the younger ones. */
 static void rank(struct sfi *s, uint32_t slot)
 {
-        if (s->slots[slot].blocks > 0)
-                heap_put(&s->holding, slot, ~s->slots[slot].event, 0);
+        const struct sfi_slot *e = &s->slots[slot];
+
+        if (e->blocks > 0)
+                heap_put(&s->holding, slot, e->assigned, ~e->event);
+}
+
+static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
+{
+        return a->assigned != b->assigned ? b->assigned : a->event > b->event;
 }
 
 void sfi_note_block(struct sfi *s, uint32_t slot)
@@ -84,6 +119,7 @@ void sfi_set_assigned(struct sfi *s, uint32_t slot)
         list_remove(s, &s->collecting[s->slots[slot].assigned], slot);
         s->slots[slot].assigned = true;
         list_append(s, &s->collecting[true], slot);
+        rank(s, slot);
 }
 
 static void free_fragments(struct sfi *s, uint32_t slot)
@@ -123,14 +159,18 @@ void sfi_drop_slot(struct sfi *s, uint32_t slot)
         s->free_slots[s->n_free++] = slot;
 }
 
-bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event)
+bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot)
 {
         uint32_t youngest = heap_first(&s->holding);
 
-        if (youngest == HEAP_NONE || s->slots[youngest].event <= event)
+        if (youngest == HEAP_NONE || !gives_way_to(&s->slots[youngest], &s->slots[slot]))
                 return false;
         struct sfi_slot *e = &s->slots[youngest];
 
+        if (!e->assigned) {
+                sfi_give_up_unassigned(s, youngest);
+                return true;
+        }
         free_fragments(s, youngest);
         memset(sfi_fragment(s, youngest, 0), 0, s->config.n_ros * sizeof *s->fragments);
         e->whole = 0;
@@ -138,10 +178,7 @@ bool sfi_evict_younger(struct sfi *s, uint64_t now_ns, uint64_t event)
         e->rounds = 0;
         e->expire_ns = now_ns + s->config.timeout_ns;
         s->counts.no_room++;
-        if (!e->assigned)
-                heap_put(&s->due, youngest, e->expire_ns, e->event);
-        else
-                sfi_plan_re_ask(s, now_ns, youngest);
+        sfi_plan_re_ask(s, now_ns, youngest);
         return true;
 }
 

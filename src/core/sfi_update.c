@@ -159,7 +159,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 return;
         }
         if (slot == IDMAP_NONE)
-                slot = sfi_open_slot(s, now_ns, a->event, a->l1_id);
+                slot = sfi_open_slot(s, now_ns, a->event, a->l1_id, true);
         if (slot == IDMAP_NONE)
                 return; /* not noted as come, so that the DFM sends it again */
         note_come(s, a->sequence);

@@ -256,6 +256,7 @@ static void sfi_account(struct node *n)
         stats_set(&to->fragments_received, c->fragments_received);
         stats_set(&to->fragments_lost, c->fragments_lost);
         stats_set(&to->fragments_late, c->late);
+        stats_set(&to->events_implausible, c->implausible);
         stats_set(&to->fragments_duplicate, c->duplicate);
         stats_set(&to->fragments_no_room, c->no_room);
         stats_set(&to->fragments_re_asked, c->re_asked);

@@ -79,6 +79,7 @@ struct sfi_counts {
         uint64_t payload_bytes; /* of complete events */
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
+        uint64_t implausible; /* chunks of events far beyond all that were assigned */
         uint64_t late, duplicate, malformed, no_room, re_asked, recovered;
         uint64_t datagrams_received, datagrams_lost;
         uint64_t datagrams_suspect; /* their sequence number jumped too far to be believed */

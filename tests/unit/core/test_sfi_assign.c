@@ -282,14 +282,14 @@ static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
         (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 10; event < 10 + c.slots; event++)
-                sfi_gets_fragment(&t, 0, event);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
-        t.now_ns += c.timeout_ns; /* those were never assigned */
-        assert_sfi_says(&t, "");
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, 0, 0);
-        assert_int_equal(sfi_counts(t.sfi)->assigned, 1);
-        assert_int_equal(sfi_open_events(t.sfi), 1);
+                sfi_gets_assign(&t, event);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, c.slots, 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, c.slots);
+        sfi_gets_whole(&t, 12);
+        assert_sfi_writes(&t, "e12 complete");
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, c.slots, 0);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, c.slots + 1);
+        assert_int_equal(sfi_open_events(t.sfi), c.slots);
         sfi_driver_fini(&t);
 }
 

@@ -224,9 +224,10 @@ static void without_a_slot_there_is_no_room(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 0);
-        for (uint64_t event = 0; event < c.slots; event++)
+        /* Not assigned, they have half of so few slots. */
+        for (uint64_t event = 0; event < c.slots / 2; event++)
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
-        assert_int_equal(sfi_gets_fragment(&t, 0, c.slots), SFI_NO_ROOM);
+        assert_int_equal(sfi_gets_fragment(&t, 0, c.slots / 2), SFI_NO_ROOM);
         assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
         sfi_driver_fini(&t);
 }

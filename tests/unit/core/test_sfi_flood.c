@@ -1,0 +1,140 @@
+/* Fragments of events that are not assigned to this SFI, by mistake or by malice: they take a small share for a short time,
+ * and those that are assigned do not suffer. */
+#include "sfi_driver.h"
+
+#define AGE_NS (100 * NS_PER_MS)
+
+static struct sfi_config flooded(void)
+{
+        struct sfi_config c = sfi_standard();
+
+        c.slots = 256; /* of which 32 for what is not assigned */
+        c.credits = 4;
+        return c;
+}
+
+static void a_flood_takes_its_share_and_no_more(void **state)
+{
+        struct sfi_config c = flooded();
+        struct sfi_driver t;
+        uint64_t unknown = 100000;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 500; event++) {
+                for (int i = 0; i < 20; i++)
+                        sfi_gets_fragment(&t, 0, unknown++);
+                sfi_gets_assign(&t, event);
+                assert_in_range(sfi_open_events(t.sfi), 1, 33);
+                sfi_gets_whole(&t, event);
+                assert_string_equal(strstr(sfi_writes_with(&t, false), " complete"), " complete");
+                sfi_gets_ack(&t, (uint32_t)event + 1);
+                t.now_ns += NS_PER_MS;
+        }
+        assert_int_equal(sfi_counts(t.sfi)->complete, 500);
+        assert_true(sfi_counts(t.sfi)->no_room > 500 * 20 - 32 * 6);
+        sfi_driver_fini(&t);
+}
+
+static void the_oldest_is_given_up_when_it_has_had_its_time(void **state)
+{
+        struct sfi_config c = flooded();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 1000; event < 1032; event++)
+                assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
+        t.now_ns += AGE_NS - 1;
+        assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_NO_ROOM);
+        assert_int_equal(sfi_gets_fragment(&t, 1, 1000), SFI_STORE); /* it has its slot */
+        t.now_ns += 1;
+        for (uint64_t event = 0; event < 32; event++)
+                assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 32), SFI_NO_ROOM);
+        assert_int_equal(sfi_open_events(t.sfi), 32);
+        assert_int_equal(sfi_counts(t.sfi)->late, 33);
+        /* Those that come to be assigned leave the share. */
+        for (uint64_t event = 0; event < 4; event++)
+                sfi_gets_assign(&t, event);
+        for (uint64_t event = 0; event < 4; event++)
+                assert_int_equal(sfi_gets_fragment(&t, 1, event), SFI_STORE);
+        assert_sfi_writes(&t, "e0 complete | e1 complete | e2 complete | e3 complete");
+        assert_int_equal(sfi_gets_fragment(&t, 0, 32), SFI_STORE);
+        sfi_driver_fini(&t);
+}
+
+static void an_assignment_finds_a_slot_in_any_flood(void **state)
+{
+        struct sfi_config c = sfi_standard(); /* 8 slots */
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 1000; event < 1010; event++)
+                sfi_gets_fragment(&t, 0, event);
+        assert_int_equal(sfi_open_events(t.sfi), 4);
+        for (uint64_t event = 0; event < 8; event++)
+                sfi_gets_assign(&t, event);
+        assert_int_equal(sfi_counts(t.sfi)->assigned, 8);
+        assert_int_equal(sfi_open_events(t.sfi), 8);
+        for (uint64_t event = 0; event < 8; event++)
+                sfi_gets_whole(&t, event);
+        assert_int_equal(sfi_take_built(t.sfi, (uint32_t[8]){}, 8), 8);
+        assert_sfi_writes(&t, "");
+        sfi_free(t.sfi);
+}
+
+/* Whatever their numbers, they neither keep memory from what is assigned, nor take it away. */
+static void a_flood_gives_its_memory_back(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t unknown = 0; unknown < 200; unknown += 199) {
+                for (uint16_t ros = 0; ros < 2; ros++)
+                        assert_int_equal(sfi_gets_piece(&t, piece(ros, unknown, 0, big, big)), SFI_STORE);
+                sfi_gets_assign(&t, unknown + 100);
+                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 50, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_piece(&t, piece(1, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 51, 0, big, big)), SFI_NO_ROOM);
+                assert_sfi_writes(&t, unknown == 0 ? "e100 complete" : "e299 complete");
+        }
+        sfi_driver_fini(&t);
+}
+
+static void an_event_far_beyond_all_is_refused(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 50, 0, 0, 0); /* another SFI's */
+        assert_int_equal(sfi_gets_fragment(&t, 0, 50 + EVB_EVENT_WINDOW + 1), SFI_MALFORMED);
+        assert_int_equal(sfi_gets_fragment(&t, 0, UINT64_MAX - 2), SFI_MALFORMED);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        assert_int_equal(sfi_counts(t.sfi)->implausible, 2);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 50 + EVB_EVENT_WINDOW), SFI_STORE);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, UINT64_C(1) << 40, 3);
+        assert_int_equal(sfi_gets_fragment(&t, 0, (UINT64_C(1) << 40) + EVB_EVENT_WINDOW), SFI_STORE);
+        assert_int_equal(sfi_counts(t.sfi)->implausible, 2);
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_flood_takes_its_share_and_no_more),
+                cmocka_unit_test(the_oldest_is_given_up_when_it_has_had_its_time),
+                cmocka_unit_test(an_assignment_finds_a_slot_in_any_flood),
+                cmocka_unit_test(a_flood_gives_its_memory_back),
+                cmocka_unit_test(an_event_far_beyond_all_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
