@@ -1,5 +1,6 @@
 /* What tests of a whole system under virtual time share: the accounts, which must balance whatever happens, and runs for
- * many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. */
+ * many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. EVB_SIM_SEEDS=N runs the seeds 1 to N. Time is
+ * virtual and every seed is fixed, so that no test here can fail by chance. */
 #pragma once
 
 #include <setjmp.h>
@@ -80,12 +81,21 @@ static inline void check_empty(struct sim *s, const struct sim_config *c)
 
 typedef void (*scene_fn)(struct sim_config *c, bool push);
 
+/* The seeds to run, of which a test itself wants the first so many. */
+static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
+{
+        const char *one = getenv("EVB_SIM_SEED"), *many = getenv("EVB_SIM_SEEDS");
+
+        *ret_first = one ? strtoull(one, NULL, 0) : 1;
+        return one ? *ret_first : many ? strtoull(many, NULL, 0) : seeds;
+}
+
 /* Runs one system for many seeds, push and pull. */
 static inline void each_seed(unsigned seeds, scene_fn prepare, void (*verify)(struct sim *, const struct sim_config *))
 {
-        const char *one = getenv("EVB_SIM_SEED");
+        uint64_t first, last = seeds_to_run(seeds, &first);
 
-        for (uint64_t seed = one ? strtoull(one, NULL, 0) : 1; seed <= (one ? strtoull(one, NULL, 0) : seeds); seed++) {
+        for (uint64_t seed = first; seed <= last; seed++) {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;

@@ -4,7 +4,9 @@
 /* Runs for a while, does something to the system, and runs to the end. */
 static void disturb(unsigned seeds, void (*harm)(struct sim *), void (*verify)(struct sim *, const struct sim_config *))
 {
-        for (uint64_t seed = 1; seed <= seeds; seed++) {
+        uint64_t first, last = seeds_to_run(seeds, &first);
+
+        for (uint64_t seed = first; seed <= last; seed++) {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;
