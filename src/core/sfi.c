@@ -305,7 +305,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
         struct sfi_slot *e = &s->slots[slot];
         struct finished_entry entry = {
-                .event = e->taken_back ? EVENT_NONE : e->event,
+                .event = e->taken_back ? ASSIGN_VOID_EVENT : e->event,
                 .end = failed ? EVENT_LOST : e->end,
                 .missing = failed || e->end == EVENT_LOST ? s->config.n_ros : e->missing,
         };

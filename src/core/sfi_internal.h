@@ -19,8 +19,6 @@
 #define SFI_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
 #define SLOT_NONE UINT32_MAX
-/* The event of a finished entry that concerns none; it only gives a credit back. */
-#define EVENT_NONE (UINT64_MAX - 1)
 
 enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 

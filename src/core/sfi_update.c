@@ -131,7 +131,7 @@ static void take_back_lost(struct sfi *s, uint64_t event)
                 struct finished_entry *f = &s->finished[i & s->finished_mask];
 
                 if (f->event == event && f->end == EVENT_LOST)
-                        f->event = EVENT_NONE;
+                        f->event = ASSIGN_VOID_EVENT;
         }
 }
 

@@ -1,6 +1,6 @@
-/* What tests of a whole system under virtual time share: the accounts, which must balance whatever happens, and runs for
- * many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. EVB_SIM_SEEDS=N runs the seeds 1 to N. Time is
- * virtual and every seed is fixed, so that no test here can fail by chance. */
+/* What tests of a whole system under virtual time share: the accounts, which must balance whatever happens,
+ * and runs for many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. EVB_SIM_SEEDS=N runs the
+ * seeds 1 to N. Time is virtual and every seed is fixed, so that no test here can fail by chance. */
 #pragma once
 
 #include <setjmp.h>

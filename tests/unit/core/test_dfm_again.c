@@ -126,6 +126,37 @@ static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(v
         dfm_driver_fini(&t);
 }
 
+/* Given back and forth: what an SFI reports of a former assignment after it has heard of the new one concerns
+ * no event. */
+static void an_event_that_came_back_twice_is_built(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.push = false;
+        c.events = 1;
+        c.reassign_max = 2;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
+        sfi_acks(&t, 0, 1);
+        sfi_grants(&t, 1, 1);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0");
+        sfi_acks(&t, 1, 1);
+        sfi_grants(&t, 0, 2);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "sfi0: Build e0>sfi0#1");
+        sfi_acks(&t, 0, 2);
+        sfi_ends(&t, 0, ASSIGN_VOID_EVENT, EVENT_LOST, 2);
+        sfi_ends(&t, 1, 0, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_driver_fini(&t);
+}
+
 static void an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -295,6 +326,7 @@ int main(void)
                 cmocka_unit_test(an_event_that_is_not_finished_goes_to_another),
                 cmocka_unit_test(an_event_goes_to_another_sfi_than_before_where_one_has_a_credit),
                 cmocka_unit_test(an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry),
+                cmocka_unit_test(an_event_that_came_back_twice_is_built),
                 cmocka_unit_test(an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it),
                 cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
                 cmocka_unit_test(what_was_taken_back_is_not_held_any_more),

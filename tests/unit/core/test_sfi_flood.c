@@ -1,5 +1,5 @@
-/* Fragments of events that are not assigned to this SFI, by mistake or by malice: they take a small share for a short time,
- * and those that are assigned do not suffer. */
+/* Fragments of events that are not assigned to this SFI, by mistake or by malice: they take a small share for
+ * a short time, and those that are assigned do not suffer. */
 #include "sfi_driver.h"
 
 #define AGE_NS (100 * NS_PER_MS)
