@@ -81,7 +81,11 @@ static int inproc_send(struct endpoint *e, const struct outgoing *out, size_t n)
                 if (reaches)
                         put(to, (struct inproc *)e, &out[k]);
                 e->counts.sent += reaches;
-                e->counts.send_failed += !reaches;
+                if (!reaches) {
+                        e->counts.send_failed++;
+                        e->counts.send_failed_bytes += out[k].size_bytes;
+                        e->counts.send_error = to ? EMSGSIZE : EHOSTUNREACH;
+                }
         }
         return (int)n;
 }

@@ -51,6 +51,25 @@ static void read_control(struct udp *u, int i)
         }
 }
 
+/* Errors of this program, which every later call meets too. All others are the network's and end nothing. */
+static bool is_final(int error)
+{
+        return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
+}
+
+/* What ICMP said of an earlier datagram waits at the socket until a call returns it in place of its own work (ip(7),
+ * "Error handling"; every code of ICMP and ICMPv6 has its errno). A second call does the work. */
+static int receive_messages(struct udp *u)
+{
+        int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+
+        if (n < 0 && errno != EAGAIN && !is_final(errno))
+                n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+        if (n >= 0)
+                return n;
+        return is_final(errno) ? -errno : -EAGAIN;
+}
+
 static int refill(struct udp *u)
 {
         u->at = u->n_messages = 0;
@@ -59,14 +78,10 @@ static int refill(struct udp *u)
                 u->messages[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in6);
                 u->messages[i].msg_hdr.msg_controllen = sizeof u->receive_control[i];
         }
-        int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+        int n = receive_messages(u);
 
-        /* Errors that the other side's ICMP left on a connected socket are no end of ours. */
         if (n < 0)
-                return errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED || errno == EHOSTUNREACH ||
-                                       errno == ENETUNREACH || errno == EMSGSIZE
-                               ? 0
-                               : -errno;
+                return n == -EAGAIN ? 0 : n;
         u->n_messages = n;
         u->endpoint.counts.calls++;
         for (int i = 0; i < n; i++) {
@@ -164,30 +179,21 @@ static bool is_segmentation_refusal(int error)
         return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
 }
 
-/* What to make of a failed call: 0: try again; 1: the first message is lost; -EAGAIN: wait; else the endpoint's end. */
-static int judge_error(struct udp *u, int error)
+/* The first message failed twice, so the error is its own: it goes on as single datagrams, or is lost. */
+static void fail_first(struct udp *u, const struct outgoing *out, int error, uint32_t *taken)
 {
+        struct endpoint_counts *c = &u->endpoint.counts;
+
         if (u->datagrams_of[0] > 1 && is_segmentation_refusal(error)) {
                 u->segments = false;
-                u->endpoint.counts.segmentation_refused = true;
-                return 0;
+                c->segmentation_refused = true;
+                return;
         }
-        switch (error) {
-        case EINTR:
-        case ECONNREFUSED: /* of an earlier datagram */
-                return 0;
-        case EAGAIN:
-                return -EAGAIN;
-        case EMSGSIZE:
-        case EPERM:
-        case EACCES:
-        case ENOBUFS:
-        case ENETUNREACH:
-        case EHOSTUNREACH:
-        case ENETDOWN:
-                return 1;
-        }
-        return -error;
+        for (uint32_t i = 0; i < u->datagrams_of[0]; i++)
+                c->send_failed_bytes += out[i].size_bytes;
+        c->send_failed += u->datagrams_of[0];
+        c->send_error = error;
+        *taken += u->datagrams_of[0];
 }
 
 static void count_sent(struct udp *u, int messages, uint32_t *datagrams)
@@ -204,6 +210,7 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
 {
         struct udp *u = (struct udp *)e;
         uint32_t taken = 0;
+        bool again = false;
 
         while (taken < n) {
                 int messages = make_messages(u, out + taken, n - taken);
@@ -211,17 +218,17 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
 
                 if (sent > 0) {
                         count_sent(u, sent, &taken);
+                        again = false;
                         continue;
                 }
-                int r = judge_error(u, errno);
-                if (r == -EAGAIN)
+                if (errno == EAGAIN)
                         break;
-                if (r < 0)
-                        return r;
-                if (r == 1) {
-                        taken += u->datagrams_of[0];
-                        e->counts.send_failed += u->datagrams_of[0];
-                }
+                if (is_final(errno))
+                        return -errno;
+                /* The first error may be what ICMP said of an earlier datagram. */
+                if (again)
+                        fail_first(u, out + taken, errno, &taken);
+                again = !again;
         }
         return (int)taken;
 }

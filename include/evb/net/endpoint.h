@@ -27,7 +27,9 @@ struct outgoing {
 
 struct endpoint_counts {
         uint64_t sent, received;        /* datagrams */
-        uint64_t send_failed;           /* datagrams that the kernel refused for good */
+        uint64_t send_failed;           /* datagrams that the kernel refused for good; not part of `sent` */
+        uint64_t send_failed_bytes;
+        int send_error;                 /* errno of the last of them */
         uint64_t dropped;               /* datagrams lost at this endpoint's full receive buffer */
         uint64_t super_packets;         /* sent, each of several datagrams */
         uint64_t calls;                 /* system calls that moved something */
@@ -77,7 +79,8 @@ static inline int endpoint_receive(struct endpoint *e, struct datagram *out, siz
 }
 
 /* Sends in order. Returns how many were taken, refused ones (send_failed) included; fewer than n: the send buffer is full,
- * wait for EPOLLOUT. Negative errno is the endpoint's end. */
+ * wait for EPOLLOUT. Nothing that comes from the network ends an endpoint: what ICMP says of a peer costs a datagram at
+ * most. Negative errno is a mistake of the program's. */
 static inline int endpoint_send(struct endpoint *e, const struct outgoing *out, size_t n)
 {
         return e->ops->send(e, out, n);
