@@ -94,7 +94,7 @@ bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t 
 }
 
 struct chunk_packer {
-        size_t datagram_bytes, datagrams_max;
+        size_t datagram_bytes, datagrams_max, limit;
         bool stream;
         size_t iov_max; /* pieces a datagram can have: header, then two a chunk, then padding */
         struct chunk_datagram *datagrams;
@@ -118,7 +118,7 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
         p->iov_max = 2 * MIN(chunks_max, (size_t)255) + 2;
         p->headers_bytes = MESSAGE_HEADER_BYTES + p->iov_max / 2 * CHUNK_HEADER_BYTES;
         p->datagram_bytes = datagram_bytes;
-        p->datagrams_max = datagrams_max;
+        p->datagrams_max = p->limit = datagrams_max;
         p->datagrams = calloc(datagrams_max, sizeof *p->datagrams);
         p->iov = calloc(datagrams_max * p->iov_max, sizeof *p->iov);
         p->headers = calloc(datagrams_max, p->headers_bytes);
@@ -133,6 +133,11 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
 void chunk_packer_set_stream(struct chunk_packer *p)
 {
         p->stream = true;
+}
+
+void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams)
+{
+        p->limit = MIN(datagrams, p->datagrams_max);
 }
 
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
@@ -213,7 +218,7 @@ size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, c
         uint32_t offset = n_jobs > 0 ? jobs[0].chunk.offset : 0;
         struct message_header h = *header;
 
-        for (; job < n_jobs && n < p->datagrams_max; n++) {
+        for (; job < n_jobs && n < p->limit; n++) {
                 struct chunk_datagram *d = &p->datagrams[n];
 
                 *d = (struct chunk_datagram){.iov = p->iov + n * p->iov_max};

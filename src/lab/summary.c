@@ -149,6 +149,8 @@ static const struct node_stats *shaped_ros(const struct launch *l)
 static json_t *drops(const struct launch *l)
 {
         uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
+        /* They have sequence numbers too, and never left. */
+        uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
         json_t *o = json_object();
 
         if (shaped_ros(l))
@@ -156,7 +158,7 @@ static json_t *drops(const struct launch *l)
         else
                 json_object_set_new(o, "source_qdisc_packets", json_null());
         if (l->scenario->scenario.transport == TRANSPORT_UDP)
-                set(o, "network_packets", lost > socket ? lost - socket : 0);
+                set(o, "network_packets", lost > known ? lost - known : 0);
         else
                 json_object_set_new(o, "network_packets", json_null());
         json_object_set_new(o, "switch_packets", l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());

@@ -2,10 +2,14 @@
 #include "data_send.h"
 
 #include "evb/base/arena.h"
+#include "evb/base/util.h"
 
-size_t data_sender_take(struct data_sender *s, uint32_t sfi)
+#define FIRST_JOBS 8
+
+/* Makes the bytes of the first n jobs where they were not made yet; the bytes that these jobs are to send. */
+static uint64_t fill(struct data_sender *s, size_t n)
 {
-        size_t n = ros_jobs(s->core, sfi, s->jobs, SEND_JOBS_MAX);
+        uint64_t bytes = 0;
 
         for (size_t i = 0; i < n; i++) {
                 struct ros_job *j = &s->jobs[i];
@@ -13,11 +17,25 @@ size_t data_sender_take(struct data_sender *s, uint32_t sfi)
                 s->chunk_jobs[i] = j->job;
                 if (j->at == ARENA_NONE)
                         continue;
+                bytes += j->job.to_bytes - j->job.chunk.offset;
                 s->chunk_jobs[i].payload = s->buffer + j->at;
                 if (j->fill)
                         source_fill(s->source, j->job.chunk.event, s->buffer + j->at, j->job.chunk.fragment_bytes);
         }
-        return n;
+        return bytes;
+}
+
+size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes)
+{
+        size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
+
+        /* Doubled until they are enough, so that the work is at most twice that of the jobs taken. */
+        for (;; wanted = MIN(2 * wanted, (size_t)SEND_JOBS_MAX)) {
+                size_t n = ros_jobs(s->core, sfi, s->jobs, wanted);
+
+                if (fill(s, n) >= bytes || n < wanted || wanted == SEND_JOBS_MAX)
+                        return n;
+        }
 }
 
 struct message_header data_sender_header(const struct data_sender *s, uint32_t sfi)

@@ -127,7 +127,7 @@ static bool pack(struct tcp_way *w)
         struct data_sender *s = w->sender;
         struct message_header header = data_sender_header(s, w->sfi);
         const struct chunk_datagram *d;
-        size_t jobs = data_sender_take(s, w->sfi);
+        size_t jobs = data_sender_take(s, w->sfi, MESSAGE_MAX_BYTES);
         uint8_t *copy = w->headers;
 
         if (chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d) == 0)

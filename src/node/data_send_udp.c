@@ -23,21 +23,27 @@ struct udp_way {
         /* ros.pacing: bytes that may be sent now, and since when; NEVER_NS: not waiting. */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
+        bool failure_logged;
 };
 
 struct udp_sender {
         struct udp_way *ways;
         uint32_t n, first; /* where a round begins */
-        double bytes_per_ns, burst_bytes; /* ros.pacing; 0: none */
+        size_t datagram_bytes;
+        double bytes_per_ns, frame_bytes; /* ros.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
 };
 
 static void is_writable(void *ctx, uint32_t events)
 {
         struct udp_way *w = ctx;
+        struct datagram unasked;
 
         if (!(events & (EPOLLOUT | EPOLLERR)))
                 return;
+        /* What ICMP left at the socket wakes us until a call takes it away. */
+        if (events & EPOLLERR)
+                (void)endpoint_receive(w->endpoint, &unasked, 1);
         w->blocked = false;
         loop_modify(w->loop, &w->io, 0);
 }
@@ -82,9 +88,10 @@ static int udp_open(struct data_sender *s)
         if (s->node->scenario->ros.stagger)
                 u->first = (uint32_t)((uint64_t)s->node->self->index * u->n / MAX(s->node->scenario->ros.count, UINT64_C(1)));
         u->bytes_per_ns = (double)s->node->scenario->ros.pacing_bps / 8e9;
-        u->burst_bytes = PACED_FRAMES * (double)(s->node->scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
+        u->frame_bytes = (double)(s->node->scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
+        u->datagram_bytes = node_datagram_bytes(s->node->scenario);
         u->ways = calloc(u->n, sizeof *u->ways);
-        if (!u->ways || chunk_packer_new(&s->packer, node_datagram_bytes(s->node->scenario), DATAGRAMS_MAX) < 0)
+        if (!u->ways || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
                 return log_error_errno(ENOMEM, "data sockets: %m");
         for (uint32_t i = 0; r >= 0 && i < u->n; i++)
                 r = open_way(s, &u->ways[i], i);
@@ -103,20 +110,46 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* How many of n datagrams may go now by ros.pacing; counted as the kernel's own shaping counts them. */
-static size_t pace(struct udp_sender *u, struct udp_way *w, const struct chunk_datagram *d, size_t n)
+/* How many datagrams may go now by ros.pacing, before any work is done for them. */
+static size_t allowed(const struct udp_sender *u, struct udp_way *w)
 {
-        uint64_t now_ns = clock_now_ns();
-        size_t k = 0;
+        uint64_t now_ns;
 
+        w->paced_until_ns = NEVER_NS;
         if (u->bytes_per_ns <= 0)
-                return n;
-        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns, u->burst_bytes);
+                return DATAGRAMS_MAX;
+        now_ns = clock_now_ns();
+        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns, PACED_FRAMES * u->frame_bytes);
         w->tokens_ns = now_ns;
-        while (k < n && w->tokens > 0)
-                w->tokens -= (double)(d[k++].size_bytes + FRAME_BEYOND_UDP_BYTES);
-        w->paced_until_ns = k < n ? now_ns + (uint64_t)(MAX(-w->tokens, 1.0) / u->bytes_per_ns) : NEVER_NS;
-        return k;
+        if (w->tokens > 0)
+                return 1 + (size_t)(w->tokens / u->frame_bytes);
+        w->paced_until_ns = now_ns + (uint64_t)(MAX(-w->tokens, 1.0) / u->bytes_per_ns);
+        return 0;
+}
+
+/* What `taken` datagrams were, of which the kernel refused some for good; counted as its own shaping counts them. */
+static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
+                         const struct endpoint_counts *before)
+{
+        struct udp_way *w = &((struct udp_sender *)s->state)->ways[sfi];
+        const struct endpoint_counts *after = &w->endpoint->counts;
+        uint64_t failed = after->send_failed - before->send_failed, bytes = 0;
+
+        for (int i = 0; i < taken; i++)
+                bytes += d[i].size_bytes;
+        w->tokens -= (double)(bytes + (uint64_t)taken * FRAME_BEYOND_UDP_BYTES);
+        ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
+        ros_count_datagrams(s->core, sfi, (uint32_t)taken);
+        stats_add(&s->node->stats->packets_sent, (uint64_t)taken - failed);
+        stats_add(&s->node->stats->bytes_sent, bytes - (after->send_failed_bytes - before->send_failed_bytes));
+        stats_add(&s->node->stats->packets_send_failed, failed);
+        if (failed > 0 && !w->failure_logged)
+                log_warning_errno(after->send_error, "datagrams to SFI %u fail and are lost: %m", sfi + 1);
+        w->failure_logged |= failed > 0;
+        if (after->segmentation_refused && !before->segmentation_refused)
+                log_warning("the kernel cuts no super-packets for SFI %u, so datagrams go one by one; is network.mtu larger than "
+                            "the device's MTU?",
+                            sfi + 1);
 }
 
 /* One batch; *ret_more: it went out, and there may be another. */
@@ -126,30 +159,30 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         struct udp_way *w = &u->ways[sfi];
         struct message_header header = data_sender_header(s, sfi);
         const struct chunk_datagram *d;
-        size_t jobs = data_sender_take(s, sfi), packed = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d), n = pace(u, w, d, packed);
-        uint64_t bytes = 0;
+        size_t most = allowed(u, w), n;
+        struct endpoint_counts before;
         int taken;
 
+        *ret_more = false;
+        if (most == 0)
+                return 0;
+        chunk_packer_set_limit(s->packer, most);
+        n = data_sender_take(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
+        n = chunk_pack(s->packer, &header, s->chunk_jobs, n, &d);
         for (size_t i = 0; i < n; i++)
                 u->out[i] = (struct outgoing){d[i].iov, d[i].n_iov, d[i].size_bytes, NULL};
+        before = w->endpoint->counts;
         taken = n > 0 ? endpoint_send(w->endpoint, u->out, n) : 0;
         if (taken < 0)
                 return log_error_errno(taken, "sending to SFI %u: %m", sfi + 1);
-        for (int i = 0; i < taken; i++)
-                bytes += d[i].size_bytes;
-        if (taken > 0) {
-                ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
-                ros_count_datagrams(s->core, sfi, (uint32_t)taken);
-                stats_add(&s->node->stats->packets_sent, (uint64_t)taken);
-                stats_add(&s->node->stats->bytes_sent, bytes);
-        }
-        *ret_more = taken == (int)n && n > 0 && n == packed;
-        if (taken < (int)n) {
-                w->blocked = true;
-                stats_add(&s->node->stats->send_blocked, 1);
-                return loop_modify(w->loop, &w->io, EPOLLOUT);
-        }
-        return 0;
+        if (taken > 0)
+                account_sent(s, sfi, d, taken, &before);
+        *ret_more = taken == (int)n && n > 0;
+        if (taken == (int)n)
+                return 0;
+        w->blocked = true;
+        stats_add(&s->node->stats->send_blocked, 1);
+        return loop_modify(w->loop, &w->io, EPOLLOUT);
 }
 
 /* The SFIs from one up to another. */
@@ -187,8 +220,11 @@ static uint64_t udp_deadline(const struct data_sender *s)
         const struct udp_sender *u = s->state;
         uint64_t deadline_ns = NEVER_NS;
 
-        for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++)
-                deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);
+        /* A way that is blocked, or has nothing left, waits for something else. */
+        for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++) {
+                if (!u->ways[i].blocked && ros_next_with_jobs(s->core, i) == i)
+                        deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);
+        }
         return deadline_ns;
 }
 

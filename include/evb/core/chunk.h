@@ -63,6 +63,8 @@ struct chunk_packer;
 int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t datagrams_max);
 /* For byte streams: messages are not padded. */
 void chunk_packer_set_stream(struct chunk_packer *p);
+/* From now on a batch has at most this many datagrams, and never more than the packer was made for. */
+void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 
 /* Cuts jobs into datagrams of `header` (whose transaction is that of the first and grows by one a datagram) until the

@@ -34,6 +34,7 @@
         X(fragments_source_lost, "fragments lost between front-end and ROS")                                 \
         X(bytes_sent, "bytes of fragments sent by a ROS, chunk headers included")                            \
         X(packets_sent, "data datagrams sent")                                                               \
+        X(packets_send_failed, "data datagrams that the kernel refused to send")                             \
         X(packets_received, "data datagrams received")                                                       \
         X(packets_lost, "data datagrams that the sequence numbers miss")                                     \
         X(events_implausible, "fragments or requests of an event far beyond all known ones")                \

@@ -1,0 +1,39 @@
+/* A node of a small scenario, for the parts of a ROS or an SFI alone: nothing is opened but its loop. */
+#pragma once
+
+#include "node_internal.h"
+
+static inline struct scenario *sample_scenario(const char *transport)
+{
+        static const char text[] = "[scenario]\ntransport = %s\n[node dfm]\nrole = dfm\naddress = 127.0.9.1\n"
+                                   "[node ros1]\nrole = ros\naddress = 127.0.9.2\n[node ros2]\nrole = ros\naddress = 127.0.9.3\n"
+                                   "[node sfi1]\nrole = sfi\naddress = 127.0.9.4\n[node sfi2]\nrole = sfi\naddress = 127.0.9.5\n";
+        char path[] = "/tmp/evb-test-XXXXXX";
+        int fd = mkstemp(path);
+        static struct scenario_errors errors;
+        struct scenario *s = calloc(1, sizeof *s);
+
+        assert_true(fd >= 0 && s && dprintf(fd, text, transport) > 0);
+        close(fd);
+        if (scenario_load(s, path, NULL, 0, &errors) < 0)
+                fail_msg("%s", errors.text[0]);
+        unlink(path);
+        return s;
+}
+
+static inline void sample_node(struct node *n, const char *name, const char *transport)
+{
+        struct scenario *s = sample_scenario(transport);
+
+        *n = (struct node){.scenario = s, .self = scenario_find(s, name), .run = 7, .stats = calloc(1, sizeof *n->stats)};
+        assert_non_null(n->self);
+        assert_non_null(n->stats);
+        assert_int_equal(loop_new(&n->loop), 0);
+}
+
+static inline void sample_node_free(struct node *n)
+{
+        loop_free(n->loop);
+        free(n->stats);
+        free((void *)n->scenario);
+}

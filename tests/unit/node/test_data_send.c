@@ -1,0 +1,249 @@
+/* A ROS's way out over UDP with a clock, a send call and a queue of the test's: pacing, full buffers, refusals. */
+#include "../test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "data_send.h"
+#include "evb/base/util.h"
+#include "node_sample.h"
+
+#define MTU 1500
+#define FRAGMENT_BYTES 300u
+
+static uint64_t clock_ns = NS_PER_S;
+static int send_errno;      /* 0: datagrams are sent */
+static unsigned send_calls; /* that are tried with it */
+static size_t jobs_made;
+
+uint64_t __wrap_clock_now_ns(void);
+int __real_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags);
+int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags);
+size_t __real_ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
+size_t __wrap_ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+        return clock_ns;
+}
+
+int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
+{
+        if (send_errno == 0)
+                return __real_sendmmsg(fd, messages, n, flags);
+        send_calls++;
+        errno = send_errno;
+        return -1;
+}
+
+size_t __wrap_ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n)
+{
+        size_t made = __real_ros_jobs(r, sfi, jobs, n);
+
+        jobs_made += made;
+        return made;
+}
+
+static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+{
+        (void)ctx, (void)event, (void)l1_id;
+        *ret = (struct ros_fragment){.bytes = FRAGMENT_BYTES};
+}
+
+struct bench {
+        struct node node;
+        struct data_sender sender;
+        uint8_t *buffer;
+        struct source *source;
+};
+
+static void bench_open(struct bench *b, uint64_t pacing_bps)
+{
+        struct pattern_sizes sizes = {.bytes = FRAGMENT_BYTES};
+        struct ros_config config = {
+                .run = 7,
+                .n_sfi = 2,
+                .entries = 1024,
+                .buffer_bytes = 4 << 20,
+                .keep_alive_ns = NS_PER_S,
+                .describe = describe,
+        };
+
+        *b = (struct bench){.buffer = calloc(1, config.buffer_bytes)};
+        sample_node(&b->node, "ros1", "udp");
+        ((struct scenario *)b->node.scenario)->ros.pacing_bps = pacing_bps;
+        assert_int_equal(source_new_pattern(&b->source, 0, 1, &sizes), 0);
+        b->sender = (struct data_sender){.ops = &data_send_udp, .node = &b->node, .source = b->source, .buffer = b->buffer};
+        assert_int_equal(ros_new(&b->sender.core, &config, clock_ns), 0);
+        assert_int_equal(b->sender.ops->open(&b->sender), 0);
+        send_errno = 0;
+        send_calls = 0;
+        jobs_made = 0;
+}
+
+static void bench_close(struct bench *b)
+{
+        b->sender.ops->close(&b->sender);
+        chunk_packer_free(b->sender.packer);
+        ros_free(b->sender.core);
+        source_free(b->source);
+        sample_node_free(&b->node);
+        free(b->buffer);
+}
+
+static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
+{
+        static struct message m;
+
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.n = 1;
+        for (size_t i = 0; i < n; i++) {
+                m.assign.entries[0].event = first + i;
+                m.assign.entries[0].l1_id = (uint32_t)(first + i);
+                m.assign.entries[0].sfi = sfi;
+                m.assign.entries[0].flags = 0;
+                assert_true(ros_receive(b->sender.core, clock_ns, &m));
+        }
+}
+
+static bool turn(struct bench *b)
+{
+        bool more = true;
+
+        assert_int_equal(b->sender.ops->turn(&b->sender, clock_ns, &more), 0);
+        return more;
+}
+
+static uint64_t deadline(struct bench *b)
+{
+        return b->sender.ops->deadline_ns(&b->sender);
+}
+
+/* 600 fragments wait and 4 frames may go: the work is that of 4 frames, and the rate is kept. */
+static void pacing_costs_what_it_sends(void **state)
+{
+        struct bench b;
+        uint64_t begin_ns;
+
+        (void)state;
+        bench_open(&b, 100000000);
+        clock_ns += NS_PER_S; /* fills the bucket */
+        begin_ns = clock_ns;
+        assign(&b, 0, 0, 600);
+        while (turn(&b))
+                ;
+        assert_in_range(stats_get(&b.node.stats->packets_sent), 4, 6);
+        assert_in_range(jobs_made, 16, 100);
+        while (ros_next_with_jobs(b.sender.core, 0) == 0) {
+                assert_true(deadline(&b) > clock_ns && deadline(&b) < clock_ns + NS_PER_MS);
+                clock_ns = deadline(&b);
+                while (turn(&b))
+                        ;
+        }
+        assert_int_equal(ros_counts(b.sender.core)->fragments_sent, 600);
+        assert_in_range(jobs_made, 600, 600 * 12);
+        /* 600 fragments fill some 140 frames of 1514 bytes at 80 ns a byte; the first ones went at once. */
+        assert_in_range(clock_ns - begin_ns, 130 * 1514 * 80, 145 * 1514 * 80);
+        assert_int_equal(deadline(&b), NEVER_NS);
+        bench_close(&b);
+}
+
+/* Paced and then blocked: only EPOLLOUT wakes it, no deadline that has passed. */
+static void blocked_has_no_deadline(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, 100000000);
+        clock_ns += NS_PER_S;
+        assign(&b, 0, 0, 100);
+        while (turn(&b))
+                ;
+        assert_true(deadline(&b) != NEVER_NS);
+        clock_ns = deadline(&b) + NS_PER_US;
+        send_errno = EAGAIN;
+        assert_false(turn(&b));
+        assert_int_equal(send_calls, 1);
+        clock_ns += NS_PER_S;
+        assert_false(turn(&b));
+        assert_int_equal(deadline(&b), NEVER_NS);
+        assert_int_equal(send_calls, 1);
+        send_errno = 0;
+        assert_int_equal(loop_wait(b.node.loop, clock_ns), 0);
+        while (turn(&b))
+                ;
+        assert_true(stats_get(&b.node.stats->packets_sent) > 6);
+        /* Nor where nothing is left to be sent. */
+        assert_true(deadline(&b) != NEVER_NS);
+        ros_forget_sfi(b.sender.core, 0);
+        clock_ns += NS_PER_S;
+        assert_false(turn(&b));
+        assert_int_equal(deadline(&b), NEVER_NS);
+        bench_close(&b);
+}
+
+/* What the kernel refuses is lost and counted, and does not count as sent; the ROS goes on. */
+static void refused_is_not_sent(void **state)
+{
+        struct bench b;
+        uint64_t sent;
+
+        (void)state;
+        bench_open(&b, 0);
+        assign(&b, 0, 0, 40);
+        send_errno = EHOSTDOWN;
+        assert_false(turn(&b) && turn(&b) && turn(&b));
+        assert_int_equal(stats_get(&b.node.stats->packets_sent), 0);
+        assert_int_equal(stats_get(&b.node.stats->bytes_sent), 0);
+        assert_in_range(stats_get(&b.node.stats->packets_send_failed), 10, 12);
+        send_errno = 0;
+        assign(&b, 0, 100, 40);
+        while (turn(&b))
+                ;
+        sent = stats_get(&b.node.stats->packets_sent);
+        assert_in_range(sent, 10, 12);
+        assert_in_range(stats_get(&b.node.stats->packets_send_failed), 10, 12);
+        assert_true(stats_get(&b.node.stats->bytes_sent) > 40 * FRAGMENT_BYTES);
+        /* The sequence numbers show the loss to the SFI. */
+        assert_int_equal(ros_transaction(b.sender.core, 0), sent + stats_get(&b.node.stats->packets_send_failed));
+        bench_close(&b);
+}
+
+/* Nobody listens: ICMP's word of it does not keep the loop awake when nothing more is to be sent. */
+static void an_error_does_not_spin(void **state)
+{
+        struct bench b;
+        int wakes = 0;
+
+        (void)state;
+        bench_open(&b, 0);
+        assign(&b, 0, 0, 4);
+        while (turn(&b))
+                ;
+        for (int i = 0; i < 10; i++) {
+                struct pollfd p = {.fd = -1};
+
+                poll(&p, 1, 5);
+                assert_int_equal(loop_wait(b.node.loop, clock_ns), 0);
+        }
+        for (int fd = 3; fd < 64; fd++) {
+                struct pollfd p = {.fd = fd, .events = 0};
+
+                wakes += poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+        }
+        assert_int_equal(wakes, 0);
+        bench_close(&b);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(pacing_costs_what_it_sends),
+                cmocka_unit_test(blocked_has_no_deadline),
+                cmocka_unit_test(refused_is_not_sent),
+                cmocka_unit_test(an_error_does_not_spin),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
