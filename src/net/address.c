@@ -106,7 +106,7 @@ bool net_address_same_host(const struct net_address *a, const struct net_address
 
 bool net_address_equal(const struct net_address *a, const struct net_address *b)
 {
-        return same_host(&a->any, &b->any) && net_address_port(a) == net_address_port(b);
+        return net_address_same_host(a, b) && net_address_port(a) == net_address_port(b);
 }
 
 bool net_address_is_multicast(const struct net_address *a)

@@ -1,5 +1,5 @@
 /* Fragments over TCP: one connection for each ROS, which makes it and says first who it is. Payload goes from the socket
- * straight to its place. Requests go back on the same connection. */
+ * straight to its place. Requests go back on the same connection. Strangers' connections end, and none holds up a ROS. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -11,8 +11,11 @@
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
-/* Connections beside one a ROS: those that have not said who they are. */
+/* Connections beside one a ROS: those that have not said who they are. A new one takes the place of the oldest of them. */
 #define SPARE 8
+/* Accepted in one turn: no more than SPARE, so that each is read once before another takes its place. */
+#define ACCEPTS_MAX SPARE
+#define INTRODUCTION_NS (10 * NS_PER_S)
 #define ROOM_BYTES (16u << 20)
 /* Bytes taken from one connection before the others have their turn. */
 #define TURN_BYTES (4u << 20)
@@ -21,7 +24,9 @@ struct tcp_peer {
         struct data_receiver *receiver;
         struct loop_io io; /* fd -1: free */
         bool ready;
-        int ros; /* -1: not said yet */
+        int ros; /* -1: not said yet; final */
+        struct net_address from;
+        uint64_t since_ns, number; /* of those accepted */
         struct tcp_reader reader;
         /* The message that is coming in. */
         uint32_t left_bytes; /* of it, after what was read */
@@ -40,7 +45,9 @@ struct tcp_receiver {
         struct tcp_peer *peers;
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
-        uint64_t connections;
+        struct net_address *addresses; /* of the ROSs */
+        uint64_t accepted;
+        bool stranger_logged;
 };
 
 static void listener_is_ready(void *ctx, uint32_t events)
@@ -60,6 +67,26 @@ static void peer_is_ready(void *ctx, uint32_t events)
                 flush_requests(p);
 }
 
+static int allocate(struct data_receiver *r, struct tcp_receiver *t)
+{
+        const struct scenario *s = r->node->scenario;
+        int k = 0;
+
+        t->n_peers = s->ros.count + SPARE;
+        t->peers = calloc(t->n_peers, sizeof *t->peers);
+        t->of_ros = calloc(s->ros.count, sizeof *t->of_ros);
+        t->addresses = calloc(s->ros.count, sizeof *t->addresses);
+        if (!t->peers || !t->of_ros || !t->addresses)
+                return log_error_errno(ENOMEM, "data connections: %m");
+        for (size_t i = 0; i < t->n_peers; i++)
+                t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
+        for (unsigned i = 0; k >= 0 && i < s->ros.count; i++) {
+                t->of_ros[i] = -1;
+                k = node_address(scenario_node_of(s, ROLE_ROS, i), 0, &t->addresses[i]);
+        }
+        return k;
+}
+
 static int tcp_open(struct data_receiver *r)
 {
         const struct scenario *s = r->node->scenario;
@@ -72,16 +99,9 @@ static int tcp_open(struct data_receiver *r)
                 return log_error_errno(ENOMEM, "data connections: %m");
         r->state = t;
         t->listener = -1;
-        t->n_peers = s->ros.count + SPARE;
-        t->peers = calloc(t->n_peers, sizeof *t->peers);
-        t->of_ros = calloc(s->ros.count, sizeof *t->of_ros);
-        if (!t->peers || !t->of_ros)
-                return log_error_errno(ENOMEM, "data connections: %m");
-        for (size_t i = 0; i < t->n_peers; i++)
-                t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
-        for (size_t i = 0; i < s->ros.count; i++)
-                t->of_ros[i] = -1;
-        k = node_address(r->node->self, (uint16_t)s->network.data_port, &local);
+        k = allocate(r, t);
+        if (k >= 0)
+                k = node_address(r->node->self, (uint16_t)s->network.data_port, &local);
         if (k < 0)
                 return k;
         t->listener = tcp_listen(&local, s->network.receive_buffer_bytes);
@@ -118,43 +138,88 @@ static void tcp_close(struct data_receiver *r)
                 close(t->listener);
         free(t->peers);
         free(t->of_ros);
+        free(t->addresses);
         free(t);
 }
 
-static void accept_some(struct data_receiver *r, struct tcp_receiver *t)
+/* Connections that are no ROS's are all counted; the first one is logged. */
+static void note_stranger(struct data_receiver *r, const struct net_address *from, const char *why)
 {
-        struct net_address from;
-        int fd;
+        struct tcp_receiver *t = r->state;
+        char text[NET_ADDRESS_TEXT_MAX];
 
-        while ((fd = tcp_accept(t->listener, r->node->scenario->network.receive_buffer_bytes, &from)) >= 0) {
-                struct tcp_peer *p = t->peers;
-
-                while (p < t->peers + t->n_peers && p->io.fd >= 0)
-                        p++;
-                if (p == t->peers + t->n_peers) {
-                        stats_add(&r->node->stats->packets_foreign, 1);
-                        close(fd);
-                        continue;
-                }
-                p->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = peer_is_ready, .ctx = p};
-                p->requests = malloc(REQUESTS_BYTES);
-                if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(r->node->loop, &p->io) < 0)
-                        drop_peer(p);
-                t->connections++;
-                stats_set(&r->node->stats->granted_receive_buffer_bytes, tcp_granted_bytes(fd, false));
-        }
-        t->ready = false;
+        stats_add(&r->node->stats->packets_foreign, 1);
+        if (!t->stranger_logged)
+                log_warning("data connection from %s closed: %s; further ones are only counted",
+                            net_address_format(from, text), why);
+        t->stranger_logged = true;
 }
 
-/* Whose connection this is; an older one of the same ROS is dead. */
-static void know_peer(struct tcp_peer *p, uint16_t ros)
+static bool is_of_a_ros(const struct data_receiver *r, const struct net_address *from)
 {
-        struct tcp_receiver *t = p->receiver->state;
+        const struct tcp_receiver *t = r->state;
 
-        if (t->of_ros[ros] >= 0 && &t->peers[t->of_ros[ros]] != p)
-                drop_peer(&t->peers[t->of_ros[ros]]);
-        p->ros = ros;
-        t->of_ros[ros] = (int)(p - t->peers);
+        for (size_t i = 0; i < r->node->scenario->ros.count; i++) {
+                if (net_address_same_host(from, &t->addresses[i]))
+                        return true;
+        }
+        return false;
+}
+
+/* There is always one: no more than n_ros are introduced, as each ROS has one connection. */
+static struct tcp_peer *free_peer(struct data_receiver *r)
+{
+        struct tcp_receiver *t = r->state;
+        struct tcp_peer *oldest = NULL;
+
+        for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
+                if (p->io.fd < 0)
+                        return p;
+                if (p->ros < 0 && (!oldest || p->number < oldest->number))
+                        oldest = p;
+        }
+        note_stranger(r, &oldest->from, "it does not say whose it is, and others wait");
+        drop_peer(oldest);
+        return oldest;
+}
+
+static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
+{
+        struct tcp_receiver *t = r->state;
+        struct tcp_peer *p;
+
+        if (!is_of_a_ros(r, from)) {
+                note_stranger(r, from, "no ROS of the scenario has this address");
+                close(fd);
+                return;
+        }
+        p = free_peer(r);
+        p->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = peer_is_ready, .ctx = p};
+        p->from = *from;
+        p->since_ns = now_ns;
+        p->number = t->accepted++;
+        p->ready = true;
+        tcp_notice_silence(fd);
+        p->requests = malloc(REQUESTS_BYTES);
+        if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(r->node->loop, &p->io) < 0)
+                drop_peer(p);
+        else
+                stats_set(&r->node->stats->granted_receive_buffer_bytes, tcp_granted_bytes(fd, false));
+}
+
+static void accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t now_ns)
+{
+        struct net_address from;
+
+        for (int i = 0; i < ACCEPTS_MAX; i++) {
+                int fd = tcp_accept(t->listener, r->node->scenario->network.receive_buffer_bytes, &from);
+
+                if (fd < 0) {
+                        t->ready = false;
+                        return;
+                }
+                accept_one(r, fd, &from, now_ns);
+        }
 }
 
 /* 1: went on; 0: wait for more; negative: the end of the connection. */
@@ -162,6 +227,26 @@ static int refuse(struct tcp_peer *p, enum message_verdict verdict)
 {
         control_count_refusal(p->receiver->node->stats, verdict);
         return -EPROTO;
+}
+
+/* Whose connection this is, said once and for all; an older one of the same ROS is dead. */
+static int know_peer(struct tcp_peer *p, uint16_t ros)
+{
+        struct tcp_receiver *t = p->receiver->state;
+
+        if (p->ros == ros)
+                return 1;
+        if (p->ros >= 0)
+                return refuse(p, MESSAGE_MALFORMED);
+        if (!net_address_same_host(&p->from, &t->addresses[ros])) {
+                note_stranger(p->receiver, &p->from, "it says that it is a ROS with another address");
+                return -EPROTO;
+        }
+        if (t->of_ros[ros] >= 0)
+                drop_peer(&t->peers[t->of_ros[ros]]);
+        p->ros = ros;
+        t->of_ros[ros] = (int)(p - t->peers);
+        return 1;
 }
 
 static int stage(struct tcp_peer *p, size_t wanted)
@@ -218,8 +303,9 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
                 v = MESSAGE_MALFORMED;
         if (v != MESSAGE_OK)
                 return refuse(p, v);
-        if (p->ros != h.sender_index)
-                know_peer(p, h.sender_index);
+        r = know_peer(p, h.sender_index);
+        if (r < 0)
+                return r;
         if (h.type != MESSAGE_FRAGMENTS)
                 return take_control(p, &h, now_ns);
         tcp_reader_consume(&p->reader, MESSAGE_HEADER_BYTES);
@@ -295,16 +381,20 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         struct tcp_receiver *t = r->state;
 
         if (t->ready)
-                accept_some(r, t);
-        *ret_more = false;
+                accept_some(r, t, now_ns);
+        *ret_more = t->ready;
         /* Before this node knows its run, it cannot tell whose messages these are. */
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
-        for (size_t i = 0; i < t->n_peers; i++) {
-                if (t->peers[i].io.fd < 0 || !t->peers[i].ready)
-                        continue;
-                read_peer(&t->peers[i], now_ns);
-                *ret_more |= t->peers[i].ready;
+        for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
+                if (p->io.fd >= 0 && p->ready) {
+                        read_peer(p, now_ns);
+                        *ret_more |= p->ready;
+                }
+                if (p->io.fd >= 0 && p->ros < 0 && now_ns - p->since_ns >= INTRODUCTION_NS) {
+                        note_stranger(r, &p->from, "it has not said whose it is for 10 s");
+                        drop_peer(p);
+                }
         }
         return 0;
 }

@@ -82,6 +82,7 @@ static void begin(struct tcp_way *w, uint64_t now_ns)
         if (fd >= 0)
                 fd = tcp_connect(&local, &w->to, n->scenario->network.send_buffer_bytes);
         if (fd >= 0) {
+                tcp_notice_silence(fd);
                 w->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = w};
                 w->state = WAY_CONNECTING;
                 w->ready_in = w->ready_out = false;

@@ -1,0 +1,264 @@
+/* The SFI's data connections, with ROSs and strangers played by the test: who is let in, for how long, and whose they are. */
+#include "../test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "data_receive.h"
+#include "data_send.h"
+#include "evb/base/util.h"
+#include "evb/net/tcp.h"
+#include "node_sample.h"
+
+#define ROS1 "127.99.9.2"
+#define ROS2 "127.99.9.3"
+#define SFI1 "127.99.9.4"
+
+static unsigned watched; /* connections that end where the other side falls silent */
+
+void __real_tcp_notice_silence(int fd);
+void __wrap_tcp_notice_silence(int fd);
+
+void __wrap_tcp_notice_silence(int fd)
+{
+        watched++;
+        __real_tcp_notice_silence(fd);
+}
+
+struct bench {
+        struct node node;
+        struct data_receiver receiver;
+        uint64_t now_ns;
+};
+
+static void bench_open(struct bench *b)
+{
+        struct sfi_config config = {
+                .run = 7,
+                .incarnation = 3,
+                .n_ros = 2,
+                .slots = 8,
+                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
+                .credits = 4,
+                .timeout_ns = 2 * NS_PER_S,
+                .keep_alive_ns = NS_PER_S,
+                .message_bytes = 1472,
+        };
+
+        *b = (struct bench){.now_ns = NS_PER_S};
+        watched = 0;
+        sample_node(&b->node, "sfi1", "tcp");
+        b->receiver = (struct data_receiver){
+                .ops = &data_receive_tcp,
+                .node = &b->node,
+                .buffer = calloc(1, config.buffer_bytes),
+        };
+        assert_int_equal(sfi_new(&b->receiver.core, &config, b->now_ns), 0);
+        assert_int_equal(b->receiver.ops->open(&b->receiver), 0);
+}
+
+static void bench_close(struct bench *b)
+{
+        b->receiver.ops->close(&b->receiver);
+        sfi_free(b->receiver.core);
+        free(b->receiver.buffer);
+        sample_node_free(&b->node);
+}
+
+/* All that can be done now is done. */
+static void turns(struct bench *b)
+{
+        bool more = true;
+
+        for (int i = 0; i < 100; i++) {
+                assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + (more ? 0 : 2 * NS_PER_MS)), 0);
+                assert_int_equal(b->receiver.ops->turn(&b->receiver, b->now_ns, &more), 0);
+                if (!more && i > 5)
+                        return;
+        }
+        fail_msg("it never comes to rest");
+}
+
+static int dial(const char *from)
+{
+        struct net_address local, to;
+        struct pollfd p = {.events = POLLOUT};
+
+        assert_int_equal(net_address_parse(&local, from, 0), 0);
+        assert_int_equal(net_address_parse(&to, SFI1, 46911), 0);
+        p.fd = tcp_connect(&local, &to, 0);
+        assert_true(p.fd >= 0);
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        assert_int_equal(tcp_connected(p.fd), 0);
+        return p.fd;
+}
+
+static void introduce(int fd, uint16_t ros)
+{
+        static struct message m;
+        uint8_t bytes[256];
+        struct iovec iov = {.iov_base = bytes};
+
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+        iov.iov_len = message_encode(&m, bytes, sizeof bytes);
+        assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
+}
+
+static bool is_closed(struct bench *b, int fd)
+{
+        char byte;
+        ssize_t n;
+
+        turns(b);
+        n = recv(fd, &byte, 1, MSG_DONTWAIT);
+        return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+/* A request for a ROS reaches the connection. */
+static bool is_asked(struct bench *b, uint16_t ros, int fd)
+{
+        static struct message m;
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint8_t bytes[256];
+
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.n = 1;
+        m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
+        b->receiver.ops->request(&b->receiver, (struct message_to){ROLE_ROS, ros}, &m);
+        return poll(&p, 1, 200) == 1 && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0;
+}
+
+static void an_introduction_is_final(void **state)
+{
+        struct bench b;
+        int fd;
+
+        (void)state;
+        bench_open(&b);
+        fd = dial(ROS1);
+        introduce(fd, 0);
+        assert_false(is_closed(&b, fd));
+        assert_true(is_asked(&b, 0, fd));
+        introduce(fd, 0); /* it may say so again */
+        assert_false(is_closed(&b, fd));
+        introduce(fd, 1);
+        assert_true(is_closed(&b, fd));
+        assert_false(is_asked(&b, 0, fd));
+        assert_false(is_asked(&b, 1, fd));
+        close(fd);
+        bench_close(&b);
+}
+
+static void only_a_ros_at_its_own_address_is_let_in(void **state)
+{
+        struct bench b;
+        int other, ros2, ros1;
+
+        (void)state;
+        bench_open(&b);
+        other = dial("127.99.9.77");
+        assert_true(is_closed(&b, other));
+        assert_int_equal(stats_get(&b.node.stats->packets_foreign), 1);
+        ros1 = dial(ROS1);
+        introduce(ros1, 0);
+        assert_false(is_closed(&b, ros1));
+        ros2 = dial(ROS2);
+        introduce(ros2, 0);
+        assert_true(is_closed(&b, ros2));
+        assert_true(is_asked(&b, 0, ros1));
+        assert_int_equal(stats_get(&b.node.stats->packets_foreign), 2);
+        close(other);
+        close(ros1);
+        close(ros2);
+        bench_close(&b);
+}
+
+/* More idle connections than there are places, before and after a ROS, keep none out and throw none out. */
+static void idle_connections_keep_nobody_out(void **state)
+{
+        enum { IDLE = 40 };
+        struct bench b;
+        int idle[IDLE], ros1, ros2;
+
+        (void)state;
+        bench_open(&b);
+        for (int i = 0; i < IDLE / 2; i++)
+                idle[i] = dial(ROS2);
+        ros1 = dial(ROS1);
+        introduce(ros1, 0);
+        for (int i = IDLE / 2; i < IDLE; i++)
+                idle[i] = dial(ROS2);
+        turns(&b);
+        assert_true(is_asked(&b, 0, ros1));
+        ros2 = dial(ROS2);
+        introduce(ros2, 1);
+        turns(&b);
+        assert_true(is_asked(&b, 1, ros2));
+        assert_true(is_asked(&b, 0, ros1));
+        assert_true(is_closed(&b, idle[0]));
+        for (int i = 0; i < IDLE; i++)
+                close(idle[i]);
+        close(ros1);
+        close(ros2);
+        bench_close(&b);
+}
+
+static void the_silent_are_sent_away(void **state)
+{
+        struct bench b;
+        int idle, ros1;
+
+        (void)state;
+        bench_open(&b);
+        idle = dial(ROS2);
+        ros1 = dial(ROS1);
+        introduce(ros1, 0);
+        assert_false(is_closed(&b, idle));
+        b.now_ns += 9 * NS_PER_S;
+        assert_false(is_closed(&b, idle));
+        b.now_ns += NS_PER_S;
+        assert_true(is_closed(&b, idle));
+        assert_false(is_closed(&b, ros1));
+        assert_int_equal(watched, 2);
+        close(idle);
+        close(ros1);
+        bench_close(&b);
+}
+
+/* The ROS's end: a machine that falls silent ends the connection. */
+static void a_ros_notices_silence(void **state)
+{
+        struct ros_config config = {.run = 7, .n_sfi = 2, .entries = 16, .buffer_bytes = EVB_FRAGMENT_MAX_BYTES, .keep_alive_ns = NS_PER_S};
+        struct data_sender s = {.ops = &data_send_tcp};
+        struct bench b;
+        struct node ros;
+        bool more;
+
+        (void)state;
+        bench_open(&b);
+        sample_node(&ros, "ros1", "tcp");
+        s.node = &ros;
+        assert_int_equal(ros_new(&s.core, &config, b.now_ns), 0);
+        assert_int_equal(s.ops->open(&s), 0);
+        assert_int_equal(s.ops->turn(&s, b.now_ns, &more), 0);
+        assert_int_equal(watched, 2); /* one for each SFI */
+        s.ops->close(&s);
+        chunk_packer_free(s.packer);
+        ros_free(s.core);
+        sample_node_free(&ros);
+        bench_close(&b);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_introduction_is_final),
+                cmocka_unit_test(only_a_ros_at_its_own_address_is_let_in),
+                cmocka_unit_test(idle_connections_keep_nobody_out),
+                cmocka_unit_test(the_silent_are_sent_away),
+                cmocka_unit_test(a_ros_notices_silence),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
