@@ -8,6 +8,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
+#include "socket_open.h"
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
@@ -91,7 +92,6 @@ static int tcp_open(struct data_receiver *r)
 {
         const struct scenario *s = r->node->scenario;
         struct tcp_receiver *t = calloc(1, sizeof *t);
-        char text[NET_ADDRESS_TEXT_MAX];
         struct net_address local;
         int k;
 
@@ -104,9 +104,9 @@ static int tcp_open(struct data_receiver *r)
                 k = node_address(r->node->self, (uint16_t)s->network.data_port, &local);
         if (k < 0)
                 return k;
-        t->listener = tcp_listen(&local, s->network.receive_buffer_bytes);
+        t->listener = socket_open_listener(&local, s->network.receive_buffer_bytes, "data connections");
         if (t->listener < 0)
-                return log_error_errno(t->listener, "cannot listen on TCP %s: %m", net_address_format(&local, text));
+                return t->listener;
         t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
         return loop_add(r->node->loop, &t->io);
 }
@@ -183,6 +183,14 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
         return oldest;
 }
 
+static void note_granted(struct data_receiver *r, int fd)
+{
+        uint64_t asked = r->node->scenario->network.receive_buffer_bytes, granted = tcp_granted_bytes(fd, false);
+
+        stats_set(&r->node->stats->granted_receive_buffer_bytes, granted);
+        socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
+}
+
 static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
 {
         struct tcp_receiver *t = r->state;
@@ -204,7 +212,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(r->node->loop, &p->io) < 0)
                 drop_peer(p);
         else
-                stats_set(&r->node->stats->granted_receive_buffer_bytes, tcp_granted_bytes(fd, false));
+                note_granted(r, fd);
 }
 
 static void accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t now_ns)

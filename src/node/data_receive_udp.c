@@ -8,6 +8,7 @@
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
+#include "socket_open.h"
 
 #define DATAGRAMS 512
 #define PIECES 1024
@@ -41,7 +42,6 @@ static int udp_open(struct data_receiver *r)
                 .segmentation = (enum segmentation)s->network.segmentation,
                 .device = r->node->self->device,
         };
-        char text[NET_ADDRESS_TEXT_MAX];
         int k;
 
         if (!u)
@@ -51,10 +51,13 @@ static int udp_open(struct data_receiver *r)
         if (k < 0)
                 return k;
         k = faults_new(&u->faults, &faults);
-        if (k >= 0)
-                k = endpoint_new_udp(&u->endpoint, &config);
         if (k < 0)
-                return log_error_errno(k, "cannot open UDP %s for fragments: %m", net_address_format(&config.local, text));
+                return log_error_errno(k, "data socket: %m");
+        k = socket_open_udp(&u->endpoint, &config, "fragments");
+        if (k < 0)
+                return k;
+        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0, config.receive_buffer_bytes,
+                           u->endpoint->granted_receive_bytes);
         stats_set(&r->node->stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
         return loop_add(r->node->loop, &u->io);

@@ -9,6 +9,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
+#include "socket_open.h"
 
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
@@ -105,6 +106,14 @@ static void say_who(struct tcp_way *w)
         w->at = 0;
 }
 
+static void note_granted(const struct tcp_way *w)
+{
+        uint64_t asked = w->sender->node->scenario->network.send_buffer_bytes, granted = tcp_granted_bytes(w->io.fd, true);
+
+        stats_set(&w->sender->node->stats->granted_send_buffer_bytes, granted);
+        socket_note_buffer(SOCKET_SEND, "data connections", true, asked, granted);
+}
+
 static void check_connected(struct tcp_way *w, uint64_t now_ns)
 {
         int r = tcp_connected(w->io.fd);
@@ -118,7 +127,7 @@ static void check_connected(struct tcp_way *w, uint64_t now_ns)
         w->was_up = true;
         w->state = WAY_UP;
         tcp_backoff_reset(&w->backoff);
-        stats_set(&w->sender->node->stats->granted_send_buffer_bytes, tcp_granted_bytes(w->io.fd, true));
+        note_granted(w);
         say_who(w);
 }
 

@@ -6,6 +6,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
+#include "socket_open.h"
 
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next one has its turn, and before messages are looked at again. */
@@ -51,7 +52,6 @@ static void is_writable(void *ctx, uint32_t events)
 static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
 {
         const struct scenario *sc = s->node->scenario;
-        char text[NET_ADDRESS_TEXT_MAX];
         struct net_address to;
         struct udp_config config = {
                 .connect = &to,
@@ -66,9 +66,11 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                 r = node_address(scenario_node_of(sc, ROLE_SFI, sfi), (uint16_t)sc->network.data_port, &to);
         if (r < 0)
                 return r;
-        r = endpoint_new_udp(&w->endpoint, &config);
+        r = socket_open_udp(&w->endpoint, &config, "fragments");
         if (r < 0)
-                return log_error_errno(r, "cannot open UDP to %s: %m", net_address_format(&to, text));
+                return r;
+        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0, config.send_buffer_bytes,
+                           w->endpoint->granted_send_bytes);
         stats_set(&s->node->stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
         w->loop = s->node->loop;
         w->paced_until_ns = NEVER_NS;

@@ -237,6 +237,8 @@ static const struct node_kind *kind_of(enum node_role role)
 static int exit_status(int r)
 {
         switch (-r) {
+        case ECANCELED: /* stopped before it began */
+                return 0;
         case EINVAL:
         case ENOENT:
         case ENOTDIR:

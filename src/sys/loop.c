@@ -134,6 +134,19 @@ bool signals_are_waiting(void)
         return sigismember(&set, SIGTERM) || sigismember(&set, SIGINT);
 }
 
+static struct timespec timespec_of(uint64_t ns)
+{
+        return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+}
+
+bool signals_wait(uint64_t wait_ns)
+{
+        struct timespec wait = timespec_of(wait_ns);
+        sigset_t set = stop_signals();
+
+        return sigtimedwait(&set, NULL, &wait) > 0;
+}
+
 int loop_catch_signals(struct loop *l)
 {
         sigset_t set = stop_signals();
@@ -159,9 +172,7 @@ unsigned loop_signals(const struct loop *l)
 
 static struct timespec wait_time(uint64_t now_ns, uint64_t deadline_ns)
 {
-        uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-
-        return (struct timespec){.tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S)};
+        return timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
 }
 
 int loop_wait(struct loop *l, uint64_t deadline_ns)

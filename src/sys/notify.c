@@ -10,6 +10,11 @@ void notify_ready(const char *status)
         (void)sd_notifyf(0, "READY=1\nSTATUS=%s", status);
 }
 
+void notify_starting(uint64_t more_ns, const char *status)
+{
+        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
+}
+
 void notify_status(const char *status)
 {
         (void)sd_notifyf(0, "STATUS=%s", status);

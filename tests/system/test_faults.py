@@ -144,6 +144,36 @@ def flat_memory(evb):
             assert peaks[1][role] < peaks[0][role] * 1.1 + (4 << 20), (role, peaks)
 
 
+def second_process(evb):
+    """A node that is started twice does not share its sockets: the second one says so and leaves, the run goes on."""
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+        running.wait_nodes(9)
+        running.wait_running()
+        (where / "again.conf").write_text(running.config())
+        for node in ("dfm", "ros1", "sfi1"):
+            again = subprocess.run([evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node], capture_output=True,
+                                   text=True, timeout=60)
+            assert again.returncode == 1 and "in use" in again.stderr, again
+            assert running.address(node) in again.stderr, again
+        running.signal()
+        complete(running.end(expect=(0,)))
+
+
+def port_in_use(evb, transport):
+    """Another program has the SFI's data port, and would share it."""
+    with folder() as where:
+        path = scenario(where, f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
+                        + "".join(f"[node {n}]\nrole = {n[:3]}\naddress = 127.99.8.{i}\n" for i, n in enumerate(("dfm", "ros1", "sfi1"), 1)))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM) as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.99.8.3", 46921))
+            if transport == "tcp":
+                other.listen()
+            done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1, done
+        assert "sfi1: 127.99.8.3:46921 is in use" in done.stderr and "is this node running already?" in done.stderr, done
+
+
 CASES = {
     "loss-push": lambda evb: loss(evb, "push"),
     "loss-pull": lambda evb: loss(evb, "pull"),
@@ -158,6 +188,9 @@ CASES = {
     "full-disk": full_disk,
     "small-memory": small_memory,
     "flat-memory": flat_memory,
+    "second-process": second_process,
+    "port-in-use": lambda evb: port_in_use(evb, "udp"),
+    "port-in-use-tcp": lambda evb: port_in_use(evb, "tcp"),
 }
 for victim_ in ("ros3", "sfi1", "dfm"):
     for mode_ in ("push", "pull"):

@@ -32,6 +32,8 @@ unsigned loop_signals(const struct loop *loop);
 /* Without a loop, or around several: SIGTERM and SIGINT wait from now on, and whether one does. */
 void signals_hold(void);
 bool signals_are_waiting(void);
+/* Takes one of them, which are blocked already, if it comes within `wait_ns`: whether one came. */
+bool signals_wait(uint64_t wait_ns);
 
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls what is
  * ready. 0, or negative errno. */

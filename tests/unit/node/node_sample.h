@@ -1,6 +1,9 @@
 /* A node of a small scenario, for the parts of a ROS or an SFI alone: nothing is opened but its loop. */
 #pragma once
 
+#include <unistd.h>
+
+#include "evb/base/util.h"
 #include "node_internal.h"
 
 static inline struct scenario *sample_scenario(const char *transport)

@@ -1,0 +1,115 @@
+/* Sockets at a node's own addresses: opened, waited for, and explained where they cannot be opened. */
+#include "socket_open.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/net/tcp.h"
+#include "evb/node/node.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/notify.h"
+
+#define RETRY_NS (500 * NS_PER_MS)
+#define EXTEND_NS (10 * NS_PER_S)
+
+struct opening {
+        const char *what;
+        const struct net_address *local;
+        const struct net_address *group; /* NULL: none is joined */
+        int (*open)(const struct opening *o);
+        /* UDP */
+        struct endpoint **ret;
+        const struct udp_config *config;
+        /* TCP */
+        uint64_t receive_buffer_bytes;
+};
+
+/* The address, its device or the way to the peer is not there; all of them may still come while a machine starts. */
+static bool may_come(int r)
+{
+        return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
+}
+
+static int explain(const struct opening *o, int r)
+{
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        net_address_format(o->group ?: o->local, text);
+        if (r == -EADDRINUSE)
+                return log_error_errno(r, "%s is in use, so there are no %s; is this node running already?", text, o->what);
+        return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
+}
+
+static int open_when_there(const struct opening *o)
+{
+        bool logged = false;
+        int r;
+
+        while (may_come(r = o->open(o)) && !getenv(NODE_STATS_ENV)) {
+                char text[NET_ADDRESS_TEXT_MAX];
+
+                net_address_format(o->local, text);
+                if (!logged)
+                        log_warning_errno(r, "cannot open %s for %s yet, and tries again every 500 ms: %m", text, o->what);
+                logged = true;
+                notify_starting(EXTEND_NS, "waiting for its address");
+                if (signals_wait(RETRY_NS)) {
+                        log_info("stopped while it waited for %s", text);
+                        return -ECANCELED;
+                }
+        }
+        if (r < 0)
+                return explain(o, r);
+        if (logged)
+                log_info("the address for %s is there", o->what);
+        return r;
+}
+
+static int open_udp(const struct opening *o)
+{
+        return endpoint_new_udp(o->ret, o->config);
+}
+
+int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what)
+{
+        struct opening o = {
+                .what = what,
+                .local = &config->local,
+                .group = config->group,
+                .open = open_udp,
+                .ret = ret,
+                .config = config,
+        };
+
+        return open_when_there(&o);
+}
+
+static int open_listener(const struct opening *o)
+{
+        return tcp_listen(o->local, o->receive_buffer_bytes);
+}
+
+int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what)
+{
+        struct opening o = {.what = what, .local = local, .open = open_listener, .receive_buffer_bytes = receive_buffer_bytes};
+
+        return open_when_there(&o);
+}
+
+void socket_note_buffer(enum socket_direction direction, const char *what, bool configured, uint64_t asked_bytes, uint64_t granted_bytes)
+{
+        static const char *logged[2]; /* the last one of each direction: all sockets of a kind are opened together */
+        char asked[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
+
+        if (granted_bytes >= asked_bytes || logged[direction] == what)
+                return;
+        logged[direction] = what;
+        log_full_errno(configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
+                       "the kernel grants %s of the %s asked for as %s buffer for %s; raise net.core.%s to %llu",
+                       quantity_format_bytes(granted_bytes, granted), quantity_format_bytes(asked_bytes, asked),
+                       direction == SOCKET_SEND ? "send" : "receive", what,
+                       direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)asked_bytes);
+}

@@ -1,0 +1,205 @@
+/* Sockets at addresses that are missing, taken, or only there later. In a network of our own, for its addresses. */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/node/node.h"
+#include "evb/sys/loop.h"
+#include "socket_open.h"
+
+#define LATER "10.99.9.1"
+
+static int binds;
+static int add_at, stop_at; /* the call of bind() before which the address comes, or a signal */
+
+int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
+
+static void set_address(const char *device, const char *text)
+{
+        struct ifreq r = {};
+        struct net_address a;
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", device);
+        assert_int_equal(net_address_parse(&a, text, 0), 0);
+        memcpy(&r.ifr_addr, &a.v4, sizeof a.v4);
+        assert_int_equal(ioctl(fd, SIOCSIFADDR, &r), 0);
+        close(fd);
+}
+
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+        binds++;
+        if (binds > 100)
+                fail_msg("it never gives up, and never succeeds");
+        if (binds == add_at)
+                set_address("lo:1", LATER);
+        if (binds == stop_at)
+                raise(SIGTERM);
+        return __real_bind(fd, address, size);
+}
+
+/* What is logged by `f`. */
+static const char *logged_by(void (*f)(void))
+{
+        static char text[4096];
+        int kept = dup(STDERR_FILENO), log = memfd_create("log", MFD_CLOEXEC);
+
+        assert_true(kept >= 0 && log >= 0);
+        dup2(log, STDERR_FILENO);
+        f();
+        dup2(kept, STDERR_FILENO);
+        text[MAX(pread(log, text, sizeof text - 1, 0), (ssize_t)0)] = '\0';
+        close(log);
+        close(kept);
+        return text;
+}
+
+static struct net_address at(const char *text, uint16_t port)
+{
+        struct net_address a;
+
+        assert_int_equal(net_address_parse(&a, text, port), 0);
+        return a;
+}
+
+static struct endpoint *opened;
+static int result;
+
+static void open_later(void)
+{
+        struct udp_config config = {.local = at(LATER, 5000)};
+
+        opened = NULL;
+        binds = 0;
+        result = socket_open_udp(&opened, &config, "fragments");
+}
+
+static void an_address_is_waited_for(void **state)
+{
+        const char *log;
+
+        (void)state;
+        stop_at = 0;
+        add_at = 3;
+        log = logged_by(open_later);
+        assert_int_equal(result, 0);
+        assert_int_equal(binds, 3);
+        assert_non_null(strstr(log, "cannot open " LATER ":5000 for fragments yet, and tries again every 500 ms"));
+        assert_null(strstr(strstr(log, "yet") + 1, "yet")); /* once */
+        endpoint_free(opened);
+}
+
+static void open_missing(void)
+{
+        struct net_address local = at("192.168.99.2", 5000);
+
+        binds = 0;
+        result = socket_open_listener(&local, 0, "data connections");
+}
+
+static void a_stop_ends_the_wait(void **state)
+{
+        (void)state;
+        add_at = 0;
+        stop_at = 2;
+        logged_by(open_missing);
+        assert_int_equal(result, -ECANCELED);
+        assert_int_equal(binds, 2);
+        stop_at = 0;
+}
+
+/* All nodes of `evb run` are on this machine: what is not there is a mistake. */
+static void evb_run_waits_for_nothing(void **state)
+{
+        (void)state;
+        setenv(NODE_STATS_ENV, "9", 1);
+        assert_non_null(strstr(logged_by(open_missing), "cannot open 192.168.99.2:5000 for data connections"));
+        unsetenv(NODE_STATS_ENV);
+        assert_int_equal(result, -EADDRNOTAVAIL);
+        assert_int_equal(binds, 1);
+}
+
+static void open_taken(void)
+{
+        struct udp_config config = {.local = at("127.0.0.2", 5000)};
+        struct net_address local = at("127.0.0.2", 5000);
+
+        result = socket_open_udp(&opened, &config, "fragments");
+        if (result == -EADDRINUSE)
+                result = socket_open_listener(&local, 0, "data connections");
+}
+
+/* Neither does one that allows it share it: not ours. */
+static void an_address_is_never_shared(void **state)
+{
+        struct net_address local = at("127.0.0.2", 5000);
+        int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), stream = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const char *log;
+        int on = 1;
+
+        (void)state;
+        setsockopt(datagrams, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        setsockopt(stream, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        assert_int_equal(__real_bind(datagrams, &local.any, local.size_bytes), 0);
+        assert_int_equal(__real_bind(stream, &local.any, local.size_bytes), 0);
+        assert_int_equal(listen(stream, 1), 0);
+        log = logged_by(open_taken);
+        assert_int_equal(result, -EADDRINUSE);
+        assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no fragments; is this node running already?"));
+        assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no data connections;"));
+        close(datagrams);
+        close(stream);
+}
+
+static void note_buffers(void)
+{
+        socket_note_buffer(SOCKET_RECEIVE, "fragments", true, 1 << 20, 1 << 20);
+        for (int i = 0; i < 5; i++)
+                socket_note_buffer(SOCKET_SEND, "fragments", true, 8 << 20, 212992);
+}
+
+static void a_small_buffer_is_logged_once(void **state)
+{
+        const char *log = logged_by(note_buffers);
+
+        (void)state;
+        assert_non_null(strstr(log, "as send buffer for fragments; raise net.core.wmem_max to 8388608"));
+        assert_null(strstr(log, "rmem_max"));
+        assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_address_is_waited_for),
+                cmocka_unit_test(a_stop_ends_the_wait),
+                cmocka_unit_test(evb_run_waits_for_nothing),
+                cmocka_unit_test(an_address_is_never_shared),
+                cmocka_unit_test(a_small_buffer_is_logged_once),
+        };
+        struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+        int fd;
+
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
+                print_message("skipped: no network namespace to be had here\n");
+                return 77;
+        }
+        fd = socket(AF_INET, SOCK_DGRAM, 0);
+        if (ioctl(fd, SIOCSIFFLAGS, &r) < 0)
+                return 1;
+        close(fd);
+        signals_hold();
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
