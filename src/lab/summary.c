@@ -14,7 +14,7 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost;
         uint64_t expected, received, fragments_lost;
         uint64_t payload_bytes, first_ns, last_ns;
-        bool balanced, all_lived;
+        bool balanced, all_lived, fell_short; /* fell_short: a node says so by its exit status, and why in its log */
 };
 
 #define SUM(l, role_wanted, member)                                                                          \
@@ -54,8 +54,10 @@ static struct accounts account(const struct launch *l)
         };
         uint64_t n_ros = l->scenario->ros.count;
 
-        for (size_t i = 0; i < l->n_children; i++)
+        for (size_t i = 0; i < l->n_children; i++) {
                 a.all_lived &= lived(&l->children[i]);
+                a.fell_short |= WIFEXITED(l->children[i].status) && WEXITSTATUS(l->children[i].status) == 1;
+        }
         /* A DFM that was killed leaves open events behind: they are lost, and so are their fragments. */
         if (!lived(dfm) && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
@@ -313,5 +315,5 @@ int summary_write(const struct launch *l)
         } else
                 write_text(l, &a, report);
         json_decref(report);
-        return a.complete == a.triggers && a.balanced && a.all_lived ? 0 : 1;
+        return a.complete == a.triggers && a.balanced && a.all_lived && !a.fell_short ? 0 : 1;
 }

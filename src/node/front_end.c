@@ -2,6 +2,7 @@
 #include "evb/node/front_end.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,12 +11,18 @@
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/tcp.h"
+#include "socket_open.h"
 
 #define LENGTH_BYTES 4
 #define STAGING_BYTES (256u << 10)
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 /* A stream that found the buffer full is looked at again after this. */
 #define FULL_PAUSE_NS NS_PER_MS
+#define QUIET_NS (200 * NS_PER_MS)
+/* What is taken before messages and the rest of the ROS have their turn. */
+#define BATCHES_MAX 16
+#define FRAMES_MAX 4096
+#define TURN_BYTES (4u << 20)
 
 struct front_end {
         struct ros *core;
@@ -24,11 +31,18 @@ struct front_end {
         struct loop *loop;
         struct loop_io io;
         bool ready;
-        uint64_t again_ns;
+        uint64_t again_ns, heard_ns;
+        uint64_t frames; /* counted */
+        uint64_t gaps, first_gap_frame;
+        const char *first_gap;
+        bool full_logged;
         /* UDP */
         struct endpoint *endpoint;
+        uint64_t dropped; /* that are counted as gaps */
         /* TCP */
         bool tcp, up;
+        bool paused; /* no room: not in the loop, which would wake for an end or an error all the time */
+        size_t taken_bytes; /* in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
         struct tcp_reader reader;
@@ -52,20 +66,34 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
+/* Frames lost with their numbers, of which the first is the next to be counted. */
+static void note_gap(struct front_end *f, uint64_t n, const char *what)
+{
+        stats_add(&f->stats->front_end_gaps, n);
+        f->gaps += n;
+        if (f->first_gap)
+                return;
+        f->first_gap = what;
+        f->first_gap_frame = f->frames;
+        log_error("front-end: %s at frame %" PRIu64 "; frames are counted, so from here on they may belong to other triggers",
+                  what, f->frames);
+}
+
 static int open_udp(struct front_end *f, const char *port)
 {
         struct udp_config config = {.local = f->local, .receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
         uint16_t number = (uint16_t)atoi(port);
-        char text[NET_ADDRESS_TEXT_MAX];
         int r;
 
         if (config.local.any.sa_family == AF_INET6)
                 config.local.v6.sin6_port = htons(number);
         else
                 config.local.v4.sin_port = htons(number);
-        r = endpoint_new_udp(&f->endpoint, &config);
+        r = socket_open_udp(&f->endpoint, &config, "frames of the front-end");
         if (r < 0)
-                return log_error_errno(r, "cannot open UDP %s for the front-end: %m", net_address_format(&config.local, text));
+                return r;
+        socket_note_buffer(SOCKET_RECEIVE, "frames of the front-end", true, config.receive_buffer_bytes,
+                           f->endpoint->granted_receive_bytes);
         f->io = (struct loop_io){.fd = f->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
         return loop_add(f->loop, &f->io);
 }
@@ -107,7 +135,7 @@ static void disconnect(struct front_end *f)
                 close(f->io.fd);
         }
         f->io.fd = -1;
-        f->up = f->ready = false;
+        f->up = f->ready = f->paused = false;
         tcp_reader_fini(&f->reader);
 }
 
@@ -141,6 +169,7 @@ static bool begin_frame(struct front_end *f, uint32_t bytes)
 static void end_frame(struct front_end *f, bool stored)
 {
         f->in_frame = false;
+        f->frames++;
         if (stored)
                 ros_landed(f->core);
         else
@@ -150,38 +179,65 @@ static void end_frame(struct front_end *f, bool stored)
 static void take_datagram(struct front_end *f, const struct datagram *d)
 {
         struct ros_fragment fragment = {.bytes = d->size_bytes - LENGTH_BYTES, .form = FORM_RAW};
+        enum ros_verdict verdict;
         uint64_t at;
 
         if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != d->size_bytes - LENGTH_BYTES) {
                 stats_add(&f->stats->packets_malformed, 1);
+                note_gap(f, 1, "malformed datagram");
                 return;
         }
-        if (ros_arrive(f->core, &fragment, &at) != ROS_STORE) {
-                ros_skip(f->core, 1);
-                return;
-        }
-        if (fragment.bytes > 0)
+        verdict = ros_arrive(f->core, &fragment, &at);
+        if (verdict == ROS_STORE && fragment.bytes > 0)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
-        ros_landed(f->core);
+        if (verdict == ROS_FULL && !f->full_logged) {
+                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or ros.buffer-events and is lost; "
+                            "it keeps its number, and further ones are only counted",
+                            f->frames);
+                f->full_logged = true;
+        }
+        end_frame(f, verdict == ROS_STORE);
 }
 
-static void turn_udp(struct front_end *f)
+/* What the kernel dropped at the full socket has no numbers. */
+static void note_dropped(struct front_end *f, uint64_t dropped)
+{
+        if (dropped > f->dropped)
+                note_gap(f, dropped - f->dropped, "datagrams dropped by the full socket buffer");
+        f->dropped = dropped;
+        stats_set(&f->stats->packets_socket_dropped, dropped);
+}
+
+static void turn_udp(struct front_end *f, uint64_t now_ns)
 {
         struct datagram d[32];
-        int n;
+        int n = 1;
 
-        while ((n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d))) > 0) {
+        for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
+                n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
+                /* The counts that come with datagrams say where in their row some are missing. */
+                note_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
                         take_datagram(f, &d[i]);
+                if (n > 0)
+                        f->heard_ns = now_ns;
         }
-        stats_set(&f->stats->packets_socket_dropped, endpoint_counts(f->endpoint)->dropped);
-        f->ready = false;
+        f->ready = n > 0;
+        if (!f->ready)
+                note_dropped(f, endpoint_counts(f->endpoint)->dropped);
 }
 
 static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
-        if (f->up)
+        size_t begun = 0;
+
+        if (f->up) {
                 log_warning_errno(why, "front-end: connection lost: %m");
+                (void)tcp_reader_bytes(&f->reader, &begun);
+        }
+        /* An orderly end between two frames loses none. */
+        if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
+                note_gap(f, 1, "broken connection");
         if (f->in_frame)
                 end_frame(f, false);
         disconnect(f);
@@ -192,22 +248,26 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
 {
         int fd = tcp_connect(&f->local, &f->to, 0);
 
+        f->again_ns = NEVER_NS;
         if (fd < 0) {
                 lose(f, now_ns, fd);
                 return;
         }
+        tcp_notice_silence(fd);
         f->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
         if (loop_add(f->loop, &f->io) < 0 || tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0)
                 lose(f, now_ns, -ENOMEM);
-        f->again_ns = NEVER_NS;
 }
 
-/* The payload of the frame that is coming in, straight into its place. 1: whole; 0: wait; negative: the stream's end. */
+/* The payload of the frame that is coming in, straight into its place. 1: whole, or enough for this turn; 0: wait; negative:
+ * the stream's end. */
 static int read_payload(struct front_end *f)
 {
         static uint8_t waste[65536];
 
         while (f->frame_done < f->frame_bytes) {
+                if (f->taken_bytes >= TURN_BYTES)
+                        return 1;
                 uint32_t left = f->frame_bytes - f->frame_done;
                 ssize_t got = tcp_reader_read(&f->reader, f->stored ? f->buffer + f->at + f->frame_done : waste,
                                               f->stored ? left : MIN(left, (uint32_t)sizeof waste));
@@ -215,6 +275,7 @@ static int read_payload(struct front_end *f)
                 if (got <= 0)
                         return (int)got;
                 f->frame_done += (uint32_t)got;
+                f->taken_bytes += (size_t)got;
         }
         end_frame(f, f->stored);
         return 1;
@@ -245,9 +306,37 @@ static int read_start(struct front_end *f)
         return 1;
 }
 
-static void turn_tcp(struct front_end *f, uint64_t now_ns)
+/* No room: the stream waits in the kernel, and then at the front-end. */
+static void pause_stream(struct front_end *f, uint64_t now_ns)
+{
+        if (!f->paused)
+                loop_remove(f->loop, &f->io);
+        f->paused = true;
+        f->again_ns = now_ns + FULL_PAUSE_NS;
+}
+
+static int resume_stream(struct front_end *f)
+{
+        int r = f->paused ? loop_add(f->loop, &f->io) : 0;
+
+        f->paused &= r < 0;
+        return r;
+}
+
+static int take_frames(struct front_end *f)
 {
         int r = 1;
+
+        f->taken_bytes = 0;
+        for (int frames = 0; r > 0 && frames < FRAMES_MAX && f->taken_bytes < TURN_BYTES; frames++)
+                r = f->in_frame ? read_payload(f) : read_start(f);
+        return r;
+}
+
+static void turn_tcp(struct front_end *f, uint64_t now_ns)
+{
+        uint64_t frames = f->frames;
+        int r = 0;
 
         if (f->io.fd < 0 && now_ns >= f->again_ns)
                 begin_connection(f, now_ns);
@@ -256,22 +345,20 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
         if (!f->up && (r = tcp_connected(f->io.fd)) == 0) {
                 f->up = true;
                 tcp_backoff_reset(&f->backoff);
-                r = 1;
         }
         f->again_ns = NEVER_NS;
-        for (int frames = 0; r > 0 && frames < 4096; frames++)
-                r = f->in_frame ? read_payload(f) : read_start(f);
-        if (r == -EAGAIN) {
-                /* No room: the stream waits in the kernel, and then at the front-end. */
-                f->again_ns = now_ns + FULL_PAUSE_NS;
-                loop_modify(f->loop, &f->io, 0);
-        } else if (r < 0) {
+        if (r == 0)
+                r = take_frames(f);
+        if (f->taken_bytes > 0 || f->frames > frames)
+                f->heard_ns = now_ns;
+        f->ready = r > 0;
+        if (r == -EAGAIN)
+                pause_stream(f, now_ns);
+        else if (r < 0 || (r = resume_stream(f)) < 0) {
                 if (r == -EPROTO)
                         stats_add(&f->stats->packets_malformed, 1);
                 lose(f, now_ns, r);
-        } else
-                loop_modify(f->loop, &f->io, EPOLLIN);
-        f->ready = r > 0;
+        }
 }
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
@@ -279,12 +366,35 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
         if (f->tcp)
                 turn_tcp(f, now_ns);
         else if (f->ready)
-                turn_udp(f);
+                turn_udp(f, now_ns);
 }
 
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
-        if (!f->tcp)
-                return NEVER_NS;
-        return f->ready ? 0 : f->again_ns;
+        if (f->ready)
+                return 0;
+        return f->tcp ? f->again_ns : NEVER_NS;
+}
+
+uint64_t front_end_frames(const struct front_end *f)
+{
+        return f->frames;
+}
+
+bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
+{
+        return !f->ready && !f->paused && now_ns - f->heard_ns >= QUIET_NS;
+}
+
+bool front_end_is_unreliable(const struct front_end *f)
+{
+        return f->gaps > 0;
+}
+
+void front_end_log_gaps(const struct front_end *f)
+{
+        if (f->gaps > 0)
+                log_error("the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the first (%s) at frame %" PRIu64
+                          ", after which frames may belong to other triggers",
+                          f->gaps, f->first_gap, f->first_gap_frame);
 }

@@ -224,8 +224,12 @@ static const struct member *ros_node_member(const struct node *n)
 
 static bool ros_fell_short(const struct node *n)
 {
-        (void)n;
-        return false;
+        const struct ros_node *r = n->state;
+
+        if (!r->front_end || !front_end_is_unreliable(r->front_end))
+                return false;
+        front_end_log_gaps(r->front_end);
+        return true;
 }
 
 const struct node_kind node_ros = {

@@ -3,6 +3,7 @@
 
     test_files.py EVB CASE
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 
-from harness import CHANCE, SHARED, Running, chance_of_no_loss, complete, folder, main, run, scenario
+from harness import CHANCE, LIMIT_S, SHARED, Running, chance_of_no_loss, complete, folder, main, run, scenario
 
 
 def dump(evb, *words):
@@ -180,31 +181,69 @@ def front_end_ahead(evb, mode, rate):
     listener.close()
 
 
+UDP_PORT = 47000
+
+
+@contextlib.contextmanager
+def udp_run(evb, n):
+    """A run whose one ROS takes UDP frames; yields it and a sender once the ROS listens."""
+    with folder() as where, Running(evb, scenario(where), {
+            "ros.source": f"udp:{UDP_PORT}", "ros.count": 1, "sfi.count": 1, "trigger.events": n, "trigger.rate": "1kHz",
+            "sfi.output": "file", "sfi.directory": where, "sfi.timeout": "20s", "dfm.event-timeout": "60s"}) as running:
+        running.wait_nodes(3)
+        address = struct.unpack("=I", socket.inet_aton(running.address("ros1")))[0]
+        listens = f" {address:08X}:{UDP_PORT:04X} "
+        running.wait_for("front-end port", lambda: listens in pathlib.Path("/proc/net/udp").read_text())
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sender.connect((running.address("ros1"), UDP_PORT))
+        yield running, sender
+
+
+def send_frames(sender, n):
+    for k in range(n):
+        data = frame(k)
+        sender.send(struct.pack("<I", len(data)) + data)
+
+
 def front_end_udp(evb):
     n = 200
-    with folder() as where, Running(evb, scenario(where), {
-            "ros.source": "udp:47000", "ros.count": 1, "sfi.count": 1, "trigger.events": n, "trigger.rate": "1kHz", "sfi.output": "file",
-            "sfi.directory": where, "sfi.timeout": "20s", "dfm.event-timeout": "60s"}) as running:
-        running.wait_nodes(3)
-        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sender.connect((running.address("ros1"), 47000))
-
-        def listens():
-            try:
-                sender.send(b"\x05\x00\x00\x00lie")  # a lying length: counted, and no frame
-                sender.send(b"")
-                return True
-            except ConnectionRefusedError:
-                return False
-
-        running.wait_for("front-end port", listens)
-        for k in range(n):
-            data = frame(k)
-            sender.send(struct.pack("<I", len(data)) + data)
+    with udp_run(evb, n) as (running, sender):
+        send_frames(sender, n)
         report = running.end(expect=(0,))
         complete(report)
-        assert report["fragments"]["malformed"] >= 1, report["fragments"]
+        (ros,) = (node for node in report["nodes"] if node["role"] == "ros")
+        assert ros["front_end_gaps"] == 0 and ros["exit"] == 0, ros
         assert raw_payloads(evb, report["files"][0]) == [[frame(k)] for k in range(n)]
+
+
+def front_end_udp_gap(evb):
+    """A datagram that is no frame may have been one: the events are complete, but not to be relied on."""
+    n = 200
+    with udp_run(evb, n) as (running, sender):
+        sender.send(b"\x05\x00\x00\x00lie")  # a lying length
+        send_frames(sender, n)
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        assert running.process.returncode == 1, err
+        assert "malformed datagram at frame 0" in err and "the run is unreliable: gaps in the frames of the front-end: 1, the first" in err, err
+        report = json.loads(out)
+        complete(report)
+        (ros,) = (node for node in report["nodes"] if node["role"] == "ros")
+        assert ros["front_end_gaps"] == 1 and ros["exit"] == 1 and report["fragments"]["malformed"] == 1, ros
+
+
+def front_end_udp_dropped(evb):
+    """More than the socket holds while the ROS sleeps: the kernel drops, the ROS sees it, and the run ends with status 1."""
+    with udp_run(evb, 0) as (running, sender):
+        os.kill(running.nodes()["ros1"], signal.SIGSTOP)
+        send_frames(sender, 40000)
+        os.kill(running.nodes()["ros1"], signal.SIGCONT)
+        running.wait_running()
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        assert running.process.returncode == 1, err
+        assert "datagrams dropped by the full socket buffer at frame" in err and "the run is unreliable" in err, err
+        (ros,) = (node for node in json.loads(out)["nodes"] if node["role"] == "ros")
+        assert ros["front_end_gaps"] == ros["packets_socket_dropped"] > 0, ros
 
 
 main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: written(evb, "eformat5"), "by-size": by_size,
@@ -212,4 +251,4 @@ main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: 
       "front-end-ahead": lambda evb: front_end_ahead(evb, "push", "2kHz"),
       "front-end-ahead-max": lambda evb: front_end_ahead(evb, "push", "max"),
       "front-end-ahead-pull": lambda evb: front_end_ahead(evb, "pull", "2kHz"),
-      "front-end-udp": front_end_udp})
+      "front-end-udp": front_end_udp, "front-end-udp-gap": front_end_udp_gap, "front-end-udp-dropped": front_end_udp_dropped})

@@ -1,6 +1,8 @@
 /* Fragments that arrive from front-end electronics, each in one length-prefixed frame (docs/protocol.md): over UDP, where
  * a datagram is a frame, or over TCP, where the ROS connects to the front-end and takes one frame after the other. Frame
- * k belongs to event k. A full buffer stops the reading of a stream, and costs a datagram source the frame. One thread. */
+ * k belongs to event k. A full buffer stops the reading of a stream, and costs a datagram source the frame, which keeps its
+ * number. Whatever else is lost on the way here takes its number with it: that is a gap, after which frames may belong to
+ * other triggers than those they are counted for. One thread. */
 #pragma once
 
 #include "evb/core/ros.h"
@@ -18,3 +20,12 @@ struct front_end *front_end_free(struct front_end *f);
 /* After each wake-up: takes what is there. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);
+
+/* Frames counted so far, those included that are lost or find no room. */
+uint64_t front_end_frames(const struct front_end *f);
+/* Nothing has come for 200 ms, and nothing is left to be read. */
+bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
+/* There are gaps: frames may not match triggers, so the run's events are not to be relied on. */
+bool front_end_is_unreliable(const struct front_end *f);
+/* Logs, as an error, how many gaps there are, and which was the first. */
+void front_end_log_gaps(const struct front_end *f);

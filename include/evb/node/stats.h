@@ -32,6 +32,7 @@
         X(fragments_sent, "fragments sent by a ROS")                                                         \
         X(fragments_unknown, "requests for a fragment that the ROS no longer or not yet holds")              \
         X(fragments_source_lost, "fragments lost between front-end and ROS")                                 \
+        X(front_end_gaps, "losses after which frames of the front-end may not match triggers")               \
         X(bytes_sent, "bytes of fragments sent by a ROS, chunk headers included")                            \
         X(packets_sent, "data datagrams sent")                                                               \
         X(packets_send_failed, "data datagrams that the kernel refused to send")                             \
