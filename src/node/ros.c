@@ -2,6 +2,7 @@
 #include "evb/core/ros.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "data_send.h"
 #include "evb/base/log.h"
@@ -24,6 +25,7 @@ struct ros_node {
         struct front_end *front_end; /* NULL: fragments are made at the asking */
         struct data_sender sender;
         struct shaping *shaping; /* NULL: unshaped */
+        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* as last seen */
         bool more; /* to be sent at once */
         int farewells;
         uint64_t farewell_ns;
@@ -89,6 +91,7 @@ static int ros_open(struct node *n)
                 return log_error_errno(ENOMEM, "ros: %m");
         n->state = r;
         r->give_up_ns = NEVER_NS;
+        memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         k = open_source(n, r, &config);
         if (k < 0)
                 return k;
@@ -150,6 +153,18 @@ static void say_farewell(struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
+/* What waits for SFIs that are gone would take the places of what the others want: their queues share them. */
+static void forget_gone(const struct node *n, struct ros_node *r)
+{
+        const uint64_t *live = ros_sfi_live(r->core);
+
+        for (uint32_t i = 0; i < n->scenario->sfi.count; i++) {
+                if ((r->sfi_live[i / 64] & ~live[i / 64]) >> (i % 64) & 1)
+                        ros_forget_sfi(r->core, i);
+        }
+        memcpy(r->sfi_live, live, sizeof r->sfi_live);
+}
+
 static int ros_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
@@ -157,6 +172,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
 
         if (r->front_end)
                 front_end_turn(r->front_end, now_ns);
+        forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)
                 return k;

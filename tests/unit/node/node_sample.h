@@ -8,7 +8,7 @@
 
 static inline struct scenario *sample_scenario(const char *transport)
 {
-        static const char text[] = "[scenario]\ntransport = %s\n[network]\ndata-port = 46911\n[node dfm]\nrole = dfm\naddress = 127.99.9.1\n"
+        static const char text[] = "[scenario]\ntransport = %s\n[network]\ncontrol-port = 46910\ndata-port = 46911\ncontrol-group = none\n[node dfm]\nrole = dfm\naddress = 127.99.9.1\n"
                                    "[node ros1]\nrole = ros\naddress = 127.99.9.2\n[node ros2]\nrole = ros\naddress = 127.99.9.3\n"
                                    "[node sfi1]\nrole = sfi\naddress = 127.99.9.4\n[node sfi2]\nrole = sfi\naddress = 127.99.9.5\n";
         char path[] = "/tmp/evb-test-XXXXXX";

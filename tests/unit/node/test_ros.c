@@ -1,0 +1,85 @@
+/* The ROS as a node, with the DFM played by the test. */
+#include "../test.h"
+
+#include "evb/core/ros.h"
+#include "node_sample.h"
+
+static struct ros *core;
+static unsigned forgotten[3];
+
+void __real_ros_forget_sfi(struct ros *r, uint32_t sfi);
+void __wrap_ros_forget_sfi(struct ros *r, uint32_t sfi);
+
+void __wrap_ros_forget_sfi(struct ros *r, uint32_t sfi)
+{
+        assert_true(sfi < 2);
+        core = r;
+        forgotten[sfi]++;
+        __real_ros_forget_sfi(r, sfi);
+}
+
+static void keep_alive(struct node *n, uint64_t live)
+{
+        static struct message m;
+        static uint32_t transaction;
+
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
+        m.keep_alive.state = RUN_RUNNING;
+        m.keep_alive.sfi_live[0] = live;
+        node_ros.receive(n, NS_PER_S, &m);
+        assert_int_equal(node_ros.turn(n, NS_PER_S), 0);
+}
+
+static void assign(struct node *n, uint64_t event, uint16_t sfi)
+{
+        static struct message m;
+
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.n = 1;
+        m.assign.entries[0].event = event;
+        m.assign.entries[0].l1_id = (uint32_t)event;
+        m.assign.entries[0].sfi = sfi;
+        node_ros.receive(n, NS_PER_S, &m);
+}
+
+/* What waits for an SFI that the DFM's map no longer has is forgotten, once, and nobody else's. */
+static void an_sfi_that_is_gone_is_forgotten(void **state)
+{
+        struct node n;
+
+        (void)state;
+        sample_node(&n, "ros1", "tcp");
+        n.kind = &node_ros;
+        assert_int_equal(control_open(&n.control, n.scenario, n.self, n.run, n.stats, n.loop), 0);
+        assert_int_equal(node_ros.open(&n), 0);
+        keep_alive(&n, 3);
+        for (uint64_t event = 0; event < 20; event++)
+                assign(&n, event, event % 2);
+        keep_alive(&n, 3);
+        assert_int_equal(forgotten[0] + forgotten[1], 0);
+        keep_alive(&n, 1);
+        assert_int_equal(forgotten[1], 1);
+        assert_int_equal(ros_next_with_jobs(core, 0), 0);
+        assert_int_equal(ros_next_with_jobs(core, 1), UINT32_MAX);
+        keep_alive(&n, 1);
+        keep_alive(&n, 3); /* back again */
+        assign(&n, 21, 1);
+        keep_alive(&n, 3);
+        assert_int_equal(ros_next_with_jobs(core, 1), 1);
+        keep_alive(&n, 0);
+        assert_int_equal(forgotten[0], 1);
+        assert_int_equal(forgotten[1], 2);
+        assert_int_equal(ros_next_with_jobs(core, 0), UINT32_MAX);
+        node_ros.close(&n);
+        control_close(&n.control);
+        sample_node_free(&n);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_sfi_that_is_gone_is_forgotten),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
