@@ -14,6 +14,8 @@
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
 #define IOV_MAX_OUT 520
+/* Stagings full of requests before others have their turn. */
+#define READS_MAX 8
 
 enum way_state { WAY_WAITING, WAY_CONNECTING, WAY_UP };
 
@@ -207,39 +209,54 @@ static void write_some(struct tcp_way *w, uint64_t now_ns)
         }
 }
 
-/* Requests of the SFI. Anything else on this way is an error that ends the connection. */
-static void read_some(struct tcp_way *w, uint64_t now_ns)
+/* The next message of what has come. 1: taken; 0: not whole yet; -EPROTO: none of this SFI's requests, which ends the
+ * connection. */
+static int take_message(struct tcp_way *w, uint64_t now_ns)
 {
         static struct message m;
         struct node *n = w->sender->node;
-        ssize_t got;
+        struct message_header h;
+        enum message_verdict v;
+        size_t left, size;
+        uint32_t check;
+        const uint8_t *bytes = tcp_reader_bytes(&w->reader, &left);
 
-        while ((got = tcp_reader_fill(&w->reader)) > 0) {
-                const uint8_t *bytes;
-                size_t left;
+        if (left < MESSAGE_HEADER_BYTES)
+                return 0;
+        v = message_header_decode(&h, bytes, left, &check);
+        if (v == MESSAGE_OK && (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
+                v = MESSAGE_MALFORMED;
+        size = v == MESSAGE_OK ? MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes : 0;
+        if (v == MESSAGE_OK && size > left && size <= STAGING_BYTES)
+                return 0;
+        if (v == MESSAGE_OK)
+                v = size > left ? MESSAGE_MALFORMED : message_decode(&m, bytes, size);
+        if (v != MESSAGE_OK) {
+                control_count_refusal(n->stats, v);
+                return -EPROTO;
+        }
+        ros_receive(w->sender->core, now_ns, &m);
+        tcp_reader_consume(&w->reader, size);
+        return 1;
+}
 
-                while ((bytes = tcp_reader_bytes(&w->reader, &left)), left >= MESSAGE_HEADER_BYTES) {
-                        struct message_header h;
-                        uint32_t check;
-                        enum message_verdict v = message_header_decode(&h, bytes, left, &check);
-                        size_t size = MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes;
+static void read_some(struct tcp_way *w, uint64_t now_ns)
+{
+        for (int round = 0; round < READS_MAX; round++) {
+                ssize_t got = tcp_reader_fill(&w->reader);
+                int r = 1;
 
-                        if (v == MESSAGE_OK && size <= STAGING_BYTES && size > left)
-                                break;
-                        if (v == MESSAGE_OK)
-                                v = size > left ? MESSAGE_MALFORMED : message_decode(&m, bytes, size);
-                        if (v != MESSAGE_OK) {
-                                control_count_refusal(n->stats, v);
-                                lose(w, now_ns, -EPROTO);
-                                return;
-                        }
-                        ros_receive(w->sender->core, now_ns, &m);
-                        tcp_reader_consume(&w->reader, size);
+                while (r > 0)
+                        r = take_message(w, now_ns);
+                if (r < 0 || got < 0) {
+                        lose(w, now_ns, r < 0 ? r : (int)got);
+                        return;
+                }
+                if (got == 0) {
+                        w->ready_in = false;
+                        return;
                 }
         }
-        w->ready_in = false;
-        if (got < 0)
-                lose(w, now_ns, (int)got);
 }
 
 static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
@@ -261,6 +278,7 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
                         read_some(w, now_ns);
                 if (w->state == WAY_UP && w->ready_out)
                         write_some(w, now_ns);
+                *ret_more |= w->state == WAY_UP && w->ready_in;
                 *ret_more |= w->state == WAY_UP && w->ready_out && (w->at < w->n_iov || ros_next_with_jobs(s->core, i) == i);
         }
         return 0;

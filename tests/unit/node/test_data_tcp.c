@@ -16,7 +16,11 @@
 #define SFI1 "127.99.9.4"
 
 static unsigned watched; /* connections that end where the other side falls silent */
+static uint8_t flood[256]; /* what comes again and again, where there are flood_bytes of it */
+static size_t flood_bytes, flooded;
 
+ssize_t __real_recv(int fd, void *to, size_t n, int flags);
+ssize_t __wrap_recv(int fd, void *to, size_t n, int flags);
 void __real_tcp_notice_silence(int fd);
 void __wrap_tcp_notice_silence(int fd);
 
@@ -24,6 +28,17 @@ void __wrap_tcp_notice_silence(int fd)
 {
         watched++;
         __real_tcp_notice_silence(fd);
+}
+
+ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
+{
+        if (flood_bytes == 0)
+                return __real_recv(fd, to, n, flags);
+        for (size_t i = 0; i < n; i++, flooded++)
+                ((uint8_t *)to)[i] = flood[flooded % flood_bytes];
+        if (flooded > 1 << 28)
+                fail_msg("a flood has no end, but a turn has");
+        return (ssize_t)n;
 }
 
 struct bench {
@@ -226,28 +241,125 @@ static void the_silent_are_sent_away(void **state)
         bench_close(&b);
 }
 
-/* The ROS's end: a machine that falls silent ends the connection. */
-static void a_ros_notices_silence(void **state)
+/* The ROS's end, connected to an SFI that the test plays. */
+struct ros_bench {
+        struct node node;
+        struct data_sender sender;
+        uint64_t now_ns;
+        int listener, fd;
+};
+
+static bool ros_turn(struct ros_bench *b)
 {
-        struct ros_config config = {.run = 7, .n_sfi = 2, .entries = 16, .buffer_bytes = EVB_FRAGMENT_MAX_BYTES, .keep_alive_ns = NS_PER_S};
-        struct data_sender s = {.ops = &data_send_tcp};
-        struct bench b;
-        struct node ros;
-        bool more;
+        bool more = false;
+
+        assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + NS_PER_MS), 0);
+        assert_int_equal(b->sender.ops->turn(&b->sender, b->now_ns, &more), 0);
+        return more;
+}
+
+static void ros_bench_open(struct ros_bench *b)
+{
+        struct ros_config config = {
+                .run = 7,
+                .n_sfi = 2,
+                .entries = 16,
+                .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
+                .keep_alive_ns = NS_PER_S,
+        };
+        struct net_address local;
+
+        *b = (struct ros_bench){.now_ns = NS_PER_S, .fd = -1};
+        watched = 0;
+        assert_int_equal(net_address_parse(&local, SFI1, 46911), 0);
+        b->listener = tcp_listen(&local, 0);
+        assert_true(b->listener >= 0);
+        sample_node(&b->node, "ros1", "tcp");
+        b->sender = (struct data_sender){.ops = &data_send_tcp, .node = &b->node};
+        assert_int_equal(ros_new(&b->sender.core, &config, b->now_ns), 0);
+        assert_int_equal(b->sender.ops->open(&b->sender), 0);
+        for (int i = 0; i < 10000 && b->fd < 0; i++) {
+                ros_turn(b);
+                b->fd = tcp_accept(b->listener, 0, &local);
+        }
+        assert_true(b->fd >= 0);
+        assert_int_equal(watched, 2); /* one for each SFI */
+        for (int i = 0; i < 20; i++)
+                ros_turn(b);
+}
+
+static void ros_bench_close(struct ros_bench *b)
+{
+        flood_bytes = 0;
+        b->sender.ops->close(&b->sender);
+        chunk_packer_free(b->sender.packer);
+        ros_free(b->sender.core);
+        sample_node_free(&b->node);
+        close(b->listener);
+        close(b->fd);
+}
+
+static size_t make_request(uint8_t *bytes, size_t size, uint8_t role, uint16_t sfi)
+{
+        static struct message m;
+
+        m.header = (struct message_header){.run = 7, .sender_role = role, .sender_index = sfi, .type = MESSAGE_REQUEST};
+        m.n = 1;
+        m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
+        return message_encode(&m, bytes, size);
+}
+
+/* The ROS ends the connection after these bytes. */
+static bool is_refused(struct ros_bench *b, const uint8_t *bytes, size_t n)
+{
+        uint8_t introduction[256];
+        ssize_t got = 1;
+
+        assert_int_equal(send(b->fd, bytes, n, 0), n);
+        for (int i = 0; i < 100; i++) {
+                ros_turn(b);
+                got = recv(b->fd, introduction, sizeof introduction, MSG_DONTWAIT);
+                if (got == 0 || (got < 0 && errno != EAGAIN))
+                        return true;
+        }
+        return false;
+}
+
+/* It is the SFI's requests that come this way, not what the DFM or another SFI says. */
+static void a_ros_takes_only_its_sfis_requests(void **state)
+{
+        struct ros_bench b;
+        static struct message m;
+        uint8_t bytes[256];
 
         (void)state;
-        bench_open(&b);
-        sample_node(&ros, "ros1", "tcp");
-        s.node = &ros;
-        assert_int_equal(ros_new(&s.core, &config, b.now_ns), 0);
-        assert_int_equal(s.ops->open(&s), 0);
-        assert_int_equal(s.ops->turn(&s, b.now_ns, &more), 0);
-        assert_int_equal(watched, 2); /* one for each SFI */
-        s.ops->close(&s);
-        chunk_packer_free(s.packer);
-        ros_free(s.core);
-        sample_node_free(&ros);
-        bench_close(&b);
+        ros_bench_open(&b);
+        assert_false(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 0)));
+        assert_int_equal(ros_held(b.sender.core), 1);
+        assert_true(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 1)));
+        ros_bench_close(&b);
+        ros_bench_open(&b);
+        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+        m.keep_alive.state = RUN_ENDED;
+        assert_true(is_refused(&b, bytes, message_encode(&m, bytes, sizeof bytes)));
+        assert_int_equal(ros_run_state(b.sender.core), RUN_STARTING);
+        ros_bench_close(&b);
+}
+
+static void a_flood_of_requests_has_its_turn_and_no_more(void **state)
+{
+        struct ros_bench b;
+        uint8_t byte = 0;
+
+        (void)state;
+        ros_bench_open(&b);
+        flood_bytes = make_request(flood, sizeof flood, ROLE_SFI, 0);
+        flooded = 0;
+        assert_int_equal(send(b.fd, &byte, 1, 0), 1);
+        assert_true(ros_turn(&b));
+        assert_in_range(flooded, 1, 2 << 20);
+        assert_int_equal(ros_held(b.sender.core), 1);
+        ros_bench_close(&b);
 }
 
 int main(void)
@@ -257,7 +369,8 @@ int main(void)
                 cmocka_unit_test(only_a_ros_at_its_own_address_is_let_in),
                 cmocka_unit_test(idle_connections_keep_nobody_out),
                 cmocka_unit_test(the_silent_are_sent_away),
-                cmocka_unit_test(a_ros_notices_silence),
+                cmocka_unit_test(a_ros_takes_only_its_sfis_requests),
+                cmocka_unit_test(a_flood_of_requests_has_its_turn_and_no_more),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
