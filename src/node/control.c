@@ -160,11 +160,6 @@ static const struct net_address *address_of(const struct control *c, enum node_r
         return NULL;
 }
 
-bool control_is_ros(const struct control *c, uint16_t ros, const struct net_address *from)
-{
-        return ros < c->n_ros && net_address_same_host(from, &c->ros[ros]);
-}
-
 /* Who wants to join under a name that has another address hears so. */
 static void refuse_address(struct control *c, const struct message *m, const struct net_address *from)
 {

@@ -66,7 +66,5 @@ void control_send(struct control *c, struct message_to to, const struct message 
 void control_send_to(struct control *c, const struct net_address *to, const struct message *m);
 void control_flush(struct control *c);
 bool control_is_holding(const struct control *c);
-/* Whether data that name ROS `ros` may come from there. */
-bool control_is_ros(const struct control *c, uint16_t ros, const struct net_address *from);
 /* Counts bytes that are no message of this run as what they are. */
 void control_count_refusal(struct node_stats *stats, enum message_verdict verdict);

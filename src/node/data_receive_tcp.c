@@ -46,7 +46,6 @@ struct tcp_receiver {
         struct tcp_peer *peers;
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
-        struct net_address *addresses; /* of the ROSs */
         uint64_t accepted;
         bool stranger_logged;
 };
@@ -71,21 +70,17 @@ static void peer_is_ready(void *ctx, uint32_t events)
 static int allocate(struct data_receiver *r, struct tcp_receiver *t)
 {
         const struct scenario *s = r->node->scenario;
-        int k = 0;
 
         t->n_peers = s->ros.count + SPARE;
         t->peers = calloc(t->n_peers, sizeof *t->peers);
         t->of_ros = calloc(s->ros.count, sizeof *t->of_ros);
-        t->addresses = calloc(s->ros.count, sizeof *t->addresses);
-        if (!t->peers || !t->of_ros || !t->addresses)
+        if (!t->peers || !t->of_ros)
                 return log_error_errno(ENOMEM, "data connections: %m");
         for (size_t i = 0; i < t->n_peers; i++)
                 t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
-        for (unsigned i = 0; k >= 0 && i < s->ros.count; i++) {
+        for (size_t i = 0; i < s->ros.count; i++)
                 t->of_ros[i] = -1;
-                k = node_address(scenario_node_of(s, ROLE_ROS, i), 0, &t->addresses[i]);
-        }
-        return k;
+        return data_receive_know_ros(r);
 }
 
 static int tcp_open(struct data_receiver *r)
@@ -138,7 +133,7 @@ static void tcp_close(struct data_receiver *r)
                 close(t->listener);
         free(t->peers);
         free(t->of_ros);
-        free(t->addresses);
+        free(r->ros);
         free(t);
 }
 
@@ -153,17 +148,6 @@ static void note_stranger(struct data_receiver *r, const struct net_address *fro
                 log_warning("data connection from %s closed: %s; further ones are only counted",
                             net_address_format(from, text), why);
         t->stranger_logged = true;
-}
-
-static bool is_of_a_ros(const struct data_receiver *r, const struct net_address *from)
-{
-        const struct tcp_receiver *t = r->state;
-
-        for (size_t i = 0; i < r->node->scenario->ros.count; i++) {
-                if (net_address_same_host(from, &t->addresses[i]))
-                        return true;
-        }
-        return false;
 }
 
 /* There is always one: no more than n_ros are introduced, as each ROS has one connection. */
@@ -196,7 +180,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         struct tcp_receiver *t = r->state;
         struct tcp_peer *p;
 
-        if (!is_of_a_ros(r, from)) {
+        if (!data_receive_is_from_any(r, from)) {
                 note_stranger(r, from, "no ROS of the scenario has this address");
                 close(fd);
                 return;
@@ -246,7 +230,7 @@ static int know_peer(struct tcp_peer *p, uint16_t ros)
                 return 1;
         if (p->ros >= 0)
                 return refuse(p, MESSAGE_MALFORMED);
-        if (!net_address_same_host(&p->from, &t->addresses[ros])) {
+        if (!data_receive_is_from(p->receiver, ros, &p->from)) {
                 note_stranger(p->receiver, &p->from, "it says that it is a ROS with another address");
                 return -EPROTO;
         }

@@ -47,7 +47,9 @@ static int udp_open(struct data_receiver *r)
         if (!u)
                 return log_error_errno(ENOMEM, "data socket: %m");
         r->state = u;
-        k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
+        k = data_receive_know_ros(r);
+        if (k >= 0)
+                k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
         if (k < 0)
                 return k;
         k = faults_new(&u->faults, &faults);
@@ -69,6 +71,7 @@ static void udp_close(struct data_receiver *r)
 
         if (!u)
                 return;
+        free(r->ros);
         endpoint_free(u->endpoint);
         faults_free(u->faults);
         free(u);
@@ -92,13 +95,11 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
         struct chunk_reader reader;
         enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
+        if (v == MESSAGE_OK && !data_receive_is_from(r, reader.header.sender_index, d->from))
+                v = MESSAGE_FOREIGN;
         control_count_refusal(r->node->stats, v);
         if (v != MESSAGE_OK)
                 return;
-        if (!control_is_ros(&r->node->control, reader.header.sender_index, d->from)) {
-                stats_add(&r->node->stats->packets_foreign, 1);
-                return;
-        }
         sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
         while (chunk_reader_next(&reader, &u->pieces[u->n].chunk, &u->payload[u->n])) {
                 u->pieces[u->n].source = reader.header.sender_index;
