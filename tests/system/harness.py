@@ -163,6 +163,10 @@ class Running:
 
         self.wait_for("built event", built)
 
+    def last_complete_ns(self):
+        """When the last complete event was built, by the monotonic clock."""
+        return int.from_bytes(self.counters("dfm")[24:32], "little")
+
     def end(self, expect):
         out, err = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode in expect, f"exit {self.process.returncode}: {err}\n{out}"

@@ -3,15 +3,19 @@
 
     test_faults.py EVB CASE
 """
+import ctypes
 import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 
 from harness import (CHANCE, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
                      main, run, scenario)
+
+LIBC = ctypes.CDLL(None)
 
 # Short times, so that what dies is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
@@ -174,6 +178,46 @@ def port_in_use(evb, transport):
         assert "sfi1: 127.99.8.3:46921 is in use" in done.stderr and "is this node running already?" in done.stderr, done
 
 
+def small_buffers(evb):
+    """A process that may not pass the system's limit: the log says which buffer is small, and what to raise."""
+    def unprivileged():
+        pr_capbset_drop, cap_net_admin = 24, 12
+        LIBC.prctl(pr_capbset_drop, cap_net_admin, 0, 0, 0)
+
+    with folder() as where:
+        text = "[network]\ncontrol-group = none\ncontrol-port = 46930\ndata-port = 46931\nreceive-buffer = 1GiB\nsend-buffer = 1GiB\n"
+        path = scenario(where, text + "".join(f"[node {n}]\nrole = {n[:3]}\naddress = 127.99.7.{i}\n"
+                                              for i, n in enumerate(("dfm", "ros1", "sfi1"), 1)))
+        for role, limit in (("sfi", "rmem_max"), ("ros", "wmem_max")):
+            node = subprocess.Popen([evb, role, "--config", path, "--node", f"{role}1"], stderr=subprocess.PIPE, text=True,
+                                    preexec_fn=unprivileged)
+            try:
+                line = node.stderr.readline()
+                assert f"raise net.core.{limit} to 1073741824" in line, line
+            finally:
+                node.kill()
+                node.communicate()
+
+
+def frozen_sfi(evb):
+    """An SFI that stands still over TCP, with all credits taken: the DFM gives it up, the others build on; then it comes back."""
+    with folder() as where, Running(evb, scenario(where), {"scenario.transport": "tcp", "sfi.count": 3, "sfi.credits": 300,
+                                                           **LONG}) as running:
+        running.wait_nodes(10)
+        running.wait_running()
+        frozen = running.nodes()["sfi1"]
+        for _ in range(3):
+            os.kill(frozen, signal.SIGSTOP)
+            try:
+                given_up_ns = time.monotonic_ns() + 2_000_000_000
+                running.wait_for("progress of the others", lambda: running.last_complete_ns() > given_up_ns)
+            finally:
+                os.kill(frozen, signal.SIGCONT)
+        running.signal()
+        report = running.end(expect=(0, 1))
+        assert report["events_complete"] > 0, report
+
+
 CASES = {
     "loss-push": lambda evb: loss(evb, "push"),
     "loss-pull": lambda evb: loss(evb, "pull"),
@@ -188,6 +232,8 @@ CASES = {
     "full-disk": full_disk,
     "small-memory": small_memory,
     "flat-memory": flat_memory,
+    "frozen-sfi": frozen_sfi,
+    "small-buffers": small_buffers,
     "second-process": second_process,
     "port-in-use": lambda evb: port_in_use(evb, "udp"),
     "port-in-use-tcp": lambda evb: port_in_use(evb, "tcp"),
