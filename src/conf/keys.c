@@ -40,10 +40,13 @@ const struct scenario_key scenario_keys[] = {
         {"dfm", "node-timeout", KEY_TIME, AT(dfm, node_timeout_ns), "3s", NULL, 0, 10 * MS, 3600 * NS_PER_S, "A node not heard of for so long is gone."},
 
         {"ros", "count", KEY_COUNT, AT(ros, count), "0", NULL, 0, 0, EVB_ROS_MAX, "Makes nodes ros1, ros2 … on this machine; where [node NAME] sections name them, the first so many of these, 0: all."},
-        {"ros", "source", KEY_TEXT, AT(ros, source), "pattern", "pattern | file:PATH | udp:PORT | tcp:HOST:PORT", 0, 0, 0, "Where fragments come from: pattern (every byte is checked at the SFI), an event file taken apart, or front-end electronics. "
-         "Frames of a front-end carry no event number; a ROS counts them, and frame k belongs to trigger k. A loss that "
-         "the ROS sees ends the run with exit status 1: a datagram that its socket drops, a malformed one, a broken "
-         "connection. A frame lost before it reaches the ROS goes unseen, and all later frames belong to wrong triggers.", true},
+        {"ros", "source", KEY_TEXT, AT(ros, source), "pattern",
+         "pattern | file:PATH | udp:PORT | tcp:HOST:PORT", 0, 0, 0,
+         "Where fragments come from: pattern (every byte is checked at the SFI), an event file taken apart, "
+         "or front-end electronics. Frames of a front-end carry no event number; a ROS counts them, and frame k "
+         "belongs to trigger k. A loss that the ROS sees ends the run with exit status 1: a datagram that "
+         "its socket drops, a malformed one, a broken connection. A frame lost before it reaches the ROS goes "
+         "unseen, and all later frames belong to wrong triggers.", true},
         {"ros", "fragment-size", KEY_BYTES, AT(ros, fragment_size_bytes), "1024", NULL, 0, 0, EVB_FRAGMENT_MAX_BYTES, "Payload of one ROS's fragment, pattern source."},
         {"ros", "fragment-sizes", KEY_TEXT, AT(ros, fragment_sizes), "fixed", "fixed | uniform:A-B | lognormal:MEAN,SIGMA", 0, 0, 0, "How the sizes are distributed; fixed: all are ros.fragment-size. SIGMA is that of the logarithm."},
         {"ros", "buffer-size", KEY_BYTES, AT(ros, buffer_size_bytes), "64MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 64 * GIB, "Memory for fragments that are not cleared yet."},

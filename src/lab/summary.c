@@ -14,7 +14,8 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost;
         uint64_t expected, received, fragments_lost;
         uint64_t payload_bytes, first_ns, last_ns;
-        bool balanced, all_lived, fell_short; /* fell_short: a node says so by its exit status, and why in its log */
+        bool balanced, all_lived;
+        bool fell_short; /* a node says so by its exit status, and why in its log */
 };
 
 #define SUM(l, role_wanted, member)                                                                          \

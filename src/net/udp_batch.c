@@ -57,8 +57,8 @@ static bool is_final(int error)
         return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
 }
 
-/* What ICMP said of an earlier datagram waits at the socket until a call returns it in place of its own work (ip(7),
- * "Error handling"; every code of ICMP and ICMPv6 has its errno). A second call does the work. */
+/* What ICMP said of an earlier datagram waits at the socket until a call returns it in place of its own work
+ * (ip(7), "Error handling"; every code of ICMP and ICMPv6 has its errno). A second call does the work. */
 static int receive_messages(struct udp *u)
 {
         int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);

@@ -1,5 +1,7 @@
-/* Fragments over TCP: one connection for each ROS, which makes it and says first who it is. Payload goes from the socket
- * straight to its place. Requests go back on the same connection. Strangers' connections end, and none holds up a ROS. */
+/* Fragments over TCP: one connection for each ROS, which makes it and says first who it is. Payload goes from
+ * the socket straight to its place. Requests go back on the same connection. Strangers' connections end, and
+ * none holds up a ROS. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +14,8 @@
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
-/* Connections beside one a ROS: those that have not said who they are. A new one takes the place of the oldest of them. */
+/* Connections beside one a ROS: those that have not said who they are. A new one takes the place of the
+ * oldest of them. */
 #define SPARE 8
 /* Accepted in one turn: no more than SPARE, so that each is read once before another takes its place. */
 #define ACCEPTS_MAX SPARE
@@ -162,6 +165,7 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
                 if (p->ros < 0 && (!oldest || p->number < oldest->number))
                         oldest = p;
         }
+        assert(oldest);
         note_stranger(r, &oldest->from, "it does not say whose it is, and others wait");
         drop_peer(oldest);
         return oldest;
@@ -169,7 +173,8 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
 
 static void note_granted(struct data_receiver *r, int fd)
 {
-        uint64_t asked = r->node->scenario->network.receive_buffer_bytes, granted = tcp_granted_bytes(fd, false);
+        uint64_t asked = r->node->scenario->network.receive_buffer_bytes,
+                 granted = tcp_granted_bytes(fd, false);
 
         stats_set(&r->node->stats->granted_receive_buffer_bytes, granted);
         socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
@@ -193,7 +198,8 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         p->ready = true;
         tcp_notice_silence(fd);
         p->requests = malloc(REQUESTS_BYTES);
-        if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(r->node->loop, &p->io) < 0)
+        if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 ||
+            loop_add(r->node->loop, &p->io) < 0)
                 drop_peer(p);
         else
                 note_granted(r, fd);

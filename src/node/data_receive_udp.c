@@ -58,8 +58,8 @@ static int udp_open(struct data_receiver *r)
         k = socket_open_udp(&u->endpoint, &config, "fragments");
         if (k < 0)
                 return k;
-        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0, config.receive_buffer_bytes,
-                           u->endpoint->granted_receive_bytes);
+        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0,
+                           config.receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         stats_set(&r->node->stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
         return loop_add(r->node->loop, &u->io);

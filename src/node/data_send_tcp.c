@@ -110,7 +110,8 @@ static void say_who(struct tcp_way *w)
 
 static void note_granted(const struct tcp_way *w)
 {
-        uint64_t asked = w->sender->node->scenario->network.send_buffer_bytes, granted = tcp_granted_bytes(w->io.fd, true);
+        uint64_t asked = w->sender->node->scenario->network.send_buffer_bytes,
+                 granted = tcp_granted_bytes(w->io.fd, true);
 
         stats_set(&w->sender->node->stats->granted_send_buffer_bytes, granted);
         socket_note_buffer(SOCKET_SEND, "data connections", true, asked, granted);
@@ -209,8 +210,8 @@ static void write_some(struct tcp_way *w, uint64_t now_ns)
         }
 }
 
-/* The next message of what has come. 1: taken; 0: not whole yet; -EPROTO: none of this SFI's requests, which ends the
- * connection. */
+/* The next message of what has come. 1: taken; 0: not whole yet; -EPROTO: none of this SFI's requests, which
+ * ends the connection. */
 static int take_message(struct tcp_way *w, uint64_t now_ns)
 {
         static struct message m;

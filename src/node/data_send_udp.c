@@ -69,8 +69,8 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
         r = socket_open_udp(&w->endpoint, &config, "fragments");
         if (r < 0)
                 return r;
-        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0, config.send_buffer_bytes,
-                           w->endpoint->granted_send_bytes);
+        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0,
+                           config.send_buffer_bytes, w->endpoint->granted_send_bytes);
         stats_set(&s->node->stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
         w->loop = s->node->loop;
         w->paced_until_ns = NEVER_NS;
@@ -121,7 +121,8 @@ static size_t allowed(const struct udp_sender *u, struct udp_way *w)
         if (u->bytes_per_ns <= 0)
                 return DATAGRAMS_MAX;
         now_ns = clock_now_ns();
-        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns, PACED_FRAMES * u->frame_bytes);
+        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns,
+                        PACED_FRAMES * u->frame_bytes);
         w->tokens_ns = now_ns;
         if (w->tokens > 0)
                 return 1 + (size_t)(w->tokens / u->frame_bytes);
@@ -129,7 +130,8 @@ static size_t allowed(const struct udp_sender *u, struct udp_way *w)
         return 0;
 }
 
-/* What `taken` datagrams were, of which the kernel refused some for good; counted as its own shaping counts them. */
+/* What `taken` datagrams were, of which the kernel refused some for good; counted as its own shaping counts
+ * them. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {
@@ -143,14 +145,15 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
         ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
         ros_count_datagrams(s->core, sfi, (uint32_t)taken);
         stats_add(&s->node->stats->packets_sent, (uint64_t)taken - failed);
-        stats_add(&s->node->stats->bytes_sent, bytes - (after->send_failed_bytes - before->send_failed_bytes));
+        stats_add(&s->node->stats->bytes_sent,
+                  bytes - (after->send_failed_bytes - before->send_failed_bytes));
         stats_add(&s->node->stats->packets_send_failed, failed);
         if (failed > 0 && !w->failure_logged)
                 log_warning_errno(after->send_error, "datagrams to SFI %u fail and are lost: %m", sfi + 1);
         w->failure_logged |= failed > 0;
         if (after->segmentation_refused && !before->segmentation_refused)
-                log_warning("the kernel cuts no super-packets for SFI %u, so datagrams go one by one; is network.mtu larger than "
-                            "the device's MTU?",
+                log_warning("the kernel cuts no super-packets for SFI %u, so datagrams go one by one; "
+                            "is network.mtu larger than the device's MTU?",
                             sfi + 1);
 }
 

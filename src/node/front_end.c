@@ -75,7 +75,8 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what)
                 return;
         f->first_gap = what;
         f->first_gap_frame = f->frames;
-        log_error("front-end: %s at frame %" PRIu64 "; frames are counted, so from here on they may belong to other triggers",
+        log_error("front-end: %s at frame %" PRIu64
+                  "; frames are counted, so later ones may belong to other triggers",
                   what, f->frames);
 }
 
@@ -191,8 +192,8 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         if (verdict == ROS_STORE && fragment.bytes > 0)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
         if (verdict == ROS_FULL && !f->full_logged) {
-                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or ros.buffer-events and is lost; "
-                            "it keeps its number, and further ones are only counted",
+                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
+                            "ros.buffer-events; it is lost but keeps its number, and further ones are only counted",
                             f->frames);
                 f->full_logged = true;
         }
@@ -259,8 +260,8 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 lose(f, now_ns, -ENOMEM);
 }
 
-/* The payload of the frame that is coming in, straight into its place. 1: whole, or enough for this turn; 0: wait; negative:
- * the stream's end. */
+/* The payload of the frame that is coming in, straight into its place. 1: whole, or enough for this turn; 0:
+ * wait; negative: the stream's end. */
 static int read_payload(struct front_end *f)
 {
         static uint8_t waste[65536];
@@ -394,7 +395,7 @@ bool front_end_is_unreliable(const struct front_end *f)
 void front_end_log_gaps(const struct front_end *f)
 {
         if (f->gaps > 0)
-                log_error("the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the first (%s) at frame %" PRIu64
-                          ", after which frames may belong to other triggers",
+                log_error("the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the "
+                          "first (%s) at frame %" PRIu64 ", after which frames may belong to other triggers",
                           f->gaps, f->first_gap, f->first_gap_frame);
 }

@@ -153,7 +153,7 @@ static void say_farewell(struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-/* What waits for SFIs that are gone would take the places of what the others want: their queues share them. */
+/* What waits for SFIs that are gone would take the places of what the others want, as they share them. */
 static void forget_gone(const struct node *n, struct ros_node *r)
 {
         const uint64_t *live = ros_sfi_live(r->core);

@@ -27,7 +27,8 @@ struct opening {
         uint64_t receive_buffer_bytes;
 };
 
-/* The address, its device or the way to the peer is not there; all of them may still come while a machine starts. */
+/* The address, its device or the way to the peer is not there; all of them may still come while a machine
+ * starts. */
 static bool may_come(int r)
 {
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
@@ -39,7 +40,8 @@ static int explain(const struct opening *o, int r)
 
         net_address_format(o->group ?: o->local, text);
         if (r == -EADDRINUSE)
-                return log_error_errno(r, "%s is in use, so there are no %s; is this node running already?", text, o->what);
+                return log_error_errno(r, "%s is in use, so there are no %s; is this node running already?",
+                                       text, o->what);
         return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
 }
 
@@ -53,7 +55,8 @@ static int open_when_there(const struct opening *o)
 
                 net_address_format(o->local, text);
                 if (!logged)
-                        log_warning_errno(r, "cannot open %s for %s yet, and tries again every 500 ms: %m", text, o->what);
+                        log_warning_errno(r, "cannot open %s for %s yet, and tries again every 500 ms: %m",
+                                          text, o->what);
                 logged = true;
                 notify_starting(EXTEND_NS, "waiting for its address");
                 if (signals_wait(RETRY_NS)) {
@@ -94,22 +97,28 @@ static int open_listener(const struct opening *o)
 
 int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what)
 {
-        struct opening o = {.what = what, .local = local, .open = open_listener, .receive_buffer_bytes = receive_buffer_bytes};
+        struct opening o = {.what = what,
+                            .local = local,
+                            .open = open_listener,
+                            .receive_buffer_bytes = receive_buffer_bytes};
 
         return open_when_there(&o);
 }
 
-void socket_note_buffer(enum socket_direction direction, const char *what, bool configured, uint64_t asked_bytes, uint64_t granted_bytes)
+void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
+                        uint64_t asked_bytes, uint64_t granted_bytes)
 {
-        static const char *logged[2]; /* the last one of each direction: all sockets of a kind are opened together */
+        /* The last one of each direction: all sockets of a kind are opened together. */
+        static const char *logged[2];
         char asked[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
 
         if (granted_bytes >= asked_bytes || logged[direction] == what)
                 return;
         logged[direction] = what;
-        log_full_errno(configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
-                       "the kernel grants %s of the %s asked for as %s buffer for %s; raise net.core.%s to %llu",
-                       quantity_format_bytes(granted_bytes, granted), quantity_format_bytes(asked_bytes, asked),
-                       direction == SOCKET_SEND ? "send" : "receive", what,
-                       direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)asked_bytes);
+        log_full_errno(
+                configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
+                "the kernel grants %s of the %s asked for as %s buffer for %s; raise net.core.%s to %llu",
+                quantity_format_bytes(granted_bytes, granted), quantity_format_bytes(asked_bytes, asked),
+                direction == SOCKET_SEND ? "send" : "receive", what,
+                direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)asked_bytes);
 }

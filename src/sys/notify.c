@@ -12,7 +12,8 @@ void notify_ready(const char *status)
 
 void notify_starting(uint64_t more_ns, const char *status)
 {
-        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
+        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US),
+                         status);
 }
 
 void notify_status(const char *status)

@@ -149,48 +149,57 @@ def flat_memory(evb):
 
 
 def second_process(evb):
-    """A node that is started twice does not share its sockets: the second one says so and leaves, the run goes on."""
+    """A node that is started twice does not share its sockets: the second one says so and leaves."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
         (where / "again.conf").write_text(running.config())
         for node in ("dfm", "ros1", "sfi1"):
-            again = subprocess.run([evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node], capture_output=True,
-                                   text=True, timeout=60)
+            words = [evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node]
+            again = subprocess.run(words, capture_output=True, text=True, timeout=60)
             assert again.returncode == 1 and "in use" in again.stderr, again
             assert running.address(node) in again.stderr, again
         running.signal()
         complete(running.end(expect=(0,)))
 
 
+def three_nodes(where, net, keys):
+    """A scenario of three nodes at addresses NET.1 to NET.3, to be started one by one."""
+    nodes = [f"[node {node}]\nrole = {node[:3]}\naddress = {net}.{i}\n"
+             for i, node in enumerate(("dfm", "ros1", "sfi1"), 1)]
+    return scenario(where, keys + "".join(nodes))
+
+
 def port_in_use(evb, transport):
     """Another program has the SFI's data port, and would share it."""
-    with folder() as where:
-        path = scenario(where, f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
-                        + "".join(f"[node {n}]\nrole = {n[:3]}\naddress = 127.99.8.{i}\n" for i, n in enumerate(("dfm", "ros1", "sfi1"), 1)))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM) as other:
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            other.bind(("127.99.8.3", 46921))
-            if transport == "tcp":
-                other.listen()
-            done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=60)
+    keys = f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
+    kind = socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM
+    with folder() as where, socket.socket(socket.AF_INET, kind) as other:
+        path = three_nodes(where, "127.99.8", keys)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.99.8.3", 46921))
+        if transport == "tcp":
+            other.listen()
+        words = [evb, "sfi", "--config", path, "--node", "sfi1"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1, done
-        assert "sfi1: 127.99.8.3:46921 is in use" in done.stderr and "is this node running already?" in done.stderr, done
+        assert "sfi1: 127.99.8.3:46921 is in use" in done.stderr, done
+        assert "is this node running already?" in done.stderr, done
 
 
 def small_buffers(evb):
-    """A process that may not pass the system's limit: the log says which buffer is small, and what to raise."""
+    """Without the privilege to pass the system's limit: the log says which buffer is small, and what to raise."""
     def unprivileged():
         pr_capbset_drop, cap_net_admin = 24, 12
         LIBC.prctl(pr_capbset_drop, cap_net_admin, 0, 0, 0)
 
+    keys = ("[network]\ncontrol-group = none\ncontrol-port = 46930\ndata-port = 46931\n"
+            "receive-buffer = 1GiB\nsend-buffer = 1GiB\n")
     with folder() as where:
-        text = "[network]\ncontrol-group = none\ncontrol-port = 46930\ndata-port = 46931\nreceive-buffer = 1GiB\nsend-buffer = 1GiB\n"
-        path = scenario(where, text + "".join(f"[node {n}]\nrole = {n[:3]}\naddress = 127.99.7.{i}\n"
-                                              for i, n in enumerate(("dfm", "ros1", "sfi1"), 1)))
+        path = three_nodes(where, "127.99.7", keys)
         for role, limit in (("sfi", "rmem_max"), ("ros", "wmem_max")):
-            node = subprocess.Popen([evb, role, "--config", path, "--node", f"{role}1"], stderr=subprocess.PIPE, text=True,
-                                    preexec_fn=unprivileged)
+            words = [evb, role, "--config", path, "--node", f"{role}1"]
+            node = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=unprivileged)
             try:
                 line = node.stderr.readline()
                 assert f"raise net.core.{limit} to 1073741824" in line, line
@@ -200,9 +209,9 @@ def small_buffers(evb):
 
 
 def frozen_sfi(evb):
-    """An SFI that stands still over TCP, with all credits taken: the DFM gives it up, the others build on; then it comes back."""
-    with folder() as where, Running(evb, scenario(where), {"scenario.transport": "tcp", "sfi.count": 3, "sfi.credits": 300,
-                                                           **LONG}) as running:
+    """An SFI that stands still over TCP, with all credits taken, is given up: the others build on, and it comes back."""
+    keys = {"scenario.transport": "tcp", "sfi.count": 3, "sfi.credits": 300, **LONG}
+    with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(10)
         running.wait_running()
         frozen = running.nodes()["sfi1"]

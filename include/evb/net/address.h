@@ -24,7 +24,8 @@ int net_address_parse_with_port(struct net_address *ret, const char *text);
 /* "192.168.1.5:46800", "[::1]:46800"; returns `text`. */
 char *net_address_format(const struct net_address *a, char text[static NET_ADDRESS_TEXT_MAX]);
 bool net_address_equal(const struct net_address *a, const struct net_address *b);
-bool net_address_same_host(const struct net_address *a, const struct net_address *b); /* whatever their ports */
+/* The ports may differ. */
+bool net_address_same_host(const struct net_address *a, const struct net_address *b);
 bool net_address_is_multicast(const struct net_address *a);
 uint16_t net_address_port(const struct net_address *a);
 /* The index of the device that has this address; 0: none. */

@@ -78,9 +78,9 @@ static inline int endpoint_receive(struct endpoint *e, struct datagram *out, siz
         return e->ops->receive(e, out, n);
 }
 
-/* Sends in order. Returns how many were taken, refused ones (send_failed) included; fewer than n: the send buffer is full,
- * wait for EPOLLOUT. Nothing that comes from the network ends an endpoint: what ICMP says of a peer costs a datagram at
- * most. Negative errno is a mistake of the program's. */
+/* Sends in order. Returns how many were taken, refused ones (send_failed) included; fewer than n: the send
+ * buffer is full, wait for EPOLLOUT. Nothing that comes from the network ends an endpoint: what ICMP says of
+ * a peer costs a datagram at most. Negative errno is a mistake of the program's. */
 static inline int endpoint_send(struct endpoint *e, const struct outgoing *out, size_t n)
 {
         return e->ops->send(e, out, n);

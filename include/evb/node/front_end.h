@@ -1,8 +1,9 @@
-/* Fragments that arrive from front-end electronics, each in one length-prefixed frame (docs/protocol.md): over UDP, where
- * a datagram is a frame, or over TCP, where the ROS connects to the front-end and takes one frame after the other. Frame
- * k belongs to event k. A full buffer stops the reading of a stream, and costs a datagram source the frame, which keeps its
- * number. Whatever else is lost on the way here takes its number with it: that is a gap, after which frames may belong to
- * other triggers than those they are counted for. One thread. */
+/* Fragments that arrive from front-end electronics, each in one length-prefixed frame (docs/protocol.md):
+ * over UDP, where a datagram is a frame, or over TCP, where the ROS connects to the front-end and takes one
+ * frame after the other. Frame k belongs to event k. A full buffer stops the reading of a stream, and costs a
+ * datagram source the frame, which keeps its number. Whatever else is lost on the way here takes its number
+ * with it: that is a gap, after which frames may belong to other triggers than those they are counted for.
+ * One thread. */
 #pragma once
 
 #include "evb/core/ros.h"

@@ -4,7 +4,8 @@
 #include <stdint.h>
 
 void notify_ready(const char *status);
-/* The start takes longer: its time limit is at least `more_ns` from now (EXTEND_TIMEOUT_USEC of sd_notify(3)). */
+/* The start takes longer: its time limit is at least `more_ns` from now (EXTEND_TIMEOUT_USEC of
+ * sd_notify(3)). */
 void notify_starting(uint64_t more_ns, const char *status);
 void notify_status(const char *status);
 void notify_stopping(const char *status);

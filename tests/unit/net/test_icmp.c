@@ -1,5 +1,5 @@
-/* What ICMP and ICMPv6 say of earlier datagrams: no code of theirs ends an endpoint or stops its super-packets. In a network
- * of our own, for its raw sockets. */
+/* What ICMP and ICMPv6 say of earlier datagrams: no code of theirs ends an endpoint or stops its
+ * super-packets. In a network of our own, for its raw sockets. */
 #include "../test.h"
 
 #include <errno.h>

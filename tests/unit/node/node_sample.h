@@ -8,9 +8,14 @@
 
 static inline struct scenario *sample_scenario(const char *transport)
 {
-        static const char text[] = "[scenario]\ntransport = %s\n[network]\ncontrol-port = 46910\ndata-port = 46911\ncontrol-group = none\n[node dfm]\nrole = dfm\naddress = 127.99.9.1\n"
-                                   "[node ros1]\nrole = ros\naddress = 127.99.9.2\n[node ros2]\nrole = ros\naddress = 127.99.9.3\n"
-                                   "[node sfi1]\nrole = sfi\naddress = 127.99.9.4\n[node sfi2]\nrole = sfi\naddress = 127.99.9.5\n";
+        static const char text[] =
+                "[scenario]\ntransport = %s\n"
+                "[network]\ncontrol-port = 46910\ndata-port = 46911\ncontrol-group = none\n"
+                "[node dfm]\nrole = dfm\naddress = " SAMPLE_NET ".1\n"
+                "[node ros1]\nrole = ros\naddress = " SAMPLE_NET ".2\n"
+                "[node ros2]\nrole = ros\naddress = " SAMPLE_NET ".3\n"
+                "[node sfi1]\nrole = sfi\naddress = " SAMPLE_NET ".4\n"
+                "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n";
         char path[] = "/tmp/evb-test-XXXXXX";
         int fd = mkstemp(path);
         static struct scenario_errors errors;
@@ -28,7 +33,10 @@ static inline void sample_node(struct node *n, const char *name, const char *tra
 {
         struct scenario *s = sample_scenario(transport);
 
-        *n = (struct node){.scenario = s, .self = scenario_find(s, name), .run = 7, .stats = calloc(1, sizeof *n->stats)};
+        *n = (struct node){.scenario = s,
+                           .self = scenario_find(s, name),
+                           .run = 7,
+                           .stats = calloc(1, sizeof *n->stats)};
         assert_non_null(n->self);
         assert_non_null(n->stats);
         assert_int_equal(loop_new(&n->loop), 0);

@@ -1,4 +1,5 @@
-/* A ROS's way out over UDP with a clock, a send call and a queue of the test's: pacing, full buffers, refusals. */
+/* A ROS's way out over UDP with a clock, a send call and a queue of the test's: pacing, full buffers,
+ * refusals. */
 #include "../test.h"
 
 #include <errno.h>
@@ -74,7 +75,8 @@ static void bench_open(struct bench *b, uint64_t pacing_bps)
         sample_node(&b->node, "ros1", "udp");
         ((struct scenario *)b->node.scenario)->ros.pacing_bps = pacing_bps;
         assert_int_equal(source_new_pattern(&b->source, 0, 1, &sizes), 0);
-        b->sender = (struct data_sender){.ops = &data_send_udp, .node = &b->node, .source = b->source, .buffer = b->buffer};
+        b->sender = (struct data_sender){
+                .ops = &data_send_udp, .node = &b->node, .source = b->source, .buffer = b->buffer};
         assert_int_equal(ros_new(&b->sender.core, &config, clock_ns), 0);
         assert_int_equal(b->sender.ops->open(&b->sender), 0);
         send_errno = 0;
@@ -206,7 +208,8 @@ static void refused_is_not_sent(void **state)
         assert_in_range(stats_get(&b.node.stats->packets_send_failed), 10, 12);
         assert_true(stats_get(&b.node.stats->bytes_sent) > 40 * FRAGMENT_BYTES);
         /* The sequence numbers show the loss to the SFI. */
-        assert_int_equal(ros_transaction(b.sender.core, 0), sent + stats_get(&b.node.stats->packets_send_failed));
+        assert_int_equal(ros_transaction(b.sender.core, 0),
+                         sent + stats_get(&b.node.stats->packets_send_failed));
         bench_close(&b);
 }
 

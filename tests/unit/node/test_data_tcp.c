@@ -1,4 +1,5 @@
-/* The SFI's data connections, with ROSs and strangers played by the test: who is let in, for how long, and whose they are. */
+/* The SFI's data connections, with ROSs and strangers played by the test: who is let in, for how long, and
+ * whose they are. */
 #include "../test.h"
 
 #include <errno.h>
@@ -11,9 +12,9 @@
 #include "evb/net/tcp.h"
 #include "node_sample.h"
 
-#define ROS1 "127.99.9.2"
-#define ROS2 "127.99.9.3"
-#define SFI1 "127.99.9.4"
+#define ROS1 SAMPLE_NET ".2"
+#define ROS2 SAMPLE_NET ".3"
+#define SFI1 SAMPLE_NET ".4"
 
 static unsigned watched; /* connections that end where the other side falls silent */
 static uint8_t flood[256]; /* what comes again and again, where there are flood_bytes of it */
@@ -115,7 +116,8 @@ static void introduce(int fd, uint16_t ros)
         uint8_t bytes[256];
         struct iovec iov = {.iov_base = bytes};
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+        m.header = (struct message_header){
+                .run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
 }
@@ -172,7 +174,7 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
 
         (void)state;
         bench_open(&b);
-        other = dial("127.99.9.77");
+        other = dial(SAMPLE_NET ".77");
         assert_true(is_closed(&b, other));
         assert_int_equal(stats_get(&b.node.stats->packets_foreign), 1);
         ros1 = dial(ROS1);
@@ -303,7 +305,8 @@ static size_t make_request(uint8_t *bytes, size_t size, uint8_t role, uint16_t s
 {
         static struct message m;
 
-        m.header = (struct message_header){.run = 7, .sender_role = role, .sender_index = sfi, .type = MESSAGE_REQUEST};
+        m.header = (struct message_header){
+                .run = 7, .sender_role = role, .sender_index = sfi, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         return message_encode(&m, bytes, size);

@@ -8,8 +8,11 @@
 
 static void send_as(uint16_t ros, const char *from)
 {
-        struct chunk_job job = {.chunk = {.event = 5, .l1_id = 5, .fragment_bytes = 8}, .to_bytes = 8, .payload = (const uint8_t *)"fragment"};
-        struct message_header header = {.run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
+        struct chunk_job job = {.chunk = {.event = 5, .l1_id = 5, .fragment_bytes = 8},
+                                .to_bytes = 8,
+                                .payload = (const uint8_t *)"fragment"};
+        struct message_header header = {
+                .run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct udp_config config = {};
         struct chunk_packer *packer;
@@ -18,7 +21,7 @@ static void send_as(uint16_t ros, const char *from)
 
         assert_int_equal(chunk_packer_new(&packer, 1472, 1), 0);
         assert_int_equal(chunk_pack(packer, &header, &job, 1, &d), 1);
-        assert_int_equal(net_address_parse(&to, "127.99.9.4", 46911), 0);
+        assert_int_equal(net_address_parse(&to, SAMPLE_NET ".4", 46911), 0);
         assert_int_equal(net_address_parse(&config.local, from, 0), 0);
         assert_int_equal(endpoint_new_udp(&e, &config), 0);
         assert_int_equal(endpoint_send(e, &(struct outgoing){d->iov, d->n_iov, d->size_bytes, &to}, 1), 1);
@@ -49,17 +52,17 @@ static void strangers_are_foreign(void **state)
         r.buffer = calloc(1, config.buffer_bytes);
         assert_int_equal(sfi_new(&r.core, &config, NS_PER_S), 0);
         assert_int_equal(r.ops->open(&r), 0);
-        send_as(0, "127.99.9.3"); /* that of the other ROS */
-        send_as(0, "127.99.9.77");
-        send_as(2, "127.99.9.2"); /* there is none */
+        send_as(0, SAMPLE_NET ".3"); /* that of the other ROS */
+        send_as(0, SAMPLE_NET ".77");
+        send_as(2, SAMPLE_NET ".2"); /* there is none */
         for (int i = 0; i < 10000 && stats_get(&n.stats->packets_foreign) < 3; i++) {
                 assert_int_equal(loop_wait(n.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(r.ops->turn(&r, NS_PER_S, &more), 0);
         }
         assert_int_equal(stats_get(&n.stats->packets_foreign), 3);
         assert_int_equal(sfi_counts(r.core)->datagrams_received, 0);
-        send_as(0, "127.99.9.2");
-        send_as(1, "127.99.9.3");
+        send_as(0, SAMPLE_NET ".2");
+        send_as(1, SAMPLE_NET ".3");
         for (int i = 0; i < 10000 && sfi_counts(r.core)->datagrams_received < 2; i++) {
                 assert_int_equal(loop_wait(n.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(r.ops->turn(&r, NS_PER_S, &more), 0);

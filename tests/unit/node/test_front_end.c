@@ -1,5 +1,5 @@
-/* Frames of a front-end played by the test: what is counted, which losses are gaps, and that neither a flood nor an error takes
- * the ROS's time. */
+/* Frames of a front-end played by the test: what is counted, which losses are gaps, and that neither a flood
+ * nor an error takes the ROS's time. */
 #include "../test.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "evb/node/front_end.h"
 #include "node_sample.h"
 
-#define HOST "127.99.9.2"
+#define HOST SAMPLE_NET ".2"
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 
@@ -29,8 +29,10 @@ ssize_t __real_recv(int fd, void *to, size_t n, int flags);
 ssize_t __wrap_recv(int fd, void *to, size_t n, int flags);
 int __real_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
-int __real_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask);
-int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask);
+int __real_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
+                        const sigset_t *mask);
+int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
+                        const sigset_t *mask);
 
 int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)
 {
@@ -70,7 +72,8 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event
         return __real_epoll_ctl(epoll, operation, fd, event);
 }
 
-int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
+int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
+                        const sigset_t *mask)
 {
         return last_wakes = __real_epoll_pwait2(epoll, events, n, timeout, mask);
 }
@@ -100,12 +103,17 @@ static int listen_at(struct bench *b, char *at, size_t size)
 
 static void bench_open(struct bench *b, bool tcp)
 {
-        struct ros_config config = {.run = 7, .n_sfi = 2, .entries = ENTRIES, .buffer_bytes = EVB_FRAGMENT_MAX_BYTES, .keep_alive_ns = NS_PER_S};
+        struct ros_config config = {.run = 7,
+                                    .n_sfi = 2,
+                                    .entries = ENTRIES,
+                                    .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
+                                    .keep_alive_ns = NS_PER_S};
         struct udp_config sender = {.send_buffer_bytes = 1 << 20};
         struct net_address local;
         char at[NET_ADDRESS_TEXT_MAX] = "46912";
 
-        *b = (struct bench){.now_ns = NS_PER_S, .listener = -1, .stream = -1, .buffer = calloc(1, config.buffer_bytes)};
+        *b = (struct bench){
+                .now_ns = NS_PER_S, .listener = -1, .stream = -1, .buffer = calloc(1, config.buffer_bytes)};
         flood = false;
         receives = 0;
         received_bytes = 0;
@@ -114,7 +122,9 @@ static void bench_open(struct bench *b, bool tcp)
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         if (tcp)
                 listen_at(b, at, sizeof at);
-        assert_int_equal(front_end_new(&b->front_end, tcp, at, &local, b->node.loop, b->core, b->buffer, b->node.stats), 0);
+        assert_int_equal(front_end_new(&b->front_end, tcp, at, &local, b->node.loop, b->core, b->buffer,
+                                       b->node.stats),
+                         0);
         if (tcp)
                 return;
         local.v4.sin_port = htons(46912);
@@ -181,12 +191,22 @@ static void send_frames(struct bench *b, int n)
                 assert_int_equal(send(b->stream, frame, sizeof frame, 0), sizeof frame);
 }
 
+static void reset_at_close(int fd)
+{
+        struct linger linger = {.l_onoff = 1};
+
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+}
+
 /* The run goes on below `oldest`: what is held of it is let go. */
 static void clear_below(struct bench *b, uint64_t oldest)
 {
         static struct message m;
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = (uint32_t)oldest};
+        m.header = (struct message_header){.run = 7,
+                                           .sender_role = ROLE_DFM,
+                                           .type = MESSAGE_KEEP_ALIVE,
+                                           .transaction = (uint32_t)oldest};
         m.keep_alive.state = RUN_RUNNING;
         m.keep_alive.oldest = oldest;
         assert_true(ros_receive(b->core, b->now_ns, &m));
@@ -232,7 +252,8 @@ static void a_malformed_datagram_is_a_gap(void **state)
         bench_close(&b);
 }
 
-/* The kernel drops what the full socket cannot hold: every one of them is a gap, which a later datagram or the socket shows. */
+/* The kernel drops what the full socket cannot hold: every one of them is a gap, which a later datagram or
+ * the socket shows. */
 static void a_full_socket_is_a_gap(void **state)
 {
         struct bench b;
@@ -249,7 +270,8 @@ static void a_full_socket_is_a_gap(void **state)
         }
         assert_true(front_end_frames(b.front_end) < sent);
         assert_int_equal(front_end_frames(b.front_end) + stats_get(&b.node.stats->front_end_gaps), sent);
-        assert_int_equal(stats_get(&b.node.stats->packets_socket_dropped), stats_get(&b.node.stats->front_end_gaps));
+        assert_int_equal(stats_get(&b.node.stats->packets_socket_dropped),
+                         stats_get(&b.node.stats->front_end_gaps));
         assert_true(front_end_is_unreliable(b.front_end));
         bench_close(&b);
 }
@@ -274,7 +296,7 @@ static void a_broken_frame_is_a_gap_and_an_end_is_none(void **state)
         send_frames(&b, 10);
         turns_until(&b, 31);
         /* A reset may have taken frames with it. */
-        assert_int_equal(setsockopt(b.stream, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger)), 0);
+        reset_at_close(b.stream);
         accept_stream(&b);
         assert_int_equal(stats_get(&b.node.stats->front_end_gaps), 2);
         assert_int_equal(front_end_frames(b.front_end), 31);
@@ -305,7 +327,7 @@ static void it_connects_again(void **state)
         bench_close(&b);
 }
 
-/* The buffer is full and the front-end gone: its end waits until there is room, and wakes nobody until then. */
+/* The buffer is full and the front-end gone: its end waits for room, and wakes nobody until then. */
 static void a_pause_is_quiet(void **state)
 {
         struct bench b;
@@ -316,7 +338,7 @@ static void a_pause_is_quiet(void **state)
         send_frames(&b, ENTRIES + 20);
         turns_until(&b, ENTRIES);
         turn(&b);
-        assert_int_equal(setsockopt(b.stream, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger)), 0);
+        reset_at_close(b.stream);
         close(b.stream);
         b.stream = -1;
         for (int i = 0; i < 20; i++) {

@@ -23,7 +23,8 @@ static void keep_alive(struct node *n, uint64_t live)
         static struct message m;
         static uint32_t transaction;
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
+        m.header = (struct message_header){
+                .run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
         m.keep_alive.state = RUN_RUNNING;
         m.keep_alive.sfi_live[0] = live;
         node_ros.receive(n, NS_PER_S, &m);

@@ -1,4 +1,5 @@
-/* Sockets at addresses that are missing, taken, or only there later. In a network of our own, for its addresses. */
+/* Sockets at addresses that are missing, taken, or only there later. In a network of our own, for its
+ * addresses. */
 #include "../test.h"
 
 #include <errno.h>
@@ -96,7 +97,8 @@ static void an_address_is_waited_for(void **state)
         log = logged_by(open_later);
         assert_int_equal(result, 0);
         assert_int_equal(binds, 3);
-        assert_non_null(strstr(log, "cannot open " LATER ":5000 for fragments yet, and tries again every 500 ms"));
+        assert_non_null(
+                strstr(log, "cannot open " LATER ":5000 for fragments yet, and tries again every 500 ms"));
         assert_null(strstr(strstr(log, "yet") + 1, "yet")); /* once */
         endpoint_free(opened);
 }
@@ -125,7 +127,8 @@ static void evb_run_waits_for_nothing(void **state)
 {
         (void)state;
         setenv(NODE_STATS_ENV, "9", 1);
-        assert_non_null(strstr(logged_by(open_missing), "cannot open 192.168.99.2:5000 for data connections"));
+        assert_non_null(
+                strstr(logged_by(open_missing), "cannot open 192.168.99.2:5000 for data connections"));
         unsetenv(NODE_STATS_ENV);
         assert_int_equal(result, -EADDRNOTAVAIL);
         assert_int_equal(binds, 1);
@@ -145,7 +148,8 @@ static void open_taken(void)
 static void an_address_is_never_shared(void **state)
 {
         struct net_address local = at("127.0.0.2", 5000);
-        int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), stream = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+            stream = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         const char *log;
         int on = 1;
 
@@ -157,7 +161,8 @@ static void an_address_is_never_shared(void **state)
         assert_int_equal(listen(stream, 1), 0);
         log = logged_by(open_taken);
         assert_int_equal(result, -EADDRINUSE);
-        assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no fragments; is this node running already?"));
+        assert_non_null(strstr(
+                log, "127.0.0.2:5000 is in use, so there are no fragments; is this node running already?"));
         assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no data connections;"));
         close(datagrams);
         close(stream);
