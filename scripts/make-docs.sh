@@ -64,7 +64,7 @@ HEAD
 .It 0
 Done.
 .It 1
-Ran and fell short: events were lost, a check failed.
+Ran and fell short: events were lost, a check failed, or frames of a front-end may belong to wrong triggers.
 .It 2
 The command line or a file is wrong; it says where, and what is allowed.
 .It 77
@@ -72,6 +72,8 @@ A privilege or a feature of the kernel is missing; it says which.
 .El
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.
+.Pp
+A node whose address is not there yet, as at boot, waits for it and tries again every 500 ms.
 .Sh SEE ALSO
 .Xr evb.conf 5
 TAIL
