@@ -8,6 +8,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "node_internal.h"
+#include "socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
 
@@ -27,7 +28,7 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
 
         r = faults_new(&to->faults, &faults);
         if (r >= 0)
-                r = endpoint_new_udp(&to->endpoint, config);
+                r = socket_open_udp(&to->endpoint, config, "control messages");
         if (r < 0)
                 return r;
         to->io = (struct loop_io){.fd = to->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = to};
@@ -77,14 +78,13 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         config.group = &c->group_address;
         r = open_socket(c, &c->group, &config, self, loop);
         if (r < 0)
-                return log_error_errno(r, "cannot join %s: %m; where there is no multicast, set network.control-group to none", text);
-        return 0;
+                log_error("where there is no multicast, set network.control-group to none");
+        return r;
 }
 
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
                  struct node_stats *stats, struct loop *loop)
 {
-        char text[NET_ADDRESS_TEXT_MAX];
         struct udp_config config = {
                 .receive_buffer_bytes = CONTROL_BUFFER_BYTES,
                 .send_buffer_bytes = CONTROL_BUFFER_BYTES,
@@ -109,8 +109,7 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
                 return r;
         r = open_socket(c, &c->own, &config, self, loop);
         if (r < 0)
-                return log_error_errno(r, "cannot open UDP %s for control messages: %m",
-                                       net_address_format(&config.local, text));
+                return r;
         return open_group(c, self, &config, loop);
 }
 

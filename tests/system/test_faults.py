@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from network import Network
 from harness import (CHANCE, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
                      main, run, scenario)
 
@@ -187,6 +188,30 @@ def port_in_use(evb, transport):
         assert "is this node running already?" in done.stderr, done
 
 
+def late_address(evb):
+    """A node starts before its address is there: it waits for it, and a signal ends the wait with status 0."""
+    def start(net):
+        return net.popen("a", evb, "sfi", "--config", path, "--node", "sfi1")
+
+    with folder() as where, Network("a") as net:
+        path = three_nodes(where, "10.77.0", "[network]\ncontrol-group = none\n")
+        node = start(net)
+        try:
+            assert "cannot open 10.77.0.3:46800 for control messages yet" in node.stderr.readline()
+            net.ip("a", "addr", "add", "10.77.0.3/32", "dev", "lo")
+            assert "the address for control messages is there" in node.stderr.readline()
+            node.send_signal(signal.SIGTERM)
+            assert node.wait(60) == 0
+            net.ip("a", "addr", "del", "10.77.0.3/32", "dev", "lo")
+            node = start(net)
+            assert "cannot open 10.77.0.3:46800" in node.stderr.readline()
+            node.send_signal(signal.SIGTERM)
+            assert node.wait(60) == 0
+        finally:
+            node.kill()
+            node.communicate()
+
+
 def small_buffers(evb):
     """Without the privilege to pass the system's limit: the log says which buffer is small, and what to raise."""
     def unprivileged():
@@ -242,6 +267,7 @@ CASES = {
     "small-memory": small_memory,
     "flat-memory": flat_memory,
     "frozen-sfi": frozen_sfi,
+    "late-address": late_address,
     "small-buffers": small_buffers,
     "second-process": second_process,
     "port-in-use": lambda evb: port_in_use(evb, "udp"),
