@@ -165,13 +165,22 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
+/* What the DFM has to know of a source that is counted. */
+static void turn_front_end(struct ros_node *r, uint64_t now_ns)
+{
+        front_end_turn(r->front_end, now_ns);
+        ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
+        if (front_end_is_unreliable(r->front_end))
+                ros_set_unreliable(r->core);
+}
+
 static int ros_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
         int k;
 
         if (r->front_end)
-                front_end_turn(r->front_end, now_ns);
+                turn_front_end(r, now_ns);
         forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)

@@ -48,3 +48,22 @@ static inline void sample_node_free(struct node *n)
         free(n->stats);
         free((void *)n->scenario);
 }
+
+/* The run of these tests, and its DFM. */
+#define SAMPLE_COOKIE UINT64_C(0xC00C1E)
+#define SAMPLE_DFM UINT64_C(0xDF)
+#define SAMPLE_INCARNATION UINT64_C(3)
+
+/* What lets a node take part in that run. */
+static inline const struct message *sample_welcome(void)
+{
+        static struct message m;
+
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME};
+        m.dfm = SAMPLE_DFM;
+        m.welcome.incarnation = SAMPLE_INCARNATION;
+        m.welcome.run = 7;
+        m.welcome.verdict = WELCOME_OK;
+        return &m;
+}

@@ -63,7 +63,7 @@ static void bench_open(struct bench *b, uint64_t pacing_bps)
 {
         struct pattern_sizes sizes = {.bytes = FRAGMENT_BYTES};
         struct ros_config config = {
-                .run = 7,
+                .member = {.incarnation = SAMPLE_INCARNATION},
                 .n_sfi = 2,
                 .entries = 1024,
                 .buffer_bytes = 4 << 20,
@@ -78,6 +78,7 @@ static void bench_open(struct bench *b, uint64_t pacing_bps)
         b->sender = (struct data_sender){
                 .ops = &data_send_udp, .node = &b->node, .source = b->source, .buffer = b->buffer};
         assert_int_equal(ros_new(&b->sender.core, &config, clock_ns), 0);
+        assert_true(ros_receive(b->sender.core, clock_ns, sample_welcome()));
         assert_int_equal(b->sender.ops->open(&b->sender), 0);
         send_errno = 0;
         send_calls = 0;
@@ -98,7 +99,8 @@ static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
 {
         static struct message m;
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.dfm = SAMPLE_DFM;
         m.n = 1;
         for (size_t i = 0; i < n; i++) {
                 m.assign.entries[0].event = first + i;

@@ -51,8 +51,7 @@ struct bench {
 static void bench_open(struct bench *b)
 {
         struct sfi_config config = {
-                .run = 7,
-                .incarnation = 3,
+                .member = {.incarnation = SAMPLE_INCARNATION},
                 .n_ros = 2,
                 .slots = 8,
                 .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
@@ -71,6 +70,7 @@ static void bench_open(struct bench *b)
                 .buffer = calloc(1, config.buffer_bytes),
         };
         assert_int_equal(sfi_new(&b->receiver.core, &config, b->now_ns), 0);
+        assert_true(sfi_receive(b->receiver.core, b->now_ns, sample_welcome()));
         assert_int_equal(b->receiver.ops->open(&b->receiver), 0);
 }
 
@@ -117,7 +117,7 @@ static void introduce(int fd, uint16_t ros)
         struct iovec iov = {.iov_base = bytes};
 
         m.header = (struct message_header){
-                .run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
 }
@@ -139,7 +139,7 @@ static bool is_asked(struct bench *b, uint16_t ros, int fd)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         uint8_t bytes[256];
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         b->receiver.ops->request(&b->receiver, (struct message_to){ROLE_ROS, ros}, &m);
@@ -263,7 +263,7 @@ static bool ros_turn(struct ros_bench *b)
 static void ros_bench_open(struct ros_bench *b)
 {
         struct ros_config config = {
-                .run = 7,
+                .member = {.incarnation = SAMPLE_INCARNATION},
                 .n_sfi = 2,
                 .entries = 16,
                 .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
@@ -279,6 +279,7 @@ static void ros_bench_open(struct ros_bench *b)
         sample_node(&b->node, "ros1", "tcp");
         b->sender = (struct data_sender){.ops = &data_send_tcp, .node = &b->node};
         assert_int_equal(ros_new(&b->sender.core, &config, b->now_ns), 0);
+        assert_true(ros_receive(b->sender.core, b->now_ns, sample_welcome()));
         assert_int_equal(b->sender.ops->open(&b->sender), 0);
         for (int i = 0; i < 10000 && b->fd < 0; i++) {
                 ros_turn(b);
@@ -306,7 +307,7 @@ static size_t make_request(uint8_t *bytes, size_t size, uint8_t role, uint16_t s
         static struct message m;
 
         m.header = (struct message_header){
-                .run = 7, .sender_role = role, .sender_index = sfi, .type = MESSAGE_REQUEST};
+                .cookie = SAMPLE_COOKIE, .sender_role = role, .sender_index = sfi, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         return message_encode(&m, bytes, size);
@@ -342,7 +343,7 @@ static void a_ros_takes_only_its_sfis_requests(void **state)
         assert_true(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 1)));
         ros_bench_close(&b);
         ros_bench_open(&b);
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_ENDED;
         assert_true(is_refused(&b, bytes, message_encode(&m, bytes, sizeof bytes)));
         assert_int_equal(ros_run_state(b.sender.core), RUN_STARTING);

@@ -12,7 +12,7 @@ static void send_as(uint16_t ros, const char *from)
                                 .to_bytes = 8,
                                 .payload = (const uint8_t *)"fragment"};
         struct message_header header = {
-                .run = 7, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct udp_config config = {};
         struct chunk_packer *packer;
@@ -32,8 +32,7 @@ static void send_as(uint16_t ros, const char *from)
 static void strangers_are_foreign(void **state)
 {
         struct sfi_config config = {
-                .run = 7,
-                .incarnation = 3,
+                .member = {.incarnation = SAMPLE_INCARNATION},
                 .n_ros = 2,
                 .slots = 8,
                 .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
@@ -51,6 +50,7 @@ static void strangers_are_foreign(void **state)
         r.node = &n;
         r.buffer = calloc(1, config.buffer_bytes);
         assert_int_equal(sfi_new(&r.core, &config, NS_PER_S), 0);
+        assert_true(sfi_receive(r.core, NS_PER_S, sample_welcome()));
         assert_int_equal(r.ops->open(&r), 0);
         send_as(0, SAMPLE_NET ".3"); /* that of the other ROS */
         send_as(0, SAMPLE_NET ".77");

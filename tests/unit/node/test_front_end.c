@@ -103,7 +103,7 @@ static int listen_at(struct bench *b, char *at, size_t size)
 
 static void bench_open(struct bench *b, bool tcp)
 {
-        struct ros_config config = {.run = 7,
+        struct ros_config config = {.member = {.incarnation = SAMPLE_INCARNATION},
                                     .n_sfi = 2,
                                     .entries = ENTRIES,
                                     .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
@@ -119,6 +119,7 @@ static void bench_open(struct bench *b, bool tcp)
         received_bytes = 0;
         sample_node(&b->node, "ros1", "udp");
         assert_int_equal(ros_new(&b->core, &config, b->now_ns), 0);
+        assert_true(ros_receive(b->core, b->now_ns, sample_welcome()));
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         if (tcp)
                 listen_at(b, at, sizeof at);
@@ -203,12 +204,13 @@ static void clear_below(struct bench *b, uint64_t oldest)
 {
         static struct message m;
 
-        m.header = (struct message_header){.run = 7,
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE,
                                            .sender_role = ROLE_DFM,
                                            .type = MESSAGE_KEEP_ALIVE,
                                            .transaction = (uint32_t)oldest};
+        m.dfm = SAMPLE_DFM;
         m.keep_alive.state = RUN_RUNNING;
-        m.keep_alive.oldest = oldest;
+        m.keep_alive.oldest = m.keep_alive.triggers = oldest;
         assert_true(ros_receive(b->core, b->now_ns, &m));
 }
 

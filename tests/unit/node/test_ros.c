@@ -24,7 +24,8 @@ static void keep_alive(struct node *n, uint64_t live)
         static uint32_t transaction;
 
         m.header = (struct message_header){
-                .run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
+        m.dfm = SAMPLE_DFM;
         m.keep_alive.state = RUN_RUNNING;
         m.keep_alive.sfi_live[0] = live;
         node_ros.receive(n, NS_PER_S, &m);
@@ -35,7 +36,8 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 {
         static struct message m;
 
-        m.header = (struct message_header){.run = 7, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.dfm = SAMPLE_DFM;
         m.n = 1;
         m.assign.entries[0].event = event;
         m.assign.entries[0].l1_id = (uint32_t)event;
@@ -51,8 +53,10 @@ static void an_sfi_that_is_gone_is_forgotten(void **state)
         (void)state;
         sample_node(&n, "ros1", "tcp");
         n.kind = &node_ros;
-        assert_int_equal(control_open(&n.control, n.scenario, n.self, n.run, n.stats, n.loop), 0);
+        assert_int_equal(control_open(&n.control, n.scenario, n.self, 1, n.stats, n.loop), 0);
+        n.member.incarnation = SAMPLE_INCARNATION;
         assert_int_equal(node_ros.open(&n), 0);
+        node_ros.receive(&n, NS_PER_S, sample_welcome());
         keep_alive(&n, 3);
         for (uint64_t event = 0; event < 20; event++)
                 assign(&n, event, event % 2);
