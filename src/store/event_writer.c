@@ -1,6 +1,6 @@
-/* The writer's way of an event: into the buffer, from there to the open file, and on to the next file when that is
- * full. Every write ends in an end record that the next one overwrites, so there is always room for one, whatever
- * the disk says. */
+/* The writer's way of an event: into the buffer, from there to the open file, and on to the next file when
+ * that is full. Every write ends in an end record that the next one overwrites, so there is always room for
+ * one, whatever the disk says. */
 #include "evb/store/event_writer.h"
 
 #include <errno.h>
@@ -10,119 +10,14 @@
 #include <string.h>
 
 #include "event_record.h"
+#include "event_writer_internal.h"
 
 #define BUFFER_BYTES ((size_t)4 << 20)
-#define NAME_BYTES (EVENT_FILE_TEXT_MAX + 32)
-
-struct event_writer {
-        struct event_file_front front; /* of the open file */
-        uint64_t max_events, max_bytes;
-        event_writer_closed closed;
-        void *userdata;
-        int error; /* the first; every call returns it from then on */
-
-        int directory_fd, fd;
-        char directory[PATH_MAX];
-        char writing[NAME_BYTES], final[NAME_BYTES];
-        char path[PATH_MAX + NAME_BYTES];
-
-        /* Whole data records that are not in the file yet; `disk_bytes` are, where its end record begins. */
-        uint8_t *buffer;
-        size_t buffer_bytes, filled_bytes;
-        uint64_t disk_bytes;
-        uint64_t file_events; /* in the file and the buffer */
-        uint64_t closed_events, closed_bytes, event_bytes, events_lost;
-};
-
-static void set_path(struct event_writer *w, const char *name)
-{
-        snprintf(w->path, sizeof w->path, "%s/%s", w->directory, name);
-}
-
-static struct iovec end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status, time_t now,
-                               uint8_t to[static EVENT_FILE_END_BYTES])
-{
-        uint64_t size_bytes = data_bytes + EVENT_FILE_END_BYTES;
-        struct event_file_end end = {
-                .events = (uint32_t)w->file_events,
-                .megabytes = (uint32_t)(size_bytes >> 20),
-                .run_events = (uint32_t)(w->closed_events + w->file_events),
-                .run_megabytes = (uint32_t)((w->closed_bytes + size_bytes) >> 20),
-                .status = status,
-        };
-
-        record_date(now, &end.date, &end.time);
-        record_put_end(to, &end);
-        return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
-}
-
-/* ---- Files begin and end ---- */
-
-static int write_front(struct event_writer *w, time_t now)
-{
-        uint8_t front[RECORD_FRONT_MAX_BYTES], end[EVENT_FILE_END_BYTES];
-        struct iovec iov[2];
-        size_t written;
-
-        record_date(now, &w->front.date, &w->front.time);
-        w->disk_bytes = record_put_front(front, &w->front);
-        if (w->disk_bytes == 0)
-                return -ENAMETOOLONG;
-        iov[0] = (struct iovec){.iov_base = front, .iov_len = w->disk_bytes};
-        iov[1] = end_record(w, w->disk_bytes, 0, now, end);
-        return record_write_all(w->fd, iov, 2, 0, &written);
-}
-
-static int open_next(struct event_writer *w, time_t now)
-{
-        int r;
-
-        w->front.file_number++;
-        snprintf(w->writing, sizeof w->writing, "%s._%04u.writing", w->front.core_name, w->front.file_number);
-        snprintf(w->final, sizeof w->final, "%s._%04u.data", w->front.core_name, w->front.file_number);
-        w->file_events = w->disk_bytes = 0;
-        set_path(w, w->final);
-        if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-                return -EEXIST;
-        set_path(w, w->writing);
-        w->fd = openat(w->directory_fd, w->writing, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd < 0)
-                return -errno;
-        r = write_front(w, now);
-        if (r < 0) {
-                unlinkat(w->directory_fd, w->writing, 0);
-                close(take_fd(&w->fd));
-        }
-        return r;
-}
-
-/* The open file has its end record: make that last, and give it its name. */
-static int seal(struct event_writer *w)
-{
-        _cleanup_close_ int fd = take_fd(&w->fd);
-        uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
-        int r;
-
-        if (fsync(fd) < 0)
-                return -errno;
-        r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
-        if (r < 0 && (errno == EINVAL || errno == ENOSYS)) /* this file system cannot promise */
-                r = renameat(w->directory_fd, w->writing, w->directory_fd, w->final);
-        if (r < 0 || fsync(w->directory_fd) < 0)
-                return -errno;
-        set_path(w, w->final);
-        w->closed_events += w->file_events;
-        w->closed_bytes += size_bytes;
-        if (w->closed)
-                w->closed(w->userdata, w->path, w->file_events, size_bytes);
-        w->file_events = 0;
-        return 0;
-}
 
 /* ---- When the disk fails ---- */
 
-/* The end of the last record in the buffer that ends at or before `limit`; how many events lie behind it, of how
- * many bytes. */
+/* The end of the last record in the buffer that ends at or before `limit`; how many events lie behind it, of
+ * how many bytes. */
 static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost,
                             uint64_t *ret_lost_bytes)
 {
@@ -143,8 +38,8 @@ static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t
         return boundary;
 }
 
-/* Ends the file behind the last whole event for which there is room for an end record too. At the front of the buffer
- * there is, since one lay there before. */
+/* Ends the file behind the last whole event for which there is room for an end record too. At the front of
+ * the buffer there is, since one lay there before. */
 static int cut_back(struct event_writer *w, size_t written, time_t now)
 {
         uint64_t lost, lost_bytes, file_events = w->file_events;
@@ -155,7 +50,7 @@ static int cut_back(struct event_writer *w, size_t written, time_t now)
         for (;;) {
                 boundary = last_boundary(w, boundary, &lost, &lost_bytes);
                 w->file_events = file_events - lost;
-                struct iovec iov = end_record(w, w->disk_bytes + boundary, 1, now, end);
+                struct iovec iov = event_writer_end_record(w, w->disk_bytes + boundary, 1, now, end);
 
                 r = record_write_all(w->fd, &iov, 1, w->disk_bytes + boundary, &ignored);
                 if (r == 0 || boundary == 0)
@@ -165,6 +60,7 @@ static int cut_back(struct event_writer *w, size_t written, time_t now)
         w->events_lost += lost;
         w->event_bytes -= lost_bytes;
         w->disk_bytes += boundary;
+        w->disk_events = w->file_events;
         w->filled_bytes = 0;
         if (r == 0 && ftruncate(w->fd, (off_t)(w->disk_bytes + EVENT_FILE_END_BYTES)) < 0)
                 r = -errno;
@@ -176,20 +72,39 @@ static int fail(struct event_writer *w, int error, size_t written, time_t now)
 {
         w->error = error;
         if (w->fd >= 0 && cut_back(w, written, now) == 0)
-                seal(w);
+                (void)event_writer_seal(w);
         if (w->fd >= 0)
                 close(take_fd(&w->fd));
         return error;
 }
 
+/* The disk lost what it had been given: a file like that is not closed as if it were whole. Returns `error`.
+ * */
+static int fail_on_disk(struct event_writer *w, int error)
+{
+        w->error = error;
+        w->events_lost += w->file_events - w->disk_events;
+        w->file_events = w->disk_events;
+        w->filled_bytes = 0;
+        close(take_fd(&w->fd));
+        return error;
+}
+
 /* ---- Writing ---- */
+
+static int write_back(struct event_writer *w)
+{
+        int r = event_writer_write_back(w);
+
+        return r < 0 ? fail_on_disk(w, r) : 0;
+}
 
 static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
 {
         uint8_t end[EVENT_FILE_END_BYTES];
         struct iovec iov[] = {
                 {.iov_base = w->buffer, .iov_len = w->filled_bytes},
-                end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
+                event_writer_end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
         };
         size_t written;
         int r = record_write_all(w->fd, iov, ARRAY_SIZE(iov), w->disk_bytes, &written);
@@ -197,8 +112,9 @@ static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
         if (r < 0)
                 return fail(w, r, MIN(written, w->filled_bytes), now);
         w->disk_bytes += w->filled_bytes;
+        w->disk_events = w->file_events;
         w->filled_bytes = 0;
-        return 0;
+        return write_back(w);
 }
 
 static int write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov, size_t n_iov,
@@ -211,7 +127,7 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         int r;
 
         w->file_events++;
-        tail = end_record(w, data_bytes, 0, now, end);
+        tail = event_writer_end_record(w, data_bytes, 0, now, end);
         r = record_write_all(w->fd, &head, 1, w->disk_bytes, &written);
         if (r == 0)
                 r = record_write_all(w->fd, iov, n_iov, w->disk_bytes + EVENT_FILE_DATA_BYTES, &written);
@@ -222,7 +138,11 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
                 return fail(w, r, 0, now);
         }
         w->disk_bytes = data_bytes;
-        return 0;
+        w->disk_events = w->file_events;
+        r = write_back(w);
+        if (r < 0) /* as any event of a call that fails */
+                w->file_events = --w->disk_events;
+        return r;
 }
 
 static void append(struct event_writer *w, const void *bytes, size_t size_bytes)
@@ -246,7 +166,9 @@ static int finish(struct event_writer *w, uint32_t status, time_t now)
 
         if (r < 0)
                 return r;
-        r = seal(w);
+        if (w->sealing)
+                w->sealing(w->userdata);
+        r = event_writer_seal(w);
         if (r < 0)
                 w->error = r;
         return r;
@@ -260,7 +182,7 @@ static int make_room(struct event_writer *w, size_t size_bytes, bool large, time
         if (is_full(w, size_bytes)) {
                 r = finish(w, 0, now);
                 if (r == 0)
-                        r = w->error = open_next(w, now);
+                        r = w->error = event_writer_open_next(w, now);
         } else if (w->filled_bytes > 0 &&
                    (large || EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)) {
                 r = write_buffer(w, 0, now);
@@ -312,6 +234,21 @@ int event_writer_flush(struct event_writer *w, time_t now)
         if (w->error < 0 || w->filled_bytes == 0)
                 return w->error;
         return write_buffer(w, 0, now);
+}
+
+int event_writer_sync(struct event_writer *w, time_t now)
+{
+        int r = event_writer_flush(w, now);
+
+        if (r < 0 || w->closed_events + w->disk_events == w->events_synced)
+                return r;
+        if (fdatasync(w->fd) < 0)
+                return fail_on_disk(w, -errno);
+        if (!w->entry_is_synced && fsync(w->directory_fd) < 0)
+                return fail_on_disk(w, -errno);
+        w->entry_is_synced = true;
+        w->events_synced = w->closed_events + w->disk_events;
+        return 0;
 }
 
 int event_writer_close(struct event_writer *w, time_t now)
@@ -381,6 +318,7 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->max_events = s->file_events;
         w->max_bytes = s->file_bytes;
         w->closed = s->closed;
+        w->sealing = s->sealing;
         w->userdata = s->userdata;
         w->buffer_bytes = s->buffer_bytes ? s->buffer_bytes : BUFFER_BYTES;
         if (posix_memalign((void **)&w->buffer, 4096, w->buffer_bytes) != 0)
@@ -388,7 +326,7 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->directory_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (w->directory_fd < 0)
                 return -errno;
-        r = open_next(w, now);
+        r = event_writer_open_next(w, now);
         if (r < 0)
                 return r;
         *ret = take_ptr(w);
@@ -412,9 +350,12 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 .events = w->closed_events + w->file_events,
                 .event_bytes = w->event_bytes,
                 .events_lost = w->events_lost,
+                .events_written = w->closed_events + w->disk_events,
+                .events_synced = w->events_synced,
+                .events_closed = w->closed_events,
                 .file_bytes =
                 w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
-                .files = w->front.file_number,
+                .files = w->files,
         };
 }
 

@@ -1,6 +1,6 @@
-/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data when it is whole,
- * the next file after so many events or bytes. A file on the disk ends in a right end record at all times but
- * inside one write.
+/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data when it is
+ * whole, the next file after so many events or bytes. A file on the disk ends in a right end record at all
+ * times but inside one write.
  *
  * One thread a writer, and it may block in write and fsync: not the thread that receives. The clock is the
  * caller's. */
@@ -9,15 +9,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 
 #include "evb/store/event_file.h"
 
-/* A file has been closed and has its final name. Called by event_writer_write and _close; `path` is the callee's
- * for the time of the call. */
+/* A file has been closed and has its final name. Called by event_writer_write and _close; `path` is the
+ * callee's for the time of the call. */
 typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
 
+/* All events of the file are with the kernel, and now it is sealed, which may take long. Called as above. */
+typedef void (*event_writer_sealing)(void *userdata);
 struct event_writer_settings {
         const char *directory;   /* must exist */
         /* ATLAS-like, see event_writer_core_name; files are DIRECTORY/CORE._NNNN.data, NNNN from 0001. */
@@ -31,13 +34,18 @@ struct event_writer_settings {
         bool has_seed;           /* of pattern sources; see struct event_file_front */
         uint64_t seed;
         size_t buffer_bytes;     /* 0: 4 MiB */
-        event_writer_closed closed; /* may be NULL */
+        event_writer_closed closed; /* may be NULL, like the others */
+        event_writer_sealing sealing;
         void *userdata;
 };
 
 struct event_writer_counts {
         uint64_t events, event_bytes; /* accepted and not lost since; bytes without data records */
         uint64_t events_lost;    /* accepted, then lost with the buffer to an error of the disk */
+        /* Of `events`, in the order of their acceptance the first so many: */
+        uint64_t events_written; /* handed to the kernel: they outlive the process */
+        uint64_t events_synced;  /* on the disk: they outlive the machine */
+        uint64_t events_closed;  /* in closed files */
         uint64_t file_bytes;     /* closed files, and the open one as it would be closed now */
         unsigned files;          /* begun */
 };
@@ -51,20 +59,26 @@ char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_
 /* Opens the first file. Strings are copied. -EEXIST: a file of that name (.writing or .data) is there: none is ever
  * overwritten; -EINVAL: version; -ENAMETOOLONG; errno of open or write (ENOSPC...). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
-/* Without event_writer_close first, the file stays as NAME.writing and lacks what is in the buffer. Returns NULL. */
+/* Without event_writer_close first, the file stays as NAME.writing and lacks what is in the buffer. Returns
+ * NULL. */
 struct event_writer *event_writer_free(struct event_writer *writer);
 
-/* One event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1]; borrowed for the time of the call. `iov` is not
- * changed. Small events are gathered in the buffer, large ones go to the file by writev. An error (-ENOSPC, -EIO,
- * -EFBIG...) is final: the file has been cut back to its last whole event and closed in order, a readable NAME.data
- * (where even that fails it stays as NAME.writing, for event_file_repair). Events accepted earlier that were still
- * in the buffer are lost, see event_writer_counts; this one is too. Every later call returns the same error.
- * -EMSGSIZE: the sizes do not add up, or are no whole words, or 4 GiB; nothing has happened. */
+/* One event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1]; borrowed for the time of the call. `iov`
+ * is not changed. Small events are gathered in the buffer, large ones go to the file by writev. An error
+ * (-ENOSPC, -EIO, -EFBIG...) is final: the file has been cut back to its last whole event and closed in
+ * order, a readable NAME.data (where even that fails it stays as NAME.writing, for event_file_repair). Events
+ * accepted earlier that were still in the buffer are lost, see event_writer_counts; this one is too. Every
+ * later call returns the same error. -EMSGSIZE: the sizes do not add up, or are no whole words, or 4 GiB;
+ * nothing has happened. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
-/* Writes out what the buffer holds; for slow runs, so that a crash costs little. Errors as above. */
+/* Hands what the buffer holds to the kernel. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);
-/* Flushes, writes the end record (last file of the run), fsyncs, renames, fsyncs the directory. Errors as above. */
+/* The same, and waits until all of it is on the disk. After an error of the disk the file stays as
+ * NAME.writing: what is in it cannot be relied on. */
+int event_writer_sync(struct event_writer *writer, time_t now);
+/* Flushes, writes the end record (last file of the run), fsyncs, renames, fsyncs the directory. Errors as
+ * above. */
 int event_writer_close(struct event_writer *writer, time_t now);
 
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);

@@ -1,5 +1,5 @@
-/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every possible
- * byte. */
+/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every
+ * possible byte. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,47 +12,8 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
-#include "store_sample.h"
+#include "writer_sample.h"
 #include "evb/store/verify.h"
-
-#define CORE "data26_evb.00000012.physics_Main.daq.RAW._lb0000._SFI-1"
-
-struct closed {
-        unsigned n;
-        uint64_t events, bytes;
-        char last[PATH_MAX];
-};
-
-static void on_closed(void *userdata, const char *path, uint64_t events, uint64_t size_bytes)
-{
-        struct closed *c = userdata;
-
-        c->n++;
-        c->events += events;
-        c->bytes += size_bytes;
-        snprintf(c->last, sizeof c->last, "%s", path);
-}
-
-static struct event_writer_settings make_settings(const char *directory, struct closed *closed)
-{
-        *closed = (struct closed){0};
-        return (struct event_writer_settings){
-                .directory = directory, .core_name = CORE, .application = "SFI-1", .version = 2, .run = 12,
-                .has_seed = true, .seed = 5, .closed = on_closed, .userdata = closed,
-        };
-}
-
-static int setup(void **state)
-{
-        *state = sample_directory();
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        sample_remove(*state);
-        return 0;
-}
 
 /* The file verifies without a fault; returns its events. */
 static uint64_t assert_sound(const char *path)
@@ -226,6 +187,79 @@ static void test_nothing_is_overwritten(void **state)
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -ENOENT);
 }
 
+struct sealing {
+        struct event_writer *writer;
+        struct event_writer_counts then;
+};
+
+static void assert_counts(const struct event_writer *w, uint64_t events, uint64_t written, uint64_t synced,
+                          uint64_t closed)
+{
+        struct event_writer_counts counts;
+
+        event_writer_counts(w, &counts);
+        assert_int_equal(counts.events, events);
+        assert_int_equal(counts.events_written, written);
+        assert_int_equal(counts.events_synced, synced);
+        assert_int_equal(counts.events_closed, closed);
+}
+
+static void on_sealing(void *userdata)
+{
+        struct sealing *s = userdata;
+
+        event_writer_counts(s->writer, &s->then);
+}
+
+/* Before a file is sealed, which may take long, its events are known to be with the kernel. */
+static void test_counts_before_sealing(void **state)
+{
+        struct closed closed;
+        struct sealing sealing = {0};
+        struct event_writer_settings s = make_settings(*state, &closed);
+
+        s.file_events = 4;
+        s.closed = NULL;
+        s.sealing = on_sealing;
+        s.userdata = &sealing;
+        assert_int_equal(event_writer_new(&sealing.writer, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 5; i++)
+                assert_int_equal(sample_put(sealing.writer, &eformat_3, i, 100), 0);
+        assert_int_equal(sealing.then.events_written, 4);
+        assert_int_equal(sealing.then.events_closed, 0);
+        assert_int_equal(event_writer_close(sealing.writer, SAMPLE_NOW), 0);
+        assert_int_equal(sealing.then.events_written, 5);
+        event_writer_free(sealing.writer);
+}
+
+/* What has become of events: accepted, with the kernel, on the disk, in a closed file. */
+static void test_counts(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+
+        s.file_events = 4;
+        s.buffer_bytes = 1 << 20;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 3; i++)
+                assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
+        assert_counts(w, 3, 0, 0, 0);
+        assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+        assert_counts(w, 3, 3, 0, 0);
+        assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
+        assert_counts(w, 3, 3, 3, 0);
+        assert_int_equal(sample_put(w, &eformat_3, 3, 1 << 18), 0); /* a large one is written at once */
+        assert_counts(w, 4, 4, 3, 0);
+        assert_int_equal(sample_put(w, &eformat_3, 4, 100), 0); /* and the next begins another file */
+        assert_counts(w, 5, 4, 4, 4);
+        assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
+        assert_counts(w, 5, 5, 5, 4);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        assert_counts(w, 5, 5, 5, 5);
+        event_writer_free(w);
+}
+
 static void test_sizes_that_do_not_add_up(void **state)
 {
         struct closed closed;
@@ -243,7 +277,8 @@ static void test_sizes_that_do_not_add_up(void **state)
         assert_int_equal(assert_sound(closed.last), 0);
 }
 
-/* What is on the disk between calls is a whole file: a process that is killed costs no more than the buffer. */
+/* What is on the disk between calls is a whole file: a process that is killed costs no more than the buffer.
+ * */
 static void test_file_is_whole_after_every_write(void **state)
 {
         struct closed closed;
@@ -297,6 +332,8 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), error);
         event_writer_counts(w, &counts);
         assert_int_equal(counts.events + counts.events_lost, accepted);
+        assert_int_equal(counts.events_written, counts.events);
+        assert_int_equal(counts.events_closed, counts.events);
         assert_int_equal(closed.n, 1);
         assert_int_equal(closed.events, counts.events);
         assert_int_equal(assert_sound(closed.last), counts.events);
@@ -370,6 +407,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_next_file_by_events, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_next_file_by_bytes, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_nothing_is_overwritten, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_counts, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_counts_before_sealing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_sizes_that_do_not_add_up, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_file_is_whole_after_every_write, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_limit_at_every_byte, setup, teardown),

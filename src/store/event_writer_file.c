@@ -1,0 +1,142 @@
+/* The files of the event writer: their beginning, their way to the disk and their end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "event_record.h"
+#include "event_writer_internal.h"
+
+/* Write-back begins after each of these, and is waited for so far behind: a file that is sealed has no more
+ * than that to bring to the disk. */
+#define WRITE_BACK_BYTES ((uint64_t)8 << 20)
+#define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
+
+static void set_path(struct event_writer *w, const char *name)
+{
+        snprintf(w->path, sizeof w->path, "%s/%s", w->directory, name);
+}
+
+struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
+                                     time_t now, uint8_t to[static EVENT_FILE_END_BYTES])
+{
+        uint64_t size_bytes = data_bytes + EVENT_FILE_END_BYTES;
+        struct event_file_end end = {
+                .events = (uint32_t)w->file_events,
+                .megabytes = (uint32_t)(size_bytes >> 20),
+                .run_events = (uint32_t)(w->closed_events + w->file_events),
+                .run_megabytes = (uint32_t)((w->closed_bytes + size_bytes) >> 20),
+                .status = status,
+        };
+
+        record_date(now, &end.date, &end.time);
+        record_put_end(to, &end);
+        return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
+}
+
+/* ---- The beginning ---- */
+
+static int write_front(struct event_writer *w, time_t now)
+{
+        uint8_t front[RECORD_FRONT_MAX_BYTES], end[EVENT_FILE_END_BYTES];
+        struct iovec iov[2];
+        size_t written;
+
+        record_date(now, &w->front.date, &w->front.time);
+        w->disk_bytes = record_put_front(front, &w->front);
+        if (w->disk_bytes == 0)
+                return -ENAMETOOLONG;
+        iov[0] = (struct iovec){.iov_base = front, .iov_len = w->disk_bytes};
+        iov[1] = event_writer_end_record(w, w->disk_bytes, 0, now, end);
+        return record_write_all(w->fd, iov, 2, 0, &written);
+}
+
+static int create(struct event_writer *w)
+{
+        w->front.file_number++;
+        snprintf(w->writing, sizeof w->writing, "%s._%04u.writing", w->front.core_name, w->front.file_number);
+        snprintf(w->final, sizeof w->final, "%s._%04u.data", w->front.core_name, w->front.file_number);
+        set_path(w, w->writing);
+        if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return -EEXIST;
+        w->fd = openat(w->directory_fd, w->writing, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        return w->fd < 0 ? -errno : 0;
+}
+
+int event_writer_open_next(struct event_writer *w, time_t now)
+{
+        int r;
+
+        w->file_events = w->disk_events = w->disk_bytes = w->begun_bytes = w->waited_bytes = 0;
+        w->entry_is_synced = false;
+        r = create(w);
+        if (r < 0)
+                return r;
+        r = write_front(w, now);
+        if (r < 0) {
+                unlinkat(w->directory_fd, w->writing, 0);
+                close(take_fd(&w->fd));
+                return r;
+        }
+        w->files++;
+        return 0;
+}
+
+/* ---- On to the disk ---- */
+
+/* What a file system cannot do is no error here; what the disk could not write is, and is told only once. */
+static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
+{
+        if (sync_file_range(fd, (off_t)from, (off_t)(to - from), flags) == 0)
+                return 0;
+        return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
+}
+
+int event_writer_write_back(struct event_writer *w)
+{
+        uint64_t whole = w->disk_bytes - w->disk_bytes % WRITE_BACK_BYTES;
+        uint64_t behind = whole > WRITE_BEHIND_BYTES ? whole - WRITE_BEHIND_BYTES : 0;
+        const unsigned wait =
+                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+        int r = 0;
+
+        if (whole > w->begun_bytes)
+                r = sync_range(w->fd, w->begun_bytes, whole, SYNC_FILE_RANGE_WRITE);
+        if (r == 0 && behind > w->waited_bytes)
+                r = sync_range(w->fd, w->waited_bytes, behind, wait);
+        w->begun_bytes = MAX(w->begun_bytes, whole);
+        w->waited_bytes = MAX(w->waited_bytes, behind);
+        return r;
+}
+
+static int rename_final(struct event_writer *w)
+{
+        int r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
+
+        if (r < 0 && (errno == EINVAL || errno == ENOSYS)) /* this file system cannot promise */
+                r = renameat(w->directory_fd, w->writing, w->directory_fd, w->final);
+        return r < 0 ? -errno : 0;
+}
+
+int event_writer_seal(struct event_writer *w)
+{
+        _cleanup_close_ int fd = take_fd(&w->fd);
+        uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
+        int r;
+
+        if (fsync(fd) < 0)
+                return -errno;
+        r = rename_final(w);
+        if (r < 0)
+                return r;
+        set_path(w, w->final);
+        if (fsync(w->directory_fd) < 0)
+                return -errno;
+        w->closed_events += w->file_events;
+        w->closed_bytes += size_bytes;
+        w->events_synced = w->closed_events;
+        if (w->closed)
+                w->closed(w->userdata, w->path, w->file_events, size_bytes);
+        w->file_events = w->disk_events = 0;
+        return 0;
+}
