@@ -60,6 +60,9 @@ const struct scenario_key scenario_keys[] = {
         {"sfi", "file-events", KEY_COUNT, AT(sfi, file_events), "0", NULL, 0, 0, UINT32_MAX, "The next file is begun after so many events; 0: never for that reason."},
         {"sfi", "file-size", KEY_BYTES, AT(sfi, file_size_bytes), "2GiB", NULL, 0, 0, 1024 * GIB, "The next file is begun before this size is passed; 0: never for that reason."},
         {"sfi", "format", KEY_CHOICE, AT(sfi, format), "eformat3", "eformat3|eformat5", 0, 0, 0, "Raw event format v3.0 in EventStorage v2, or v5.0 in v6."},
+        {"sfi", "durability", KEY_CHOICE, AT(sfi, durability), "written", "none|written|synced", 0, 0, 0,
+         "What a complete event survives: nothing (none: it may lie in the SFI's buffer for up to 1 s), a crash "
+         "of the SFI (written: the kernel has it), or a crash of its machine (synced: the disk has it)."},
         {"sfi", "credits", KEY_COUNT, AT(sfi, credits), "auto", "auto", SCENARIO_AUTO, 1, 12000, "Events that an SFI may hold; auto: as many as its memory and its socket buffer take."},
         {"sfi", "outstanding", KEY_COUNT, AT(sfi, outstanding), "auto", "auto", SCENARIO_AUTO, 1, 12000, "Pull: events that an SFI has asked for at a time; auto: as many as its socket buffer takes."},
         {"sfi", "buffer-size", KEY_BYTES, AT(sfi, buffer_size_bytes), "128MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 256 * GIB, "Memory for fragments of events that are not written yet."},

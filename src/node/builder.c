@@ -1,6 +1,7 @@
-/* Checks, encodes and writes built events. */
+/* Checks built events and passes them on to their files. */
 #include "builder.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -9,14 +10,13 @@
 #include "evb/base/util.h"
 #include "evb/core/eformat.h"
 #include "evb/core/pattern.h"
-#include "evb/node/source.h"
-#include "evb/store/event_writer.h"
-#include "evb/store/replay.h"
 #include "evb/sys/thread.h"
+#include "event_output.h"
 
 #define BATCH 64
-/* An event that nothing follows is on the disk after this. */
-#define FLUSH_MS 1000
+
+/* What the thread is to do when nothing more is there. */
+enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
 
 struct builder {
         struct node *node;
@@ -24,21 +24,17 @@ struct builder {
         const uint8_t *buffer;
         bool verify;
         uint32_t n_ros;
-        uint32_t *source_ids;
-        /* Files: a thread between two rings; `failed` is its own. */
+        /* Files: a thread between two rings, and what it alone touches, `output`; without files `output` is
+         * NULL. */
+        struct event_output *output;
         bool threaded;
         pthread_t thread;
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
-        _Atomic bool end;
-        bool failed;
+        _Atomic enum thread_order order;
+        _Atomic bool sealed; /* after it `error` is the owner's */
         int error;
-        struct event_writer *writer;
-        const struct eformat *format;
-        struct eformat_settings settings;
-        struct eformat_encoding *encoding;
-        struct built_event event;
-        struct built_fragment *fragments;
+        bool sealed_seen;
 };
 
 static bool is_corrupt(const struct builder *b, const struct sfi_built *built, uint32_t ros)
@@ -64,66 +60,64 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
         return corrupt;
 }
 
-static void describe(struct builder *b, const struct sfi_built *built)
+static void push_done(struct builder *b, uint32_t slot, bool failed)
 {
-        b->event.info = built->info;
-        b->event.status = built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0;
-        b->event.n_fragments = b->n_ros;
-        for (uint32_t i = 0; i < b->n_ros; i++) {
-                const struct sfi_fragment *f = &built->fragments[i];
-                bool bytes = f->whole && f->at != ARENA_NONE;
+        struct builder_done done = {slot, failed};
 
-                b->event.fragments[i] = (struct built_fragment){
-                        .data = bytes ? b->buffer + f->at : NULL,
-                        .size_bytes = bytes ? f->bytes : 0,
-                        .source_id = b->source_ids[i],
-                        .order = f->whole ? f->order : (uint16_t)i,
-                        .form = f->form,
-                        .status = f->whole ? f->status : FRAGMENT_LOST,
-                };
-        }
+        (void)ring_push(&b->done, &done);
 }
 
-static int write_event(struct builder *b, const struct sfi_built *built, uint32_t corrupt)
-{
-        struct event_writer_counts counts;
-        int r;
-
-        describe(b, built);
-        if (corrupt > 0)
-                b->event.status |= EFORMAT_CORRUPT;
-        r = b->format->encode(&b->event, &b->settings, b->encoding);
-        if (r >= 0)
-                r = event_writer_write(b->writer, b->encoding->iov, b->encoding->n_iov, b->encoding->size_bytes,
-                                       (time_t)(clock_utc_ns() / NS_PER_S));
-        event_writer_counts(b->writer, &counts);
-        stats_set(&b->node->stats->file_bytes, counts.file_bytes);
-        return r;
-}
-
-/* Whether the event could be written. */
-static bool build(struct builder *b, uint32_t slot)
+static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_built built;
         uint32_t corrupt;
-        int r;
 
         sfi_built_event(b->core, slot, &built);
-        if (built.end == EVENT_LOST)
-                return true;
-        corrupt = b->verify ? verify(b, &built) : 0;
-        if (!b->writer)
-                return true;
-        if (b->failed)
-                return false;
-        r = write_event(b, &built, corrupt);
-        if (r < 0) {
-                b->error = r;
-                b->failed = true;
-                log_error_errno(r, "writing %s: %m; the run is stopped, what was written stays readable",
-                                event_writer_path(b->writer));
+        if (built.end == EVENT_LOST) {
+                push_done(b, slot, false);
+                return;
         }
-        return r >= 0;
+        corrupt = b->verify ? verify(b, &built) : 0;
+        if (!b->output)
+                push_done(b, slot, false);
+        else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0))
+                push_done(b, slot, true);
+}
+
+/* ---- The thread ---- */
+
+static void collect_stored(void *ctx)
+{
+        struct builder *b = ctx;
+        struct builder_done done[BATCH];
+        size_t n;
+
+        while ((n = event_output_collect(b->output, done, ARRAY_SIZE(done))) > 0)
+                for (size_t i = 0; i < n; i++)
+                        (void)ring_push(&b->done, &done[i]);
+        if (ring_count(&b->done) > 0)
+                waker_wake(&b->wake_owner);
+}
+
+static void wait_for_work(struct builder *b)
+{
+        uint64_t now_ns = clock_now_ns(), deadline_ns = event_output_deadline_ns(b->output);
+        int wait_ms = -1;
+
+        if (deadline_ns != NEVER_NS)
+                wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
+        waker_prepare(&b->wake_thread);
+        if (ring_count(&b->to_write) == 0 && atomic_load(&b->order) == THREAD_WAIT)
+                waker_wait(&b->wake_thread, wait_ms);
+        waker_done(&b->wake_thread);
+}
+
+static void seal(struct builder *b)
+{
+        b->error = event_output_close(b->output);
+        collect_stored(b);
+        atomic_store(&b->sealed, true);
+        waker_wake(&b->wake_owner);
 }
 
 static void *run_thread(void *ctx)
@@ -132,112 +126,52 @@ static void *run_thread(void *ctx)
         uint32_t slots[BATCH];
 
         for (;;) {
+                /* Before the ring: what was put there before the order is still to be written. */
+                enum thread_order order = atomic_load(&b->order);
                 size_t n = ring_pop(&b->to_write, slots, ARRAY_SIZE(slots));
+                uint64_t now_ns = clock_now_ns();
 
-                for (size_t i = 0; i < n; i++) {
-                        struct builder_done done = {slots[i], !build(b, slots[i])};
-
-                        (void)ring_push(&b->done, &done);
+                for (size_t i = 0; i < n; i++)
+                        build(b, now_ns, slots[i]);
+                event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
+                collect_stored(b);
+                if (order == THREAD_LEAVE) {
+                        event_output_flush(b->output);
+                        return NULL;
                 }
-                if (n > 0) {
-                        waker_wake(&b->wake_owner);
-                        continue;
+                if (n == 0 && order == THREAD_SEAL) {
+                        seal(b);
+                        return NULL;
                 }
-                waker_prepare(&b->wake_thread);
-                if (ring_count(&b->to_write) == 0) {
-                        if (atomic_load(&b->end))
-                                return NULL;
-                        waker_wait(&b->wake_thread, FLUSH_MS);
-                        if (ring_count(&b->to_write) == 0 && !b->failed)
-                                (void)event_writer_flush(b->writer, (time_t)(clock_utc_ns() / NS_PER_S));
-                }
-                waker_done(&b->wake_thread);
+                if (n == 0)
+                        wait_for_work(b);
         }
 }
 
-static void note_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+static void end_thread(struct builder *b)
 {
-        struct node *n = ctx;
-
-        (void)events;
-        (void)size_bytes;
-        if (n->n_files < NODE_FILES_MAX)
-                snprintf(n->files[n->n_files], sizeof *n->files, "%s", path);
-        n->n_files++;
-}
-
-static int open_writer(struct builder *b)
-{
-        const struct scenario *s = b->node->scenario;
-        time_t now = (time_t)(clock_utc_ns() / NS_PER_S);
-        char application[32], core_name[128];
-        struct event_writer_settings settings = {
-                .directory = s->sfi.directory,
-                .core_name = core_name,
-                .application = application,
-                .version = b->format->storage_version,
-                .file_events = s->sfi.file_events,
-                .file_bytes = s->sfi.file_size_bytes,
-                .run = b->node->run,
-                .has_seed = s->ros.source_kind == SOURCE_PATTERN,
-                .seed = s->run.seed,
-                .closed = note_file,
-                .userdata = b->node,
-        };
-        int r;
-
-        snprintf(application, sizeof application, "SFI-%u", b->node->self->index + 1);
-        event_writer_core_name(core_name, sizeof core_name, now, b->node->run, 0, application);
-        r = event_writer_new(&b->writer, &settings, now);
-        if (r == -EEXIST)
-                return log_error_errno(r, "sfi.directory: %s has files of run %u of %s already, and none is overwritten: move them, or set run.number",
-                                       s->sfi.directory, b->node->run, application);
-        return r < 0 ? log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory) : 0;
-}
-
-/* The source ids that stand for fragments which did not come. */
-static void find_source_ids(struct builder *b)
-{
-        const struct scenario *s = b->node->scenario;
-        struct replay *replay = NULL;
-        char why[256];
-
-        for (uint32_t i = 0; i < b->n_ros; i++)
-                b->source_ids[i] = eformat_source_id(i);
-        /* The file need not be on the SFI's machine: then dummies carry numbers of our own. */
-        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
+        if (!b->threaded)
                 return;
-        for (uint32_t i = 0; i < b->n_ros && i < replay_sources(replay); i++)
-                b->source_ids[i] = replay_source_id(replay, i);
-        replay_free(replay);
+        atomic_store(&b->order, THREAD_LEAVE);
+        waker_wake(&b->wake_thread);
+        pthread_join(b->thread, NULL);
+        b->threaded = false;
 }
 
-static int open_files(struct builder *b, uint32_t slots)
-{
-        const struct scenario_node *self = b->node->self;
-        int r;
+/* ---- Life ---- */
 
-        b->format = b->node->scenario->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3;
-        b->settings = (struct eformat_settings){
-                .sfi_source_id = eformat_sfi_id(self->index + 1),
-                .checksum = EFORMAT_CHECKSUM_ADLER32,
-        };
-        b->encoding = malloc(sizeof *b->encoding);
-        b->fragments = calloc(b->n_ros, sizeof *b->fragments);
-        b->event.fragments = b->fragments;
-        if (!b->encoding || !b->fragments || ring_init(&b->to_write, slots, sizeof(uint32_t)) < 0)
-                return log_error_errno(ENOMEM, "builder: %m");
-        find_source_ids(b);
-        r = open_writer(b);
+static int prepare_files(struct builder *b, uint32_t slots)
+{
+        int r = event_output_new(&b->output, b->node, b->buffer, slots, collect_stored, b);
+
         if (r < 0)
                 return r;
-        r = waker_init(&b->wake_thread);
+        r = ring_init(&b->to_write, slots, sizeof(uint32_t));
+        if (r >= 0)
+                r = waker_init(&b->wake_thread);
         if (r >= 0)
                 r = waker_init(&b->wake_owner);
-        if (r >= 0)
-                r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
-        b->threaded = r >= 0;
-        return r < 0 ? log_error_errno(r, "thread that writes events: %m") : 0;
+        return r < 0 ? log_error_errno(r, "builder: %m") : 0;
 }
 
 int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer, uint32_t slots)
@@ -257,11 +191,10 @@ int builder_new(struct builder **ret, struct node *n, const struct sfi *core, co
                 .wake_thread.fd = -1,
                 .wake_owner.fd = -1,
         };
-        b->source_ids = calloc(b->n_ros, sizeof *b->source_ids);
-        if (!b->source_ids || ring_init(&b->done, slots, sizeof(struct builder_done)) < 0)
+        if (ring_init(&b->done, slots, sizeof(struct builder_done)) < 0)
                 r = log_error_errno(ENOMEM, "builder: %m");
         else if (s->sfi.output == OUTPUT_FILE)
-                r = open_files(b, slots);
+                r = prepare_files(b, slots);
         if (r < 0) {
                 builder_free(b);
                 return r;
@@ -270,14 +203,19 @@ int builder_new(struct builder **ret, struct node *n, const struct sfi *core, co
         return 0;
 }
 
-static void end_thread(struct builder *b)
+int builder_open_files(struct builder *b, uint32_t run)
 {
-        if (!b->threaded)
-                return;
-        atomic_store(&b->end, true);
-        waker_wake(&b->wake_thread);
-        pthread_join(b->thread, NULL);
-        b->threaded = false;
+        const struct scenario_node *self = b->node->self;
+        int r;
+
+        if (!b->output)
+                return 0;
+        r = event_output_open(b->output, run);
+        if (r < 0)
+                return r;
+        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
+        b->threaded = r >= 0;
+        return r < 0 ? log_error_errno(r, "thread that writes events: %m") : 0;
 }
 
 struct builder *builder_free(struct builder *b)
@@ -285,14 +223,11 @@ struct builder *builder_free(struct builder *b)
         if (!b)
                 return NULL;
         end_thread(b);
-        event_writer_free(b->writer);
+        event_output_free(b->output);
         waker_fini(&b->wake_thread);
         waker_fini(&b->wake_owner);
         ring_fini(&b->to_write);
         ring_fini(&b->done);
-        free(b->encoding);
-        free(b->fragments);
-        free(b->source_ids);
         free(b);
         return NULL;
 }
@@ -303,9 +238,8 @@ void builder_take(struct builder *b, uint32_t slot)
                 (void)ring_push(&b->to_write, &slot);
                 return;
         }
-        struct builder_done done = {slot, !build(b, slot)};
-
-        (void)ring_push(&b->done, &done);
+        assert(!b->output);
+        build(b, clock_now_ns(), slot);
 }
 
 void builder_kick(struct builder *b)
@@ -321,7 +255,7 @@ size_t builder_collect(struct builder *b, struct builder_done *done, size_t n)
 
 int builder_fd(const struct builder *b)
 {
-        return b->threaded ? b->wake_owner.fd : -1;
+        return b->output ? b->wake_owner.fd : -1;
 }
 
 void builder_prepare_wait(struct builder *b)
@@ -332,7 +266,7 @@ void builder_prepare_wait(struct builder *b)
 
 bool builder_has_done(const struct builder *b)
 {
-        return ring_count(&b->done) > 0;
+        return ring_count(&b->done) > 0 || (atomic_load(&b->sealed) && !b->sealed_seen);
 }
 
 void builder_woken(struct builder *b)
@@ -341,20 +275,20 @@ void builder_woken(struct builder *b)
                 waker_done(&b->wake_owner);
 }
 
-int builder_close(struct builder *b)
+void builder_seal(struct builder *b)
 {
-        struct event_writer_counts counts;
-        int r;
+        atomic_store(&b->order, THREAD_SEAL);
+        builder_kick(b);
+}
 
-        end_thread(b);
-        if (!b->writer || b->failed)
-                return b->error;
-        r = event_writer_close(b->writer, (time_t)(clock_utc_ns() / NS_PER_S));
-        event_writer_counts(b->writer, &counts);
-        stats_set(&b->node->stats->file_bytes, counts.file_bytes);
-        if (r < 0) {
-                b->failed = true;
-                b->error = log_error_errno(r, "closing %s: %m", event_writer_path(b->writer));
-        }
-        return r;
+bool builder_is_sealed(struct builder *b, int *ret_error)
+{
+        *ret_error = 0;
+        if (!b->threaded)
+                return true;
+        if (!atomic_load(&b->sealed) || ring_count(&b->done) > 0)
+                return false;
+        b->sealed_seen = true;
+        *ret_error = b->error;
+        return true;
 }

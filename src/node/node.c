@@ -19,6 +19,8 @@
 /* How often counters go to the page and the status to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
+/* A manager that stops the node waits for so long after each status of a node that seals its last file. */
+#define EXTEND_NS (30 * NS_PER_S)
 /* While datagrams are held back on purpose, nothing else may wake us. */
 #define HOLDING_NS NS_PER_MS
 
@@ -149,7 +151,8 @@ static void account(struct node *n)
         };
 
         n->kind->account(n);
-        atomic_store_explicit(&n->stats->state, states[n->kind->state(n)], memory_order_relaxed);
+        atomic_store_explicit(&n->stats->state, n->is_sealing ? NODE_SEALING : states[n->kind->state(n)],
+                              memory_order_relaxed);
 }
 
 static void tell_status(struct node *n)
@@ -167,9 +170,12 @@ static void tell_status(struct node *n)
                 return;
         }
         snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent", n->run,
-                 texts[n->kind->state(n)], (unsigned long long)stats_get(&n->stats->events_complete),
+                 n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)],
+                 (unsigned long long)stats_get(&n->stats->events_complete),
                  (unsigned long long)stats_get(&n->stats->fragments_sent));
         notify_status(status);
+        if (n->is_sealing)
+                notify_extend(EXTEND_NS);
 }
 
 /* One signal drains; a second one ends it at once. */

@@ -49,6 +49,7 @@ struct node {
         void *state; /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
+        bool is_sealing; /* of an SFI: nothing is left to do but for the disk */
 };
 
 /* Bytes of UDP payload in one packet. */

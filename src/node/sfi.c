@@ -23,12 +23,12 @@ struct sfi_node {
         struct data_receiver receiver;
         struct builder *builder;
         struct loop_io builder_io;
-        uint32_t slots;
+        bool opened; /* the builder has its files */
         bool more;
         bool failed;
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t give_up_ns;
-        bool closed;
+        bool sealing, closed;
         int farewells;
         uint64_t farewell_ns;
 };
@@ -93,20 +93,27 @@ static int sfi_open(struct node *n)
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
         s->receiver.core = s->core;
-        s->slots = config.slots;
-        return 0;
+        r = builder_new(&s->builder, n, s->core, s->buffer, config.slots);
+        return r < 0 ? r : watch_builder(n, s);
 }
 
-/* Files carry the number of the run, which is settled when the run begins. */
-static int begin_building(struct node *n, struct sfi_node *s)
+static bool run_goes_on(enum run_state state)
+{
+        return state == RUN_RUNNING || state == RUN_DRAINING;
+}
+
+/* Files carry the number of the run, which is settled when the run begins. Until then nothing is built. */
+static int open_files(struct node *n, struct sfi_node *s)
 {
         int r;
 
-        if (s->builder || sfi_run_state(s->core) < RUN_RUNNING || !member_is_joined(sfi_member(s->core)))
+        if (s->opened || !member_is_joined(sfi_member(s->core)) ||
+            (!run_goes_on(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
                 return 0;
         n->run = sfi_member(s->core)->run;
-        r = builder_new(&s->builder, n, s->core, s->buffer, s->slots);
-        return r < 0 ? r : watch_builder(n, s);
+        r = builder_open_files(s->builder, n->run);
+        s->opened = r >= 0;
+        return r;
 }
 
 static void sfi_close(struct node *n)
@@ -168,19 +175,35 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* When all is built and the ROSs have told their totals, or will not: close the files, tell the DFM, go. */
-static void say_farewell(struct sfi_node *s, uint64_t now_ns)
+/* All is built: once the ROSs have told their totals, or will not, the files are sealed, which may take long.
+ * */
+static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        int r;
+
+        if (!s->sealing) {
+                if (sfi_run_state(s->core) == RUN_ENDED && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
+                        return false;
+                builder_seal(s->builder);
+                s->sealing = n->is_sealing = true;
+        }
+        if (!builder_is_sealed(s->builder, &r))
+                return false;
+        s->failed |= r < 0;
+        n->is_sealing = false;
+        return true;
+}
+
+/* When the files are sealed: tell the DFM, go. */
+static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && (sfi_is_drained(s->core) || now_ns >= s->give_up_ns))
                 s->drained_ns = now_ns;
         if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
                 return;
-        if (!s->closed) {
-                if (sfi_run_state(s->core) == RUN_ENDED && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
-                        return;
-                s->failed |= s->builder && builder_close(s->builder) < 0;
-                s->closed = true;
-        }
+        s->closed = s->closed || seal(n, s, now_ns);
+        if (!s->closed)
+                return;
         sfi_set_ended(s->core, now_ns);
         s->farewells++;
         s->farewell_ns = now_ns + FAREWELL_NS;
@@ -189,23 +212,20 @@ static void say_farewell(struct sfi_node *s, uint64_t now_ns)
 static int sfi_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
-        int r = begin_building(n, s);
+        int r = open_files(n, s);
 
         if (r < 0)
                 return r;
-        if (s->builder)
-                builder_woken(s->builder);
+        builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)
                 return r;
-        if (s->builder)
+        if (s->opened)
                 build(s, now_ns);
-        say_farewell(s, now_ns);
+        say_farewell(n, s, now_ns);
         send_due(n, s, now_ns);
-        if (s->builder) {
-                builder_prepare_wait(s->builder);
-                s->more |= builder_has_done(s->builder);
-        }
+        builder_prepare_wait(s->builder);
+        s->more |= builder_has_done(s->builder);
         return 0;
 }
 
@@ -216,7 +236,7 @@ static uint64_t sfi_deadline(struct node *n)
 
         if (s->receiver.ops->is_holding(&s->receiver))
                 deadline_ns = MIN(deadline_ns, loop_now_ns(n->loop) + NS_PER_MS);
-        if (s->drained_ns != NEVER_NS)
+        if (s->drained_ns != NEVER_NS && (s->closed || !s->sealing))
                 deadline_ns = MIN(deadline_ns, s->closed ? s->farewell_ns : s->drained_ns + TOTALS_NS);
         return MIN(deadline_ns, s->drained_ns == NEVER_NS ? s->give_up_ns : NEVER_NS);
 }

@@ -37,3 +37,8 @@ uint64_t notify_watchdog_ns(void)
 
         return sd_watchdog_enabled(0, &us) > 0 ? us * NS_PER_US / 2 : NEVER_NS;
 }
+
+void notify_extend(uint64_t time_ns)
+{
+        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
+}

@@ -23,6 +23,7 @@ enum scenario_mode { MODE_PUSH, MODE_PULL };
 enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
 enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
+enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
@@ -64,7 +65,7 @@ struct scenario {
         } ros;
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding, buffer_size_bytes;
-                uint64_t timeout_ns, re_ask, re_ask_after_ns, verify;
+                uint64_t timeout_ns, re_ask, re_ask_after_ns, verify, durability;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {

@@ -50,6 +50,7 @@
         X(send_blocked, "times the kernel's send buffer was full")                                           \
         X(reconnects, "TCP connections made again")                                                          \
         X(file_bytes, "bytes of event files written")                                                        \
+        X(events_stored, "events in closed event files")                                                     \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")
 
@@ -70,7 +71,7 @@ struct node_stats {
 
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */
 
-enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_ENDED };
+enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
 
 /* One writer a counter, so a relaxed load and store do. */
 static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)

@@ -12,3 +12,5 @@ void notify_stopping(const char *status);
 void notify_watchdog(void);
 /* How often notify_watchdog() is due: half of WatchdogSec=; NEVER_NS where none is set. */
 uint64_t notify_watchdog_ns(void);
+/* While this service starts or stops: it goes on for so long from now, whatever its time limits are. */
+void notify_extend(uint64_t time_ns);

@@ -1,0 +1,336 @@
+/* Built events on their way into files. An event counts as stored in the order in which the writer accepted
+ * it, so its counts say which slots are done with. */
+#include "event_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/core/eformat.h"
+#include "evb/node/source.h"
+#include "evb/store/event_writer.h"
+#include "evb/store/replay.h"
+
+/* How long an event may wait in the writer's buffer: with `none` in silence, with `written` while others keep
+ * coming. */
+#define FLUSH_NONE_NS (500 * NS_PER_MS)
+#define FLUSH_NS (100 * NS_PER_MS)
+/* With `synced` the disk is waited for once in so long, or once for so many events. */
+#define SYNC_NS (20 * NS_PER_MS)
+#define SYNC_EVENTS 256
+
+struct event_output {
+        struct node *node;
+        void (*stored)(void *ctx);
+        void *ctx;
+        const uint8_t *buffer;
+        uint32_t n_ros;
+        uint32_t *source_ids;
+        struct event_writer *writer;
+        const struct eformat *format;
+        struct eformat_settings settings;
+        struct eformat_encoding *encoding;
+        struct built_event event;
+        struct built_fragment *fragments;
+        uint64_t durability; /* enum scenario_durability */
+        int error;
+        /* Slots of accepted events that are not stored yet; the first one is the writer's event number
+         * `settled`. */
+        uint32_t *waiting;
+        uint32_t waiting_mask, waiting_head, waiting_tail;
+        uint64_t settled;
+        uint64_t oldest_ns; /* the first event since the last flush (sync) came then; NEVER_NS: none */
+};
+
+static time_t utc_now(void)
+{
+        return (time_t)(clock_utc_ns() / NS_PER_S);
+}
+
+/* ---- Life ---- */
+
+/* What is wrong with the configuration is found when the node starts, not when the run begins. */
+static int check_directory(const char *path)
+{
+        struct stat st;
+        int r = 0;
+
+        if (stat(path, &st) < 0)
+                r = -errno;
+        else if (!S_ISDIR(st.st_mode))
+                r = -ENOTDIR;
+        else if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
+                r = -errno;
+        if (r == 0)
+                return 0;
+        (void)log_error_errno(r, "sfi.directory: cannot write to %s: %m", path);
+        return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
+}
+
+/* The source ids that stand for fragments which did not come. */
+static void find_source_ids(struct event_output *o)
+{
+        const struct scenario *s = o->node->scenario;
+        struct replay *replay = NULL;
+        char why[256];
+
+        for (uint32_t i = 0; i < o->n_ros; i++)
+                o->source_ids[i] = eformat_source_id(i);
+        /* The file need not be on the SFI's machine: then dummies carry numbers of our own. */
+        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
+                return;
+        for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
+                o->source_ids[i] = replay_source_id(replay, i);
+        replay_free(replay);
+}
+
+int event_output_new(struct event_output **ret, struct node *n, const uint8_t *buffer, uint32_t slots,
+                     void (*stored)(void *ctx), void *ctx)
+{
+        const struct scenario *s = n->scenario;
+        uint32_t waiting = power_of_two_at_least(slots);
+        struct event_output *o;
+        int r = check_directory(s->sfi.directory);
+
+        if (r < 0)
+                return r;
+        o = calloc(1, sizeof *o);
+        if (!o)
+                return log_error_errno(ENOMEM, "sfi.output: %m");
+        *o = (struct event_output){
+                .node = n,
+                .stored = stored,
+                .ctx = ctx,
+                .buffer = buffer,
+                .n_ros = (uint32_t)s->ros.count,
+                .format = s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3,
+                .settings = {.sfi_source_id = eformat_sfi_id(n->self->index + 1),
+                             .checksum = EFORMAT_CHECKSUM_ADLER32},
+                .durability = s->sfi.durability,
+                .waiting_mask = waiting - 1,
+                .oldest_ns = NEVER_NS,
+        };
+        o->source_ids = calloc(o->n_ros, sizeof *o->source_ids);
+        o->encoding = malloc(sizeof *o->encoding);
+        o->event.fragments = o->fragments = calloc(o->n_ros, sizeof *o->fragments);
+        o->waiting = calloc(waiting, sizeof *o->waiting);
+        if (!o->source_ids || !o->encoding || !o->fragments || !o->waiting) {
+                event_output_free(o);
+                return log_error_errno(ENOMEM, "sfi.output: %m");
+        }
+        find_source_ids(o);
+        *ret = o;
+        return 0;
+}
+
+struct event_output *event_output_free(struct event_output *o)
+{
+        if (!o)
+                return NULL;
+        event_writer_free(o->writer);
+        free(o->source_ids);
+        free(o->encoding);
+        free(o->fragments);
+        free(o->waiting);
+        free(o);
+        return NULL;
+}
+
+static void note_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+{
+        struct node *n = ((struct event_output *)ctx)->node;
+
+        (void)size_bytes;
+        if (n->n_files < NODE_FILES_MAX)
+                snprintf(n->files[n->n_files], sizeof *n->files, "%s", path);
+        n->n_files++;
+        stats_add(&n->stats->events_stored, events);
+}
+
+static void note_sealing(void *ctx)
+{
+        struct event_output *o = ctx;
+
+        o->stored(o->ctx);
+}
+
+int event_output_open(struct event_output *o, uint32_t run)
+{
+        const struct scenario *s = o->node->scenario;
+        char application[32], core_name[128];
+        struct event_writer_settings settings = {
+                .directory = s->sfi.directory,
+                .core_name = core_name,
+                .application = application,
+                .version = o->format->storage_version,
+                .file_events = s->sfi.file_events,
+                .file_bytes = s->sfi.file_size_bytes,
+                .run = run,
+                .has_seed = s->ros.source_kind == SOURCE_PATTERN,
+                .seed = s->run.seed,
+                .closed = note_file,
+                .sealing = note_sealing,
+                .userdata = o,
+        };
+        int r;
+
+        snprintf(application, sizeof application, "SFI-%u", o->node->self->index + 1);
+        event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
+        r = event_writer_new(&o->writer, &settings, utc_now());
+        if (r == -EEXIST)
+                return log_error_errno(r,
+                                       "sfi.directory: %s has files of run %u of %s already, and none is overwritten: "
+                                       "move them, or set run.number",
+                                       s->sfi.directory, run, application);
+        return r < 0 ? log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory) : 0;
+}
+
+/* ---- Events ---- */
+
+static void describe(struct event_output *o, const struct sfi_built *built, uint32_t status)
+{
+        o->event.info = built->info;
+        o->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0);
+        o->event.n_fragments = o->n_ros;
+        for (uint32_t i = 0; i < o->n_ros; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+                bool bytes = f->whole && f->at != ARENA_NONE;
+
+                o->event.fragments[i] = (struct built_fragment){
+                        .data = bytes ? o->buffer + f->at : NULL,
+                        .size_bytes = bytes ? f->bytes : 0,
+                        .source_id = o->source_ids[i],
+                        .order = f->whole ? f->order : (uint16_t)i,
+                        .form = f->form,
+                        .status = f->whole ? f->status : FRAGMENT_LOST,
+                };
+        }
+}
+
+static void account(struct event_output *o)
+{
+        struct event_writer_counts counts;
+
+        event_writer_counts(o->writer, &counts);
+        stats_set(&o->node->stats->file_bytes, counts.file_bytes);
+}
+
+/* The file is closed in order as far as it can be: what is in it is not lost. */
+static void fail(struct event_output *o, int error)
+{
+        o->error = error;
+        (void)log_error_errno(error, "writing %s: %m; the run is stopped, what was written stays readable",
+                              event_writer_path(o->writer));
+        (void)event_writer_close(o->writer, utc_now());
+        o->oldest_ns = NEVER_NS;
+        account(o);
+}
+
+bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, const struct sfi_built *built,
+                        uint32_t status)
+{
+        const struct eformat_encoding *e = o->encoding;
+        int r;
+
+        if (o->error < 0)
+                return false;
+        describe(o, built, status);
+        r = o->format->encode(&o->event, &o->settings, o->encoding);
+        if (r >= 0)
+                r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, utc_now());
+        if (r < 0) {
+                fail(o, r);
+                return false;
+        }
+        o->waiting[o->waiting_head++ & o->waiting_mask] = slot;
+        o->oldest_ns = MIN(o->oldest_ns, now_ns);
+        account(o);
+        return true;
+}
+
+/* ---- Stored ---- */
+
+static uint64_t count_stored(const struct event_output *o)
+{
+        struct event_writer_counts counts;
+
+        event_writer_counts(o->writer, &counts);
+        switch (o->durability) {
+        case DURABILITY_NONE:
+                return counts.events + counts.events_lost;
+        case DURABILITY_SYNCED:
+                return counts.events_synced;
+        }
+        return counts.events_written;
+}
+
+size_t event_output_collect(struct event_output *o, struct builder_done *done, size_t n)
+{
+        uint64_t until = o->waiting_head == o->waiting_tail ? 0 : count_stored(o);
+        size_t k = 0;
+
+        while (k < n && o->waiting_tail != o->waiting_head && (o->settled < until || o->error < 0)) {
+                done[k++] = (struct builder_done){
+                        .slot = o->waiting[o->waiting_tail++ & o->waiting_mask],
+                        .failed = o->settled++ >= until,
+                };
+        }
+        return k;
+}
+
+uint64_t event_output_deadline_ns(const struct event_output *o)
+{
+        static const uint64_t waits_ns[] = {
+                [DURABILITY_NONE] = FLUSH_NONE_NS,
+                [DURABILITY_WRITTEN] = FLUSH_NS,
+                [DURABILITY_SYNCED] = SYNC_NS,
+        };
+
+        return o->oldest_ns == NEVER_NS ? NEVER_NS : o->oldest_ns + waits_ns[o->durability];
+}
+
+static bool is_due(const struct event_output *o, uint64_t now_ns, bool idle)
+{
+        if (o->oldest_ns == NEVER_NS)
+                return false;
+        if (now_ns >= event_output_deadline_ns(o))
+                return true;
+        return o->durability == DURABILITY_WRITTEN ? idle
+                                                   : o->durability == DURABILITY_SYNCED &&
+                                                             o->waiting_head - o->waiting_tail >= SYNC_EVENTS;
+}
+
+void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle)
+{
+        bool sync = o->durability == DURABILITY_SYNCED;
+        int r;
+
+        if (!is_due(o, now_ns, idle))
+                return;
+        o->oldest_ns = NEVER_NS;
+        r = sync ? event_writer_sync(o->writer, utc_now()) : event_writer_flush(o->writer, utc_now());
+        if (r < 0)
+                fail(o, r);
+}
+
+void event_output_flush(struct event_output *o)
+{
+        if (o->writer && o->error == 0)
+                (void)event_writer_flush(o->writer, utc_now());
+}
+
+int event_output_close(struct event_output *o)
+{
+        int r;
+
+        if (!o->writer || o->error < 0)
+                return o->error;
+        r = event_writer_close(o->writer, utc_now());
+        account(o);
+        if (r < 0)
+                o->error = log_error_errno(r, "closing %s: %m", event_writer_path(o->writer));
+        return r;
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""What "complete" promises of an event: it is in a file, whatever ends the SFI or holds up its disk.
+
+    test_storage.py EVB CASE SLOW_DISK
+"""
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from harness import (LIMIT_S, Running, Skip, complete, drop_root, folder, main, run, scenario,
+                     settings)
+
+SLOW_DISK = sys.argv[3]
+# So that the death of the SFI is noticed soon.
+QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
+         "sfi.timeout": "400ms"}
+
+
+def to_files(where, events=0, **others):
+    """One SFI that writes to a folder; without a number of events it goes on until it is stopped."""
+    return {"sfi.count": 1, "sfi.output": "file", "sfi.directory": where, "trigger.events": events,
+            **{name.replace("_", ".", 1).replace("_", "-"): value for name, value in others.items()}}
+
+
+def dump(evb, *words):
+    done = subprocess.run([evb, "dump", *map(str, words), "--json"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def verified(evb, path):
+    """The events of a file in which all is right."""
+    told = dump(evb, path, "--verify")
+    assert told["verify"]["right"], told
+    return told["events"]
+
+
+class Disk:
+    """A disk that can be shut; environment for a program that uses it."""
+
+    def __init__(self, where, shut=False):
+        self.folder = pathlib.Path(where) / "disk"
+        self.folder.mkdir()
+        self.env = {**os.environ, "LD_PRELOAD": SLOW_DISK, "EVB_TEST_DISK": str(self.folder),
+                    "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        if shut:
+            self.shut()
+
+    def shut(self):
+        (self.folder / "shut").touch()
+
+    def open(self):
+        (self.folder / "shut").unlink()
+
+    def is_waiting(self):
+        return (self.folder / "waiting").exists()
+
+    def calls(self):
+        return (self.folder / "calls").read_text().split()
+
+
+def kill(running, node):
+    pid = running.nodes()[node]
+    os.kill(pid, signal.SIGKILL)
+    running.wait_for("death", lambda: node not in running.nodes())
+
+
+def killed_at_5_hz(evb):
+    """No event that the DFM calls complete is missing, however few follow it."""
+    with folder() as where, Running(evb, scenario(where), {**to_files(where, trigger_rate="5Hz"),
+                                                           **QUICK}) as running:
+        running.wait_nodes(8)
+        running.wait_for("5 events", lambda: running.counter("dfm", "events_complete") >= 5)
+        kill(running, "sfi1")
+        report = running.end(expect=(1,))
+        (path,) = where.glob("*.writing")
+        assert verified(evb, path) >= report["events_complete"] >= 5, report
+        dump(evb, path, "--repair")
+        assert verified(evb, path) >= report["events_complete"], report
+
+
+def no_silence_needed(evb):
+    """With no promise, too, an event goes to its file in a bounded time while others keep coming."""
+    with folder() as where, Running(evb, scenario(where), to_files(
+            where, sfi_durability="none", trigger_rate="5Hz")) as running:
+        running.wait_nodes(8)
+
+        def stored():
+            return any(dump(evb, path)["events"] > 0 for path in where.glob("*.writing"))
+
+        running.wait_for("10 events", lambda: running.counter("dfm", "events_complete") >= 10)
+        assert stored()
+        running.signal()
+        complete(running.end(expect=(0,)))
+
+
+def write_limit(evb):
+    """Every event that is not lost is in the file, where the file may not grow any further."""
+    limit = 6 << 20
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with folder() as where:
+        report = run(evb, scenario(where), {**to_files(where, trigger_rate="5kHz"), **QUICK}, expect=1,
+                     preexec_fn=limited)
+        check_lost(evb, report)
+
+
+def check_lost(evb, report):
+    (path,) = report["files"]
+    assert path.endswith(".data")
+    built = report["events_complete"] + report["events_partial"]
+    assert verified(evb, path) == built > 0, report
+    assert report["events_lost"] > 0, report
+
+
+def full_disk(evb):
+    """The same on a disk that is full: a small one, in mounts of our own."""
+    if os.geteuid() != 0:
+        raise Skip("mounting a disk needs root")
+    if "EVB_TEST_MOUNTS" not in os.environ:
+        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv],
+                   {**os.environ, "EVB_TEST_MOUNTS": "1"})
+    with folder() as where:
+        disk = where / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk], check=True)
+        try:
+            check_lost(evb, run(evb, scenario(where), {**to_files(disk, trigger_rate="5kHz"), **QUICK},
+                                expect=1))
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+def synced(evb):
+    """`synced`: nothing is complete before the disk says so; all that is complete is in the file then."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = to_files(where, sfi_durability="synced", sfi_credits=10, trigger_rate="1kHz")
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(8)
+            running.wait_for("sync", disk.is_waiting)
+            running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_ns") > 0)
+            assert running.counter("dfm", "events_complete") == 0
+            disk.open()
+            running.wait_for("100 events", lambda: running.counter("dfm", "events_complete") >= 100)
+            running.signal()
+            report = running.end(expect=(0,))
+            complete(report)
+            assert "fdatasync" in disk.calls()
+            assert sum(verified(evb, path) for path in report["files"]) == report["events_complete"]
+
+
+def sealing_between(evb):
+    """While a file is sealed in the middle of a run, the SFI goes on receiving and says that it lives."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = to_files(where, 1000, sfi_file_events=300, dfm_keep_alive="50ms")
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(8)
+            running.wait_for("sealing", disk.is_waiting)
+            running.wait_for("300 events", lambda: running.counter("dfm", "events_complete") == 300)
+            lives(running)
+            disk.open()
+            report = running.end(expect=(0,))
+            complete(report)
+            assert [verified(evb, path) for path in sorted(report["files"])] == [300, 300, 300, 100]
+
+
+def lives(running):
+    """The SFI sends more than what it had to say anyway."""
+    before = running.counter("sfi1", "control_sent")
+    running.wait_for("messages of the SFI", lambda: running.counter("sfi1", "control_sent") >= before + 10)
+
+
+def sealing_killed(evb):
+    """An SFI that is killed while it seals has all of its events in the file, as it stands."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = {**QUICK, **to_files(where, sfi_file_events=300, trigger_rate="2kHz", dfm_event_timeout="60s")}
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(8)
+            running.wait_for("sealing", disk.is_waiting)
+            running.wait_for("300 events", lambda: running.counter("dfm", "events_complete") >= 300)
+            kill(running, "sfi1")
+            report = running.end(expect=(1,))
+            (path,) = where.glob("*.writing")
+            assert verified(evb, path) == 300 == report["events_complete"], report
+
+
+@contextlib.contextmanager
+def nodes_by_hand(evb, where, disk, keys):
+    """A DFM, a ROS and an SFI as systemd starts them; the SFI, and what it tells its manager."""
+    host = f"127.{64 + os.getpid() % 64}.{os.getpid() >> 6 & 255}"
+    text = "".join(f"[node {name}]\nrole = {role}\naddress = {host}.{i}\n"
+                   for i, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
+    path = scenario(where, "[network]\ncontrol-group = none\n" + text)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(where / "notify"))
+    listener.settimeout(LIMIT_S)
+    manager = {"NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "100000"}
+    nodes = []
+    try:
+        for role, name in (("dfm", "dfm"), ("ros", "ros1"), ("sfi", "sfi1")):
+            env = {**disk.env, **manager} if role == "sfi" else None
+            nodes.append(subprocess.Popen([evb, role, "--config", path, "--node", name, *settings(keys)],
+                                          env=env, stderr=subprocess.DEVNULL))
+        yield nodes[2], listener
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+
+
+def watchdog(evb):
+    """systemd does not kill an SFI for the time that its disk takes at the end."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = {"sfi.output": "file", "sfi.directory": where, "trigger.events": 100}
+        with nodes_by_hand(evb, where, disk, keys) as (sfi, manager):
+            while not disk.is_waiting():
+                manager.recv(4096)
+            manager.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    manager.recv(4096)
+            manager.settimeout(LIMIT_S)
+            seen = b""
+            wanted = (b"sealing", b"EXTEND_TIMEOUT_USEC=")
+            while seen.count(b"WATCHDOG=1") < 5 or not all(text in seen for text in wanted):
+                seen += manager.recv(4096) + b"\n"
+            assert sfi.poll() is None and not list(where.glob("*.data"))
+            disk.open()
+            assert sfi.wait(LIMIT_S) == 0
+            (path,) = where.glob("*.data")
+            assert verified(evb, path) == 100
+
+
+def written_back(evb):
+    """The disk gets a file while it grows, not when it is sealed."""
+    with folder() as where:
+        disk = Disk(where)
+        report = run(evb, scenario(where), to_files(where, 100, ros_fragment_size="64KiB"), env=disk.env)
+        complete(report)
+        size, calls = os.path.getsize(report["files"][0]), disk.calls()
+        assert size > 32 << 20
+        assert calls[:4] == ["sync_file_range"] * 4 and calls[-2:] == ["fsync"] * 2, calls
+
+
+def wrong_directory(evb):
+    """A directory that cannot be used is a mistake of the configuration: status 2, when the node starts."""
+    with folder() as where:
+        nodes = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = 127.0.0.{i}\n"
+                        for i, name in enumerate(("dfm", "ros1", "sfi1"), 1))
+        os.chmod(where, 0o755)
+        (where / "file").touch()
+        (where / "closed").mkdir(0o555)
+        for directory, why in (("/nowhere/at/all", "No such file"), (where / "file", "Not a directory"),
+                               (where / "closed", "Permission denied")):
+            path = scenario(where, f"[sfi]\noutput = file\ndirectory = {directory}\n" + nodes)
+            done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True,
+                                  text=True, timeout=60, preexec_fn=drop_root)
+            assert done.returncode == 2 and "sfi.directory" in done.stderr and why in done.stderr, done
+
+
+CASES = {
+    "killed-at-5-hz": killed_at_5_hz,
+    "no-silence-needed": no_silence_needed,
+    "write-limit": write_limit,
+    "full-disk": full_disk,
+    "synced": synced,
+    "sealing-between": sealing_between,
+    "sealing-killed": sealing_killed,
+    "watchdog": watchdog,
+    "written-back": written_back,
+    "wrong-directory": wrong_directory,
+}
+
+main(CASES)
