@@ -64,7 +64,8 @@ HEAD
 .It 0
 Done.
 .It 1
-Ran and fell short: events were lost, a check failed, or frames of a front-end may belong to wrong triggers.
+Ran and fell short: events were lost, the counts of DFM, SFIs and files differ, a check failed, or frames of a front-end may
+belong to wrong triggers.
 .It 2
 The command line or a file is wrong; it says where, and what is allowed.
 .It 77

@@ -132,6 +132,27 @@ static void heed_signals(struct launch *l, uint64_t now_ns)
         l->signals = signals;
 }
 
+/* An SFI whose events are all built, and that waits for its disk, is never killed for it. */
+static bool is_sealing(const struct launch *l)
+{
+        for (size_t i = 0; i < l->n_children; i++) {
+                if (l->children[i].running && child_state(&l->children[i]) == NODE_SEALING)
+                        return true;
+        }
+        return false;
+}
+
+static void press_on(struct launch *l, uint64_t now_ns)
+{
+        uint64_t next_ns = now_ns + TERM_NS + l->scenario->sfi.timeout_ns;
+        int level = (int)l->press + 1;
+
+        if (level == PRESS_KILL && is_sealing(l))
+                l->press_deadline_ns = next_ns;
+        else
+                press(l, level, level >= PRESS_KILL ? NEVER_NS : next_ns);
+}
+
 static int watch(struct launch *l)
 {
         uint64_t draw_ns = 0;
@@ -147,7 +168,7 @@ static int watch(struct launch *l)
                 /* What nodes take while triggers come: to start and to drain is another thing. */
                 cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(l)) == NODE_RUNNING);
                 if (now_ns >= l->press_deadline_ns)
-                        press(l, (int)l->press + 1, l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
+                        press_on(l, now_ns);
                 if (l->options->progress && now_ns >= draw_ns) {
                         progress_draw(l, now_ns);
                         draw_ns = now_ns + PROGRESS_NS;

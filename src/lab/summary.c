@@ -1,9 +1,11 @@
-/* The report of a whole run, put together from the nodes' reports and from their pages, which outlive a killed node. */
+/* The report of a whole run, put together from the nodes' reports and from their pages, which outlive a
+ * killed node. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/tc/layout.h"
@@ -14,6 +16,7 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost;
         uint64_t expected, received, fragments_lost;
         uint64_t payload_bytes, first_ns, last_ns;
+        uint64_t stored; /* in closed files, where there are any */
         bool balanced, all_lived;
         bool fell_short; /* a node says so by its exit status, and why in its log */
 };
@@ -33,6 +36,42 @@ struct accounts {
 static bool lived(const struct child *c)
 {
         return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
+}
+
+/* Events that the SFIs count as built lie in their files: each SFI that lived to the end has closed its last
+ * one. */
+static bool files_balance(const struct launch *l)
+{
+        bool balanced = true;
+
+        if (l->scenario->sfi.output != OUTPUT_FILE)
+                return true;
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t built = stats_get(&c->stats->events_complete) + stats_get(&c->stats->events_partial);
+                uint64_t stored = stats_get(&c->stats->events_stored);
+
+                if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
+                        continue;
+                log_error("%s: %" PRIu64 " events complete or partial, but %" PRIu64 " in its closed files",
+                          c->node->name, built, stored);
+                balanced = false;
+        }
+        return balanced;
+}
+
+/* The DFM has heard of every event that an SFI built. Only events that it had given up or taken back can be
+ * built without being counted there. */
+static bool builders_balance(const struct launch *l, const struct accounts *a)
+{
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+        uint64_t again = stats_get(&launch_dfm(l)->stats->events_reassigned) + a->lost;
+
+        if (!a->all_lived || (built >= a->complete + a->partial && built <= a->complete + a->partial + again))
+                return true;
+        log_error("the DFM counts %" PRIu64 " events complete or partial, the SFIs %" PRIu64,
+                  a->complete + a->partial, built);
+        return false;
 }
 
 static struct accounts account(const struct launch *l)
@@ -55,6 +94,7 @@ static struct accounts account(const struct launch *l)
         };
         uint64_t n_ros = l->scenario->ros.count;
 
+        a.stored = SUM(l, ROLE_SFI, events_stored);
         for (size_t i = 0; i < l->n_children; i++) {
                 a.all_lived &= lived(&l->children[i]);
                 a.fell_short |= WIFEXITED(l->children[i].status) && WEXITSTATUS(l->children[i].status) == 1;
@@ -69,6 +109,8 @@ static struct accounts account(const struct launch *l)
         }
         a.balanced = a.triggers == a.complete + a.partial + a.lost && a.expected == a.triggers * n_ros &&
                      a.expected == a.received + a.fragments_lost;
+        a.balanced &= builders_balance(l, &a);
+        a.balanced &= files_balance(l);
         return a;
 }
 
@@ -99,7 +141,8 @@ static json_t *latency(const struct histogram *h)
         return o;
 }
 
-/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory that of the largest of them. */
+/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory that
+ * of the largest of them. */
 static void add_usage(json_t *o, const struct launch *l)
 {
         json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
@@ -218,6 +261,8 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         set(o, "events_complete", a->complete);
         set(o, "events_partial", a->partial);
         set(o, "events_lost", a->lost);
+        json_object_set_new(o, "events_stored",
+                            s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
         json_object_set_new(o, "event_rate_hz", span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
         set(o, "payload_bytes", a->payload_bytes);
         json_object_set_new(o, "throughput_bytes_per_second", span > 0 ? json_real((double)a->payload_bytes / span) : json_null());

@@ -119,7 +119,7 @@ def check_lost(evb, report):
     (path,) = report["files"]
     assert path.endswith(".data")
     built = report["events_complete"] + report["events_partial"]
-    assert verified(evb, path) == built > 0, report
+    assert verified(evb, path) == built == report["events_stored"] > 0, report
     assert report["events_lost"] > 0, report
 
 
@@ -139,6 +139,23 @@ def full_disk(evb):
                                 expect=1))
         finally:
             subprocess.run(["umount", disk], check=True)
+
+
+def counts_differ(evb):
+    """Without a promise events can be complete and in no file: the accounts say so, and the exit status."""
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    with folder() as where:
+        keys = {**to_files(where, trigger_rate="5kHz", sfi_durability="none"), **QUICK}
+        done = subprocess.run([evb, "run", scenario(where), "--json", *settings(keys)], capture_output=True,
+                              text=True, timeout=LIMIT_S, preexec_fn=limited)
+        report = json.loads(done.stdout)
+        (path,) = report["files"]
+        stored = verified(evb, path)
+        assert done.returncode == 1 and report["balanced"] is False, done
+        assert report["events_complete"] > stored == report["events_stored"], report
+        assert f"but {stored} in its closed files" in done.stderr, done.stderr
 
 
 def synced(evb):
@@ -195,6 +212,24 @@ def sealing_killed(evb):
             report = running.end(expect=(1,))
             (path,) = where.glob("*.writing")
             assert verified(evb, path) == 300 == report["events_complete"], report
+
+
+def sealing_at_the_end(evb):
+    """The last file is sealed while the SFI says that it lives; nobody kills it, however long that takes."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = to_files(where, 100, sfi_timeout="400ms", dfm_keep_alive="50ms")
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(8)
+            running.wait_for("sealing", disk.is_waiting)
+            lives(running)
+            running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
+            time.sleep(11)  # longer than a node is waited for that has nothing to seal
+            assert "sfi1" in running.nodes()
+            disk.open()
+            report = running.end(expect=(0,))
+            complete(report)
+            assert [verified(evb, path) for path in report["files"]] == [100]
 
 
 @contextlib.contextmanager
@@ -277,9 +312,11 @@ CASES = {
     "no-silence-needed": no_silence_needed,
     "write-limit": write_limit,
     "full-disk": full_disk,
+    "counts-differ": counts_differ,
     "synced": synced,
     "sealing-between": sealing_between,
     "sealing-killed": sealing_killed,
+    "sealing-at-the-end": sealing_at_the_end,
     "watchdog": watchdog,
     "written-back": written_back,
     "wrong-directory": wrong_directory,
