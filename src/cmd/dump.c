@@ -268,10 +268,15 @@ static int dump_repair(const char *path, const char *output, json_t *json)
 
         if (r == -EBADMSG)
                 fprintf(stderr, "%s: byte %zu: %s\n", path, repair.fault.offset_bytes, repair.fault.reason);
+        else if (r == -EBUSY && repair.holder > 0)
+                fprintf(stderr, "%s: process %d is writing this file; repair it after its end\n", path,
+                        (int)repair.holder);
+        else if (r == -EBUSY)
+                fprintf(stderr, "%s: another process is writing this file; repair it after its end\n", path);
         else if (r < 0)
                 fprintf(stderr, "%s: %s\n", r == -EEXIST && output ? output : path, strerror(-r));
         if (r < 0)
-                return r == -EBADMSG ? 1 : 2;
+                return r == -EBADMSG || r == -EBUSY ? 1 : 2;
         repair_tell(path, output, &repair, json);
         return 0;
 }

@@ -143,13 +143,19 @@ static void event_file_freep(struct event_file **file)
 
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault)
 {
-        _cleanup_(event_file_freep) struct event_file *file = NULL;
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : event_file_map(ret, fd, ret_fault);
+}
+
+int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault)
+{
+        _cleanup_(event_file_freep) struct event_file *file = NULL;
         struct stat st;
         void *bytes;
         int r;
 
-        if (fd < 0 || fstat(fd, &st) < 0)
+        if (fstat(fd, &st) < 0)
                 return -errno;
         if (!S_ISREG(st.st_mode))
                 return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;

@@ -88,16 +88,12 @@ static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes
 }
 
 /* The end record first: should this be cut short too, the next repair finds the same events. */
-static int write_in_place(const char *path, size_t whole_bytes, const uint8_t *end)
+static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
 {
         struct iovec iov = {(void *)end, EVENT_FILE_END_BYTES};
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
         size_t written;
-        int r;
+        int r = record_write_all(fd, &iov, 1, whole_bytes, &written);
 
-        if (fd < 0)
-                return -errno;
-        r = record_write_all(fd, &iov, 1, whole_bytes, &written);
         if (r < 0)
                 return r;
         if (ftruncate(fd, (off_t)(whole_bytes + EVENT_FILE_END_BYTES)) < 0 || fsync(fd) < 0)
@@ -105,23 +101,43 @@ static int write_in_place(const char *path, size_t whole_bytes, const uint8_t *e
         return 0;
 }
 
+/* A whole file need not be writable to be found whole. */
+static int open_file(const char *path, bool *writing)
+{
+        int fd = *writing ? open(path, O_RDWR | O_CLOEXEC) : -1;
+
+        if (fd >= 0 || (*writing && errno != EACCES && errno != EROFS))
+                return fd < 0 ? -errno : fd;
+        *writing = false;
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret)
 {
         _cleanup_(event_file_freep) struct event_file *file = NULL;
+        bool writing = !output;
+        _cleanup_close_ int fd = open_file(path, &writing);
         uint8_t end[EVENT_FILE_END_BYTES];
         size_t size_bytes, whole_bytes;
         const uint8_t *bytes;
         int r;
 
         *ret = (struct event_file_repair){0};
-        r = event_file_open(&file, path, &ret->fault);
+        if (fd < 0)
+                return fd;
+        r = record_lock_repair(fd, writing, &ret->holder);
+        if (r == 0)
+                r = event_file_map(&file, fd, &ret->fault);
         if (r < 0)
                 return r;
         bytes = event_file_bytes(file, &size_bytes);
         whole_bytes = find_end(file, ret);
         if (ret->was_whole)
                 return output ? write_new(output, bytes, size_bytes, NULL) : 0;
+        if (!output && !writing)
+                return -EACCES;
         ret->cut_bytes = size_bytes - whole_bytes;
         make_end(end, ret, whole_bytes, now);
-        return output ? write_new(output, bytes, whole_bytes, end) : write_in_place(path, whole_bytes, end);
+        return output ? write_new(output, bytes, whole_bytes, end) : write_in_place(fd, whole_bytes, end);
 }

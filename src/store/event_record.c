@@ -2,6 +2,7 @@
 #include "event_record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -143,4 +144,29 @@ size_t record_put_front(uint8_t to[static RECORD_FRONT_MAX_BYTES], const struct 
         writer_u32(&w, front->beam_type);
         writer_u32(&w, front->beam_energy);
         return w.failed ? 0 : RECORD_FRONT_MAX_BYTES - writer_left(&w);
+}
+
+void record_lock_writing(int fd)
+{
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+        while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR)
+                ;
+}
+
+pid_t record_lock_holder(int fd)
+{
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+        return fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK ? 0 : MAX(lock.l_pid, 0);
+}
+
+int record_lock_repair(int fd, bool writing, pid_t *ret_holder)
+{
+        struct flock lock = {.l_type = writing ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
+
+        if (fcntl(fd, F_OFD_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES))
+                return 0;
+        *ret_holder = record_lock_holder(fd);
+        return -EBUSY;
 }

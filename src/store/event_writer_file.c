@@ -1,4 +1,4 @@
-/* The files of the event writer: their beginning, their way to the disk and their end. */
+/* The files of the event writer: their beginning, their lock, their way to the disk and their end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,6 +72,7 @@ int event_writer_open_next(struct event_writer *w, time_t now)
         r = create(w);
         if (r < 0)
                 return r;
+        record_lock_writing(w->fd);
         r = write_front(w, now);
         if (r < 0) {
                 unlinkat(w->directory_fd, w->writing, 0);

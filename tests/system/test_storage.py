@@ -291,6 +291,29 @@ def written_back(evb):
         assert calls[:4] == ["sync_file_range"] * 4 and calls[-2:] == ["fsync"] * 2, calls
 
 
+def repaired_while_written(evb):
+    """Repair leaves a file alone that is being written, and names its writer, as often as it is tried."""
+    with folder() as where, Running(evb, scenario(where), to_files(
+            where, trigger_rate="2kHz", sfi_file_events=500)) as running:
+        running.wait_nodes(8)
+        running.wait_running()
+        writer, refused = running.nodes()["sfi1"], 0
+        while refused < 50 or running.counter("dfm", "events_complete") < 3000:
+            for path in where.glob("*.writing"):
+                done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True,
+                                      timeout=60)
+                if f"process {writer} is writing this file" in done.stderr:
+                    assert done.returncode == 1 and done.stdout == "", done
+                    refused += 1
+                else:  # between two names, or with its first bytes still to come
+                    others = ("; nothing to repair", "No such file", "file is empty")
+                    assert any(text in done.stdout + done.stderr for text in others), done
+        running.signal()
+        report = running.end(expect=(0,))
+        complete(report)
+        assert sum(verified(evb, path) for path in report["files"]) == report["triggers"]
+
+
 def wrong_directory(evb):
     """A directory that cannot be used is a mistake of the configuration: status 2, when the node starts."""
     with folder() as where:
@@ -319,6 +342,7 @@ CASES = {
     "sealing-at-the-end": sealing_at_the_end,
     "watchdog": watchdog,
     "written-back": written_back,
+    "repaired-while-written": repaired_while_written,
     "wrong-directory": wrong_directory,
 }
 

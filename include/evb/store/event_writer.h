@@ -56,8 +56,9 @@ struct event_writer;
 char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
                              const char *application);
 
-/* Opens the first file. Strings are copied. -EEXIST: a file of that name (.writing or .data) is there: none is ever
- * overwritten; -EINVAL: version; -ENAMETOOLONG; errno of open or write (ENOSPC...). */
+/* Opens the first file. Strings are copied. The open file is locked (fcntl), so that event_file_repair leaves it
+ * alone. -EEXIST: a file of that name (.writing or .data) is there: none is ever overwritten; -EINVAL: version;
+ * -ENAMETOOLONG; errno of open or write (ENOSPC...). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
 /* Without event_writer_close first, the file stays as NAME.writing and lacks what is in the buffer. Returns
  * NULL. */
