@@ -157,6 +157,16 @@ static void note_sealing(void *ctx)
         o->stored(o->ctx);
 }
 
+static void note_left(void *ctx, const char *path, pid_t writer)
+{
+        (void)ctx;
+        if (writer > 0)
+                log_warning("%s: process %d is writing this file; it is left alone", path, (int)writer);
+        else
+                log_warning("%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
+                            path, path);
+}
+
 int event_output_open(struct event_output *o, uint32_t run)
 {
         const struct scenario *s = o->node->scenario;
@@ -173,6 +183,7 @@ int event_output_open(struct event_output *o, uint32_t run)
                 .seed = s->run.seed,
                 .closed = note_file,
                 .sealing = note_sealing,
+                .left = note_left,
                 .userdata = o,
         };
         int r;
@@ -180,12 +191,12 @@ int event_output_open(struct event_output *o, uint32_t run)
         snprintf(application, sizeof application, "SFI-%u", o->node->self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
         r = event_writer_new(&o->writer, &settings, utc_now());
-        if (r == -EEXIST)
-                return log_error_errno(r,
-                                       "sfi.directory: %s has files of run %u of %s already, and none is overwritten: "
-                                       "move them, or set run.number",
-                                       s->sfi.directory, run, application);
-        return r < 0 ? log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory) : 0;
+        if (r < 0)
+                return log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory);
+        if (event_writer_file_number(o->writer) > 1)
+                log_warning("sfi.directory: %s has files of run %u of %s; continuing with number %04u",
+                            s->sfi.directory, run, application, event_writer_file_number(o->writer));
+        return 0;
 }
 
 /* ---- Events ---- */

@@ -326,7 +326,9 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->directory_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (w->directory_fd < 0)
                 return -errno;
-        r = event_writer_open_next(w, now);
+        r = event_writer_find_number(w, s->left, s->userdata);
+        if (r == 0)
+                r = event_writer_open_next(w, now);
         if (r < 0)
                 return r;
         *ret = take_ptr(w);
@@ -357,6 +359,11 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
                 .files = w->files,
         };
+}
+
+unsigned event_writer_file_number(const struct event_writer *w)
+{
+        return w->front.file_number;
 }
 
 const char *event_writer_path(const struct event_writer *w)

@@ -1,4 +1,6 @@
-/* The files of the event writer: their beginning, their lock, their way to the disk and their end. */
+/* The files of the event writer: which number is free, the lock of the open one, its way to the disk and its
+ * end. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +13,9 @@
  * than that to bring to the disk. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
+/* Files that others make in the same moment. */
+#define OPEN_TRIES 1000
+#define NUMBER_DIGITS_MAX 9
 
 static void set_path(struct event_writer *w, const char *name)
 {
@@ -32,6 +37,54 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
         record_date(now, &end.date, &end.time);
         record_put_end(to, &end);
         return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
+}
+
+/* ---- Which number ---- */
+
+/* The number in "CORE._NNNN.data" or ".writing"; 0: another file. */
+static unsigned number_in(const char *name, const char *core_name, bool *ret_writing)
+{
+        size_t length = strlen(core_name);
+        unsigned number = 0, digits = 0;
+
+        if (strncmp(name, core_name, length) != 0 || strncmp(name + length, "._", 2) != 0)
+                return 0;
+        for (name += length + 2; *name >= '0' && *name <= '9' && digits < NUMBER_DIGITS_MAX; name++, digits++)
+                number = 10 * number + (unsigned)(*name - '0');
+        *ret_writing = strcmp(name, ".writing") == 0;
+        return *ret_writing || strcmp(name, ".data") == 0 ? number : 0;
+}
+
+static void tell_left(struct event_writer *w, const char *name, event_writer_left left, void *userdata)
+{
+        char path[PATH_MAX + NAME_MAX + 2];
+        _cleanup_close_ int fd = openat(w->directory_fd, name, O_RDONLY | O_CLOEXEC);
+
+        snprintf(path, sizeof path, "%s/%s", w->directory, name);
+        left(userdata, path, fd < 0 ? 0 : record_lock_holder(fd));
+}
+
+int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata)
+{
+        int fd = openat(w->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *d = fd < 0 ? NULL : fdopendir(fd);
+        bool writing;
+
+        if (!d) {
+                int r = -errno;
+
+                cleanup_close(&fd);
+                return r;
+        }
+        for (struct dirent *e; (e = readdir(d));) {
+                unsigned number = number_in(e->d_name, w->front.core_name, &writing);
+
+                w->front.file_number = MAX(w->front.file_number, number);
+                if (number > 0 && writing && left)
+                        tell_left(w, e->d_name, left, userdata);
+        }
+        closedir(d);
+        return 0;
 }
 
 /* ---- The beginning ---- */
@@ -65,11 +118,12 @@ static int create(struct event_writer *w)
 
 int event_writer_open_next(struct event_writer *w, time_t now)
 {
-        int r;
+        int r = -EEXIST;
 
         w->file_events = w->disk_events = w->disk_bytes = w->begun_bytes = w->waited_bytes = 0;
         w->entry_is_synced = false;
-        r = create(w);
+        for (int i = 0; i < OPEN_TRIES && r == -EEXIST; i++)
+                r = create(w);
         if (r < 0)
                 return r;
         record_lock_writing(w->fd);

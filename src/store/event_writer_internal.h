@@ -36,6 +36,8 @@ struct event_writer {
 /* The end record of the open file with `data_bytes` before it; `to` holds its bytes. */
 struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
                                      time_t now, uint8_t to[static EVENT_FILE_END_BYTES]);
+/* Where `left` is not NULL, it is called for each file that is still NAME.writing. Negative errno. */
+int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
 /* Lets the disk begin with what the file has grown by, so that little is left to do when it is sealed. */
 int event_writer_write_back(struct event_writer *w);

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import (LIMIT_S, Running, Skip, complete, drop_root, folder, main, run, scenario,
+from harness import (LIMIT_S, Running, Skip, balance, complete, drop_root, folder, main, run, scenario,
                      settings)
 
 SLOW_DISK = sys.argv[3]
@@ -291,6 +291,53 @@ def written_back(evb):
         assert calls[:4] == ["sync_file_range"] * 4 and calls[-2:] == ["fsync"] * 2, calls
 
 
+def restarted(evb):
+    """A run whose files are there already goes on behind them, and says so; none of them is changed."""
+    with folder() as where:
+        first = run(evb, scenario(where), to_files(where, 50, run_number=7))["files"][0]
+        keys = {**to_files(where, run_number=7, trigger_rate="1kHz"), **QUICK}
+        with Running(evb, scenario(where), keys) as running:
+            running.wait_nodes(8)
+            running.wait_for("50 events", lambda: running.counter("dfm", "events_complete") >= 50)
+            kill(running, "sfi1")
+            running.end(expect=(1,))
+        (left,) = where.glob("*.writing")
+        assert left.name.endswith("._0002.writing")
+        before = pathlib.Path(first).read_bytes(), left.read_bytes()
+        keys = to_files(where, 60, run_number=7)
+        done = subprocess.run([evb, "run", scenario(where), "--json", *settings(keys)], text=True,
+                              capture_output=True, timeout=LIMIT_S)
+        report = json.loads(done.stdout)
+        assert done.returncode == 0, done
+        balance(report)
+        complete(report)
+        (path,) = report["files"]
+        assert path.endswith("._0003.data") and verified(evb, path) == 60, path
+        assert f"evb dump --repair {left}" in done.stderr and "number 0003" in done.stderr, done.stderr
+        assert before == (pathlib.Path(first).read_bytes(), left.read_bytes())
+
+
+def two_writers(evb):
+    """A second run into the same files finds who writes there, and takes names of its own."""
+    with folder() as where:
+        first, second = to_files(where, run_number=7, trigger_rate="1kHz"), to_files(where, 60, run_number=7)
+        with Running(evb, scenario(where), first) as running:
+            running.wait_nodes(8)
+            running.wait_running()
+            writer = running.nodes()["sfi1"]
+            path = scenario(where, name="second.conf")
+            done = subprocess.run([evb, "run", path, "--json", *settings(second)], text=True,
+                                  capture_output=True, timeout=LIMIT_S)
+            assert done.returncode == 0, done
+            assert f"process {writer} is writing this file" in done.stderr, done
+            (path,) = json.loads(done.stdout)["files"]
+            assert path.endswith("._0002.data") and verified(evb, path) == 60
+            running.signal()
+            report = running.end(expect=(0,))
+            complete(report)
+            assert verified(evb, report["files"][0]) == report["triggers"]
+
+
 def repaired_while_written(evb):
     """Repair leaves a file alone that is being written, and names its writer, as often as it is tried."""
     with folder() as where, Running(evb, scenario(where), to_files(
@@ -342,6 +389,8 @@ CASES = {
     "sealing-at-the-end": sealing_at_the_end,
     "watchdog": watchdog,
     "written-back": written_back,
+    "restarted": restarted,
+    "two-writers": two_writers,
     "repaired-while-written": repaired_while_written,
     "wrong-directory": wrong_directory,
 }

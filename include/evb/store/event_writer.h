@@ -21,9 +21,15 @@ typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t e
 
 /* All events of the file are with the kernel, and now it is sealed, which may take long. Called as above. */
 typedef void (*event_writer_sealing)(void *userdata);
+/* A file that is NAME.writing when the writer begins: its process has ended without closing it, so that it
+ * waits for event_file_repair, or is `writer` (0: none is known) and still writes. Called by
+ * event_writer_new. */
+typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
+
 struct event_writer_settings {
         const char *directory;   /* must exist */
-        /* ATLAS-like, see event_writer_core_name; files are DIRECTORY/CORE._NNNN.data, NNNN from 0001. */
+        /* ATLAS-like, see event_writer_core_name; files are DIRECTORY/CORE._NNNN.data, NNNN from 0001, or
+         * from behind the highest number that is there, closed or not. */
         const char *core_name;
         const char *application; /* "SFI-1" */
         unsigned version;        /* struct eformat: storage_version */
@@ -36,6 +42,7 @@ struct event_writer_settings {
         size_t buffer_bytes;     /* 0: 4 MiB */
         event_writer_closed closed; /* may be NULL, like the others */
         event_writer_sealing sealing;
+        event_writer_left left;
         void *userdata;
 };
 
@@ -56,8 +63,8 @@ struct event_writer;
 char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
                              const char *application);
 
-/* Opens the first file. Strings are copied. The open file is locked (fcntl), so that event_file_repair leaves it
- * alone. -EEXIST: a file of that name (.writing or .data) is there: none is ever overwritten; -EINVAL: version;
+/* Opens the first file. Strings are copied. No file is ever overwritten: numbers that are taken are passed
+ * over. The open file is locked (fcntl), so that event_file_repair leaves it alone. -EINVAL: version;
  * -ENAMETOOLONG; errno of open or write (ENOSPC...). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
 /* Without event_writer_close first, the file stays as NAME.writing and lacks what is in the buffer. Returns
@@ -83,4 +90,5 @@ int event_writer_sync(struct event_writer *writer, time_t now);
 int event_writer_close(struct event_writer *writer, time_t now);
 
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
+unsigned event_writer_file_number(const struct event_writer *writer); /* of the newest file */
 const char *event_writer_path(const struct event_writer *writer); /* of the newest file, as it is named now */

@@ -9,6 +9,85 @@
 
 #include "writer_sample.h"
 
+struct left {
+        unsigned n;
+        char last[PATH_MAX];
+        pid_t writer;
+};
+
+static void on_left(void *userdata, const char *path, pid_t writer)
+{
+        struct left *left = userdata;
+
+        left->n++;
+        left->writer = writer;
+        snprintf(left->last, sizeof left->last, "%s", path);
+}
+
+/* A new writer passes over what is there: it begins behind the highest number, whatever holds it. */
+static void test_next_free_number(void **state)
+{
+        static const struct {
+                const char *name, *next;
+                unsigned left;
+        } files[] = {
+                {CORE "._0001.data", CORE "._0002.writing", 0},
+                {CORE "._0003.writing", CORE "._0004.writing", 1},
+                {CORE "._0012.data", CORE "._0013.writing", 1},
+                {CORE "0._0090.data", CORE "._0013.writing", 1},
+                {CORE "._00x0.data", CORE "._0013.writing", 1},
+                {CORE "._0090.dataset", CORE "._0013.writing", 1},
+                {CORE "._10000.data", CORE "._10001.writing", 1},
+        };
+        struct left left;
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        char path[PATH_MAX];
+
+        s.closed = NULL;
+        s.left = on_left;
+        s.userdata = &left;
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                size_t size_bytes;
+
+                left = (struct left){0};
+                snprintf(path, sizeof path, "%s/%s", (const char *)*state, files[i].name);
+                sample_write(path, "precious", 8);
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                assert_string_equal(strrchr(event_writer_path(w), '/') + 1, files[i].next);
+                assert_int_equal(left.n, files[i].left);
+                unlink(event_writer_path(w));
+                event_writer_free(w);
+                _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
+
+                assert_int_equal(size_bytes, 8);
+                assert_memory_equal(bytes, "precious", 8);
+        }
+        assert_string_equal(strrchr(left.last, '/') + 1, CORE "._0003.writing");
+        assert_int_equal(left.writer, 0);
+}
+
+/* A name that is taken while the writer runs is passed over, too. */
+static void test_number_taken_meanwhile(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        char path[PATH_MAX];
+
+        s.file_events = 1;
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        snprintf(path, sizeof path, "%s/" CORE "._0002.data", (const char *)*state);
+        sample_write(path, "precious", 8);
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+        assert_int_equal(sample_put(w, &eformat_3, 1, 8), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0003.data");
+        assert_int_equal(closed.events, 2);
+        event_writer_free(w);
+}
+
 /* In a process of its own: writes two events, says so, and lives until it is killed. */
 static _Noreturn void write_and_wait(const char *directory, int to)
 {
@@ -73,6 +152,8 @@ static void test_locked_while_written(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_number_taken_meanwhile, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };
 
