@@ -3,10 +3,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
+#include "evb/net/address.h"
 
 struct scenario *command_load(const char *path, const struct options *o)
 {
@@ -61,9 +63,45 @@ static void write_json(const struct scenario *s, FILE *to)
         json_decref(object);
 }
 
+/* Nodes without an address are evb run's, on this machine. */
+static bool is_here(const struct scenario_node *n)
+{
+        struct net_address address;
+
+        return n->address[0] == '\0' ||
+               (net_address_parse(&address, n->address, 1) == 0 && net_address_device(&address) > 0);
+}
+
+/* Where an SFI of this machine writes. What other machines have cannot be seen from here. */
+static bool directory_is_there(const struct scenario *s)
+{
+        const char *path = s->sfi.directory;
+        struct stat st;
+        bool here = false;
+        int r;
+
+        for (size_t i = 0; i < s->n_nodes; i++)
+                here |= s->nodes[i].role == ROLE_SFI && is_here(&s->nodes[i]);
+        if (s->sfi.output != OUTPUT_FILE || !here)
+                return true;
+        r = stat(path, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+        if (r > 0) {
+                fprintf(stderr, "%s: sfi.directory: %s: %s, allowed: a directory that exists\n", s->path,
+                        path, strerror(r));
+                return false;
+        }
+        if (access(path, W_OK | X_OK) < 0)
+                fprintf(stderr, "%s: sfi.directory: %s: warning: this user cannot write there: %s\n", s->path,
+                        path, strerror(errno));
+        return true;
+}
+
 int cmd_check(int argc, char **argv)
 {
-        static const struct command command = {"check", cmd_check, "FILE", "Read a scenario and show it as it is understood."};
+        static const struct command command = {
+                "check", cmd_check, "FILE",
+                "Read a scenario and show it as it is understood; "
+                "check the directory of SFIs on this machine."};
         const char *keys = NULL, *man = NULL;
         const struct option_entry own[] = {
                 {"keys", NULL, "instead, list all keys with their meaning", &keys},
@@ -86,7 +124,7 @@ int cmd_check(int argc, char **argv)
                 return 0;
         }
         s = command_load(o.words[0], &o);
-        if (!s)
+        if (!s || !directory_is_there(s))
                 return 2;
         json = options_open_json(&o);
         if (o.json && !json)

@@ -116,6 +116,26 @@ def no_overwriting(evb):
         assert all(path.read_bytes() == bytes_ for path, bytes_ in first.items())
 
 
+def check_directory(evb):
+    """A directory that is not there is found for SFIs of this machine, and for no others."""
+    def text(directory, address):
+        nodes = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {address}.{i}\n"
+                        for i, name in enumerate(("dfm", "ros1", "sfi1"), 1))
+        return f"[sfi]\noutput = file\ndirectory = {directory}\n" + nodes
+
+    with folder() as where:
+        os.chmod(where, 0o755)
+        (where / "closed").mkdir(0o555)
+        wrong(evb, ["check", scenario(where), "--set", "sfi.output=file", "--set", "sfi.directory=/no/where"],
+              "sfi.directory", "/no/where: No such file")
+        wrong(evb, ["check", scenario(where, text("/no/where", "127.0.0"))], "/no/where: No such file")
+        wrong(evb, ["check", scenario(where, text("/dev/null", "127.0.0"))], "/dev/null: Not a directory")
+        done = call(evb, "check", scenario(where, text("/no/where", "192.0.2")))
+        assert done.returncode == 0 and done.stderr == "", done
+        done = call(evb, "check", scenario(where, text(where / "closed", "127.0.0")), preexec_fn=drop_root)
+        assert done.returncode == 0 and "warning: this user cannot write there" in done.stderr, done
+
+
 def no_root(evb):
     """Without the privilege the lab says what is missing: 77."""
     with folder() as where:
@@ -164,4 +184,4 @@ def notify(evb):
 
 assert SMALL
 main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "no-disk": no_disk,
-      "no-overwriting": no_overwriting, "no-root": no_root, "progress": progress, "notify": notify})
+      "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress, "notify": notify})
