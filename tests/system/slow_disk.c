@@ -2,8 +2,10 @@
  * call writes its name to the file `calls`; while there is a file `shut`, fsync and fdatasync wait, and the
  * file `waiting` says so. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,12 +48,28 @@ static void wait_for_disk(const char *call)
         }
 }
 
+/* The file `broken` holds the calls that fail. */
+static bool is_broken(const char *call)
+{
+        char path[PATH_MAX], calls[256];
+        int fd = open(in_folder("broken", path), O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? 0 : read(fd, calls, sizeof calls - 1);
+
+        if (fd >= 0)
+                close(fd);
+        calls[n > 0 ? n : 0] = '\0';
+        if (!strstr(calls, call))
+                return false;
+        errno = EIO;
+        return true;
+}
+
 int fsync(int fd)
 {
         sync_function *next = (sync_function *)dlsym(RTLD_NEXT, "fsync");
 
         wait_for_disk("fsync\n");
-        return next(fd);
+        return is_broken("fsync\n") ? -1 : next(fd);
 }
 
 int fdatasync(int fd)
@@ -59,7 +77,7 @@ int fdatasync(int fd)
         sync_function *next = (sync_function *)dlsym(RTLD_NEXT, "fdatasync");
 
         wait_for_disk("fdatasync\n");
-        return next(fd);
+        return is_broken("fdatasync\n") ? -1 : next(fd);
 }
 
 int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
@@ -67,5 +85,5 @@ int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
         range_function *next = (range_function *)dlsym(RTLD_NEXT, "sync_file_range");
 
         append("calls", "sync_file_range\n");
-        return next(fd, offset, bytes, flags);
+        return is_broken("sync_file_range\n") ? -1 : next(fd, offset, bytes, flags);
 }
