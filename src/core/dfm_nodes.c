@@ -177,6 +177,26 @@ uint32_t dfm_live(const struct dfm *d, enum node_role role)
         return n;
 }
 
+bool dfm_node_is_live(const struct dfm *d, enum node_role role, uint16_t index)
+{
+        return role == ROLE_SFI ? d->sfis[index].live : d->ross[index].live;
+}
+
+bool dfm_node_was_heard(const struct dfm *d, enum node_role role, uint16_t index)
+{
+        return role == ROLE_SFI ? d->sfis[index].heard_ns > 0 : d->ross[index].heard_ns > 0;
+}
+
+bool dfm_ros_holds_back(const struct dfm *d, uint16_t index)
+{
+        return d->ross[index].xoff;
+}
+
+bool dfm_has_begun(const struct dfm *d)
+{
+        return d->started_ns > 0;
+}
+
 /* All are there; or some of each role are, and for a while no other came. */
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {

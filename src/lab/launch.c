@@ -69,6 +69,17 @@ static void tell_death(const struct launch *l, const struct child *c)
         (void)l;
 }
 
+static void note_failed_start(struct launch *l, const struct child *c)
+{
+        l->start_failed = true;
+        l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
+        if (WIFSIGNALED(c->status))
+                log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
+                          strsignal(WTERMSIG(c->status)));
+        else
+                log_error("the run did not begin: %s ended with status %d", c->node->name, WEXITSTATUS(c->status));
+}
+
 static void child_ended(void *ctx, struct child *c)
 {
         struct launch *l = ctx;
@@ -78,17 +89,17 @@ static void child_ended(void *ctx, struct child *c)
 
         l->n_running--;
         cpu_meter_remove(l->meter, c->pid);
-        if (died(c) && l->press < PRESS_KILL)
+        if (died(c) && was_running && l->press < PRESS_KILL)
                 tell_death(l, c);
         if (c->node->role == ROLE_DFM && was_running) {
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
-                if (died(c))
+                /* Of a run that never began most nodes hear nothing. */
+                if (died(c) || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
         } else if (!was_running && l->press == PRESS_NOT) {
-                l->start_failed = true;
-                l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
+                note_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));

@@ -9,14 +9,6 @@
 #include "evb/tc/layout.h"
 #include "launch_internal.h"
 
-/* The accounts of the run: the DFM's, closed by us where it could not do so itself. */
-struct accounts {
-        uint64_t triggers, assigned, complete, partial, lost;
-        uint64_t expected, received, fragments_lost;
-        uint64_t payload_bytes, first_ns, last_ns;
-        bool balanced, all_lived;
-};
-
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \
                 uint64_t _sum = 0;                                                                           \
@@ -50,12 +42,9 @@ static struct accounts account(const struct launch *l)
                 .payload_bytes = stats_get(&s->payload_bytes),
                 .first_ns = stats_get(&s->first_complete_ns),
                 .last_ns = stats_get(&s->last_complete_ns),
-                .all_lived = true,
         };
         uint64_t n_ros = l->scenario->ros.count;
 
-        for (size_t i = 0; i < l->n_children; i++)
-                a.all_lived &= lived(&l->children[i]);
         /* A DFM that was killed leaves open events behind: they are lost, and so are their fragments. */
         if (!lived(dfm) && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
@@ -303,13 +292,21 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
 int summary_write(const struct launch *l)
 {
         struct accounts a = account(l);
-        json_t *report = whole_report(l, &a);
+        json_t *report = whole_report(l, &a), *texts = json_array();
+        struct reasons reasons = {};
 
+        run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
+        for (size_t i = 0; i < MIN(reasons.n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(reasons.text[i]));
+        json_object_set_new(report, "reasons", texts);
         if (l->options->json) {
                 json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
                 fputc('\n', l->options->json);
         } else
                 write_text(l, &a, report);
         json_decref(report);
-        return a.complete == a.triggers && a.balanced && a.all_lived ? 0 : 1;
+        fflush(stdout);
+        if (!l->options->quiet)
+                reasons_log(&reasons);
+        return reasons.n > 0 ? 1 : 0;
 }

@@ -29,3 +29,5 @@ bool builder_has_done(const struct builder *b);
 void builder_woken(struct builder *b);
 /* All that was handed over has been written; closes the file. Negative errno: it failed, and was logged. */
 int builder_close(struct builder *b);
+/* After builder_close(): why what was built is not as it should be. */
+void builder_reasons(struct builder *b, struct reasons *to);

@@ -1,6 +1,7 @@
 /* The DFM as a process: its core, fed with messages and the clock. */
 #include <errno.h>
 
+#include "dfm_reasons.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
@@ -14,6 +15,7 @@ struct dfm_node {
         struct dfm *core;
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
+        struct idle idle;
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -110,7 +112,10 @@ static uint64_t dfm_deadline(struct node *n)
 
 static void dfm_stop_node(struct node *n, uint64_t now_ns)
 {
-        dfm_stop(((struct dfm_node *)n->state)->core, now_ns);
+        struct dfm_node *d = n->state;
+
+        idle_note(&d->idle, d->core, n->scenario);
+        dfm_stop(d->core, now_ns);
 }
 
 static bool dfm_done(struct node *n, uint64_t now_ns)
@@ -131,6 +136,7 @@ static void dfm_account(struct node *n)
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
 
+        idle_note(&d->idle, d->core, n->scenario);
         stats_set(&s->triggers, c->triggers);
         stats_set(&s->events_assigned, c->assigned);
         stats_set(&s->events_reassigned, c->reassigned);
@@ -150,11 +156,11 @@ static void dfm_account(struct node *n)
         }
 }
 
-static bool dfm_fell_short(const struct node *n)
+static void dfm_node_reasons(const struct node *n, struct reasons *to)
 {
-        const struct dfm_counts *c = dfm_counts(((struct dfm_node *)n->state)->core);
+        const struct dfm_node *d = n->state;
 
-        return c->partial > 0 || c->lost > 0 || c->complete != c->triggers;
+        dfm_reasons(d->core, &d->idle, to);
 }
 
 const struct node_kind node_dfm = {
@@ -167,5 +173,5 @@ const struct node_kind node_dfm = {
         .account = dfm_account,
         .state = dfm_node_state,
         .close = dfm_close,
-        .fell_short = dfm_fell_short,
+        .reasons = dfm_node_reasons,
 };

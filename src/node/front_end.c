@@ -2,6 +2,7 @@
 #include "evb/node/front_end.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,6 +17,8 @@
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 /* A stream that found the buffer full is looked at again after this. */
 #define FULL_PAUSE_NS NS_PER_MS
+/* A connection that is missing for so long is logged. */
+#define MISSING_NS (2 * NS_PER_S)
 
 struct front_end {
         struct ros *core;
@@ -31,6 +34,9 @@ struct front_end {
         bool tcp, up;
         struct net_address local, to;
         struct tcp_backoff backoff;
+        bool was_up, complained;
+        uint64_t down_since_ns; /* 0: before the first turn */
+        int why_down;
         struct tcp_reader reader;
         /* The frame that is coming in: to offset `at` of the buffer, or, where it is not stored, nowhere. */
         bool in_frame, stored;
@@ -180,8 +186,11 @@ static void turn_udp(struct front_end *f)
 
 static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
-        if (f->up)
+        if (f->up) {
                 log_warning_errno(why, "front-end: connection lost: %m");
+                f->down_since_ns = now_ns;
+        }
+        f->why_down = why;
         if (f->in_frame)
                 end_frame(f, false);
         disconnect(f);
@@ -196,7 +205,7 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 lose(f, now_ns, fd);
                 return;
         }
-        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
+        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
         if (loop_add(f->loop, &f->io) < 0 || tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0)
                 lose(f, now_ns, -ENOMEM);
         f->again_ns = NEVER_NS;
@@ -245,17 +254,63 @@ static int read_start(struct front_end *f)
         return 1;
 }
 
+bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes)
+{
+        char to[NET_ADDRESS_TEXT_MAX];
+
+        if (!f->tcp || f->up || f->down_since_ns == 0 || now_ns - f->down_since_ns < MISSING_NS)
+                return false;
+        snprintf(text, size_bytes, "no connection to front-end %s for %.1f s%s%s%s", net_address_format(&f->to, to),
+                 (double)(now_ns - f->down_since_ns) / 1e9, f->why_down ? " (" : "", f->why_down ? strerror(abs(f->why_down)) : "",
+                 f->why_down ? ")" : "");
+        return true;
+}
+
+/* Once for each time that the connection is missing. */
+static void complain(struct front_end *f, uint64_t now_ns)
+{
+        char text[256];
+
+        if (f->down_since_ns == 0)
+                f->down_since_ns = now_ns;
+        if (f->complained || !front_end_complaint(f, now_ns, text, sizeof text))
+                return;
+        f->complained = true;
+        log_warning("%s", text);
+}
+
+static void note_up(struct front_end *f, uint64_t now_ns)
+{
+        char to[NET_ADDRESS_TEXT_MAX];
+
+        if (f->complained)
+                log_warning("connected to front-end %s after %.1f s", net_address_format(&f->to, to),
+                            (double)(now_ns - f->down_since_ns) / 1e9);
+        f->up = f->was_up = true;
+        f->complained = false;
+        tcp_backoff_reset(&f->backoff);
+}
+
+void front_end_reasons(const struct front_end *f, struct reasons *to)
+{
+        char address[NET_ADDRESS_TEXT_MAX];
+
+        if (f->tcp && !f->was_up)
+                reasons_add(to, "no connection to front-end %s was ever made: %s", net_address_format(&f->to, address),
+                            f->why_down ? strerror(abs(f->why_down)) : "no answer");
+}
+
 static void turn_tcp(struct front_end *f, uint64_t now_ns)
 {
         int r = 1;
 
+        complain(f, now_ns);
         if (f->io.fd < 0 && now_ns >= f->again_ns)
                 begin_connection(f, now_ns);
         if (f->io.fd < 0 || (!f->ready && now_ns < f->again_ns))
                 return;
         if (!f->up && (r = tcp_connected(f->io.fd)) == 0) {
-                f->up = true;
-                tcp_backoff_reset(&f->backoff);
+                note_up(f, now_ns);
                 r = 1;
         }
         f->again_ns = NEVER_NS;
@@ -286,5 +341,7 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
 {
         if (!f->tcp)
                 return NEVER_NS;
-        return f->ready ? 0 : f->again_ns;
+        if (f->ready)
+                return 0;
+        return f->up || f->complained ? f->again_ns : MIN(f->again_ns, f->down_since_ns + MISSING_NS);
 }

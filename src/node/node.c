@@ -248,7 +248,7 @@ int node_run(const struct node_options *options)
                 .scenario = options->scenario,
                 .self = scenario_find(options->scenario, options->name),
         };
-        int r, status;
+        int r;
 
         if (!n.self) {
                 log_error("%s has no node \"%s\"", options->scenario->path, options->name);
@@ -264,12 +264,17 @@ int node_run(const struct node_options *options)
         notify_ready("waiting for the run");
         r = run_loop(&n);
         account(&n);
-        status = r < 0 || n.kind->fell_short(&n) ? 1 : 0;
+        if (r < 0)
+                reasons_add(&n.reasons, r == -EINTR ? "a second signal stopped it at once" : "it could not go on: %s", strerror(-r));
+        n.kind->reasons(&n, &n.reasons);
+        /* Who started it as one of many reads the reasons in its report. */
+        if (!getenv(NODE_STATS_ENV))
+                reasons_log(&n.reasons);
         notify_stopping("run over");
         if (options->json)
                 report_write_json(&n, options->json);
         else if (!options->quiet)
                 report_write_text(&n, stderr);
         node_close(&n);
-        return status;
+        return n.reasons.n > 0 ? 1 : 0;
 }

@@ -6,6 +6,7 @@
 #include "control.h"
 #include "evb/conf/scenario.h"
 #include "evb/node/node.h"
+#include "evb/node/reasons.h"
 #include "evb/node/stats.h"
 #include "evb/sys/loop.h"
 
@@ -27,7 +28,8 @@ struct node_kind {
         void (*account)(struct node *n); /* core's counters to the stats page */
         enum run_state (*state)(const struct node *n);
         void (*close)(struct node *n);
-        bool (*fell_short)(const struct node *n);
+        /* At the end: adds each reason for exit status 1. */
+        void (*reasons)(const struct node *n, struct reasons *r);
 };
 
 extern const struct node_kind node_dfm, node_ros, node_sfi;
@@ -44,6 +46,7 @@ struct node {
         void *state; /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
+        struct reasons reasons; /* for exit status 1 */
 };
 
 /* Bytes of UDP payload in one packet. */

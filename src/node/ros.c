@@ -216,10 +216,12 @@ static void ros_account(struct node *n)
         shaping_account(((struct ros_node *)n->state)->shaping);
 }
 
-static bool ros_fell_short(const struct node *n)
+static void ros_reasons(const struct node *n, struct reasons *to)
 {
-        (void)n;
-        return false;
+        const struct ros_node *r = n->state;
+
+        if (r->front_end)
+                front_end_reasons(r->front_end, to);
 }
 
 const struct node_kind node_ros = {
@@ -232,5 +234,5 @@ const struct node_kind node_ros = {
         .account = ros_account,
         .state = ros_state,
         .close = ros_close,
-        .fell_short = ros_fell_short,
+        .reasons = ros_reasons,
 };

@@ -248,9 +248,13 @@ static void sfi_account(struct node *n)
         }
 }
 
-static bool sfi_fell_short(const struct node *n)
+static void sfi_reasons(const struct node *n, struct reasons *to)
 {
-        return ((struct sfi_node *)n->state)->failed;
+        const struct sfi_node *s = n->state;
+
+        builder_reasons(s->builder, to);
+        if (s->failed && to->n == 0)
+                reasons_add(to, "its output failed");
 }
 
 const struct node_kind node_sfi = {
@@ -263,5 +267,5 @@ const struct node_kind node_sfi = {
         .account = sfi_account,
         .state = sfi_state,
         .close = sfi_close,
-        .fell_short = sfi_fell_short,
+        .reasons = sfi_reasons,
 };
