@@ -64,7 +64,11 @@ HEAD
 .It 0
 Done.
 .It 1
-Ran and fell short: events were lost, a check failed.
+The run fell short: events are partial or lost, fragments are corrupt, no trigger was taken, the accounts do not balance,
+a node died, or a check failed.
+Each reason is one line on standard error, and an entry of
+.Dq reasons
+in the report.
 .It 2
 The command line or a file is wrong; it says where, and what is allowed.
 .It 77
@@ -72,6 +76,15 @@ A privilege or a feature of the kernel is missing; it says which.
 .El
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.
+A node that is stopped serves on until the DFM has ended the run, has been silent for
+.Ic dfm.node-timeout ,
+or
+.Ic run.stop-timeout
+is over; an SFI leaves a run that goes on once its events are built.
+SIGHUP ends no node; it stops
+.Nm evb run ,
+whose terminal was closed, unless that was started by
+.Xr nohup 1 .
 .Sh SEE ALSO
 .Xr evb.conf 5
 TAIL

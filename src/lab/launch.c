@@ -46,6 +46,12 @@ uint64_t launch_drain_ns(const struct scenario *s)
         return s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + TERM_NS;
 }
 
+/* A node that is told to end serves on until the DFM has been silent for long enough. */
+static uint64_t stop_ns(const struct launch *l)
+{
+        return TERM_NS + MAX(l->scenario->sfi.timeout_ns, l->scenario->dfm.node_timeout_ns);
+}
+
 static unsigned running_of(const struct launch *l, enum node_role role)
 {
         unsigned n = 0;
@@ -97,7 +103,7 @@ static void child_ended(void *ctx, struct child *c)
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
                 /* Of a run that never began most nodes hear nothing. */
                 if (died(c) || stats_get(&c->stats->triggers) == 0)
-                        press(l, PRESS_ALL, now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
+                        press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + TERM_NS);
@@ -132,7 +138,8 @@ static int start_children(struct launch *l, struct netns_lab *lab)
 
 static void heed_signals(struct launch *l, uint64_t now_ns)
 {
-        unsigned signals = loop_signals(l->loop);
+        /* A closed terminal stops the run too, but not at once where SIGTERM and SIGHUP come together, as at a log-out. */
+        unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
 
         if (signals > 0 && l->signals == 0) {
                 if (l->options->progress)
@@ -158,7 +165,7 @@ static int watch(struct launch *l)
                 /* What nodes take while triggers come: to start and to drain is another thing. */
                 cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(l)) == NODE_RUNNING);
                 if (now_ns >= l->press_deadline_ns)
-                        press(l, (int)l->press + 1, l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
+                        press(l, (int)l->press + 1, l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + stop_ns(l));
                 if (l->options->progress && now_ns >= draw_ns) {
                         progress_draw(l, now_ns);
                         draw_ns = now_ns + PROGRESS_NS;

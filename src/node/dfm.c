@@ -16,6 +16,7 @@ struct dfm_node {
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
+        uint64_t give_up_ns; /* after a stop: what is still open then stays so */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -70,6 +71,7 @@ static int dfm_open(struct node *n)
         if (!d)
                 return log_error_errno(ENOMEM, "dfm: %m");
         n->state = d;
+        d->give_up_ns = NEVER_NS;
         r = open_replay(d, s, &config);
         if (r < 0)
                 return r;
@@ -107,7 +109,9 @@ static int dfm_turn(struct node *n, uint64_t now_ns)
 
 static uint64_t dfm_deadline(struct node *n)
 {
-        return dfm_deadline_ns(((struct dfm_node *)n->state)->core);
+        const struct dfm_node *d = n->state;
+
+        return MIN(dfm_deadline_ns(d->core), d->give_up_ns);
 }
 
 static void dfm_stop_node(struct node *n, uint64_t now_ns)
@@ -116,12 +120,14 @@ static void dfm_stop_node(struct node *n, uint64_t now_ns)
 
         idle_note(&d->idle, d->core, n->scenario);
         dfm_stop(d->core, now_ns);
+        d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
 }
 
 static bool dfm_done(struct node *n, uint64_t now_ns)
 {
-        (void)now_ns;
-        return dfm_is_done(((struct dfm_node *)n->state)->core);
+        const struct dfm_node *d = n->state;
+
+        return dfm_is_done(d->core) || (now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED);
 }
 
 static enum run_state dfm_node_state(const struct node *n)

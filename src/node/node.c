@@ -58,6 +58,20 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
+/* Before the run begins there is nothing to serve, but it may be beginning at this moment. */
+#define LINGER_NS NS_PER_S
+
+uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
+{
+        const struct scenario *s = n->scenario;
+
+        if (stopped_ns == NEVER_NS || heard_dfm_ns == 0)
+                return stopped_ns;
+        if (run == RUN_STARTING)
+                return stopped_ns + LINGER_NS;
+        return MAX(stopped_ns, MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
+}
+
 /* The number of the run: told, or that of the file whose events are replayed. */
 static int find_run(struct node *n)
 {
@@ -168,8 +182,13 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
 {
         unsigned signals = loop_signals(n->loop);
 
+        if (n->hangups < loop_hangups(n->loop)) {
+                n->hangups = loop_hangups(n->loop);
+                log_info(NODE_HANGUP_TEXT);
+        }
         if (signals > 0 && *seen == 0) {
                 notify_stopping("draining");
+                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at once");
                 n->kind->stop(n, now_ns);
         }
         *seen = signals;

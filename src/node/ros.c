@@ -14,7 +14,6 @@
 /* How often the end is told, should some of it be lost, and how far apart. */
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
-#define LINGER_NS NS_PER_S
 #define WAITING_MAX 1024
 
 struct ros_node {
@@ -27,7 +26,7 @@ struct ros_node {
         bool more; /* to be sent at once */
         int farewells;
         uint64_t farewell_ns;
-        uint64_t give_up_ns; /* after a stop */
+        uint64_t stopped_ns; /* NEVER_NS: not stopped */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -89,7 +88,7 @@ static int ros_open(struct node *n)
         if (!r)
                 return log_error_errno(ENOMEM, "ros: %m");
         n->state = r;
-        r->give_up_ns = NEVER_NS;
+        r->stopped_ns = NEVER_NS;
         k = open_source(n, r, &config);
         if (k < 0)
                 return k;
@@ -140,11 +139,18 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return ros_step(core, now_ns, ret_to, ret);
 }
 
-static void say_farewell(struct ros_node *r, uint64_t now_ns)
+static uint64_t leave_ns(const struct node *n)
 {
-        bool over = ros_is_drained(r->core) || now_ns >= r->give_up_ns;
+        const struct ros_node *r = n->state;
+        enum run_state run = ros_run_state(r->core);
 
-        if (!over || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
+        return run == RUN_ENDED ? 0 : node_leave_ns(n, r->stopped_ns, ros_heard_dfm_ns(r->core), run);
+}
+
+/* That nothing is held now is no reason to leave: the next event may be on its way here. */
+static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
+{
+        if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
                 return;
         ros_set_ended(r->core, now_ns);
         r->farewells++;
@@ -161,7 +167,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)
                 return k;
-        say_farewell(r, now_ns);
+        say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, now_ns, ros_sfi_live(r->core));
         node_send_due(n, r->core, step, now_ns);
         return 0;
@@ -174,10 +180,10 @@ static uint64_t ros_deadline(struct node *n)
 
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
-        if (r->farewells > 0 || ros_is_drained(r->core))
+        if (r->farewells < FAREWELLS)
+                deadline_ns = MIN(deadline_ns, MAX(leave_ns(n), r->farewell_ns));
+        else
                 deadline_ns = MIN(deadline_ns, r->farewell_ns);
-        if (r->give_up_ns != NEVER_NS && r->farewells == 0)
-                deadline_ns = MIN(deadline_ns, r->give_up_ns);
         deadline_ns = MIN(deadline_ns, shaping_deadline_ns(r->shaping));
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
@@ -187,7 +193,7 @@ static void ros_stop_node(struct node *n, uint64_t now_ns)
         struct ros_node *r = n->state;
 
         ros_stop(r->core, now_ns);
-        r->give_up_ns = now_ns + LINGER_NS;
+        r->stopped_ns = now_ns;
 }
 
 static bool ros_done(struct node *n, uint64_t now_ns)

@@ -16,6 +16,8 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* How long the ROSs' totals are waited for when all else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
+/* A stopped SFI leaves a run that goes on when no event was assigned to it for so many keep-alives: the DFM knows by then. */
+#define QUIET_KEEP_ALIVES 5
 
 struct sfi_node {
         struct sfi *core;
@@ -26,7 +28,8 @@ struct sfi_node {
         bool more;
         bool failed;
         uint64_t drained_ns; /* NEVER_NS: not yet */
-        uint64_t give_up_ns;
+        uint64_t stopped_ns; /* NEVER_NS: not stopped */
+        uint64_t assigned, quiet_since_ns; /* after a stop: events assigned so far, since when no more */
         bool closed;
         int farewells;
         uint64_t farewell_ns;
@@ -76,7 +79,7 @@ static int sfi_open(struct node *n)
         if (!s)
                 return log_error_errno(ENOMEM, "sfi: %m");
         n->state = s;
-        s->drained_ns = s->give_up_ns = NEVER_NS;
+        s->drained_ns = s->stopped_ns = NEVER_NS;
         s->buffer = memory_map(sc->sfi.buffer_size_bytes);
         if (!s->buffer)
                 return log_error_errno(ENOMEM, "sfi.buffer-size: %m");
@@ -156,10 +159,34 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* When all is built and the ROSs have told their totals, or will not: close the files, tell the DFM, go. */
-static void say_farewell(struct sfi_node *s, uint64_t now_ns)
+static uint64_t leave_ns(const struct node *n, const struct sfi_node *s)
 {
-        if (s->drained_ns == NEVER_NS && (sfi_is_drained(s->core) || now_ns >= s->give_up_ns))
+        return node_leave_ns(n, s->stopped_ns, sfi_heard_dfm_ns(s->core), sfi_run_state(s->core));
+}
+
+static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
+{
+        return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
+}
+
+/* All is built and the run has ended; or it was stopped, and nothing is left to do or to be expected. */
+static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
+                return sfi_is_drained(s->core);
+        if (now_ns >= leave_ns(n, s))
+                return true;
+        if (s->assigned != sfi_counts(s->core)->assigned) {
+                s->assigned = sfi_counts(s->core)->assigned;
+                s->quiet_since_ns = now_ns;
+        }
+        return sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING && now_ns >= quiet_ns(n, s);
+}
+
+/* When all is built and the ROSs have told their totals, or will not: close the files, tell the DFM, go. */
+static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
                 s->drained_ns = now_ns;
         if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
                 return;
@@ -184,7 +211,7 @@ static int sfi_turn(struct node *n, uint64_t now_ns)
         if (r < 0)
                 return r;
         build(s, now_ns);
-        say_farewell(s, now_ns);
+        say_farewell(n, s, now_ns);
         send_due(n, s, now_ns);
         builder_prepare_wait(s->builder);
         s->more |= builder_has_done(s->builder);
@@ -200,7 +227,11 @@ static uint64_t sfi_deadline(struct node *n)
                 deadline_ns = MIN(deadline_ns, loop_now_ns(n->loop) + NS_PER_MS);
         if (s->drained_ns != NEVER_NS)
                 deadline_ns = MIN(deadline_ns, s->closed ? s->farewell_ns : s->drained_ns + TOTALS_NS);
-        return MIN(deadline_ns, s->drained_ns == NEVER_NS ? s->give_up_ns : NEVER_NS);
+        if (s->drained_ns != NEVER_NS || s->stopped_ns == NEVER_NS)
+                return deadline_ns;
+        if (sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING)
+                deadline_ns = MIN(deadline_ns, quiet_ns(n, s));
+        return MIN(deadline_ns, leave_ns(n, s));
 }
 
 static void sfi_stop_node(struct node *n, uint64_t now_ns)
@@ -208,7 +239,7 @@ static void sfi_stop_node(struct node *n, uint64_t now_ns)
         struct sfi_node *s = n->state;
 
         sfi_stop(s->core, now_ns);
-        s->give_up_ns = now_ns + n->scenario->sfi.timeout_ns + 2 * NS_PER_S;
+        s->stopped_ns = s->quiet_since_ns = now_ns;
 }
 
 static bool sfi_done(struct node *n, uint64_t now_ns)

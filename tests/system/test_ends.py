@@ -4,6 +4,7 @@
     test_ends.py EVB CASE
 """
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from harness import LIMIT_S, ROOT, SMALL, Running, Skip, balance, complete, fold
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
-_blocks = iter(range(1, 250))
+_blocks, _sockets = itertools.count(1), itertools.count(1)
 
 
 class Nodes:
@@ -51,11 +52,9 @@ class Nodes:
 
     def listen(self, name):
         """Where the node finds its service manager: each start has a socket of its own."""
-        path = self.where / f"{name}.{len(self.listeners)}.notify"
+        path = self.where / f"{name}.{next(_sockets)}.notify"
         if name in self.listeners:
             self.listeners.pop(name).close()
-            path = path.with_suffix(".again")
-            path.unlink(missing_ok=True)
         self.listeners[name] = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.listeners[name].bind(str(path))
         self.notices[name] = ""
@@ -96,8 +95,10 @@ class Nodes:
 
     def end(self, *names):
         """Exit status, report and standard error of each."""
-        ends = {}
-        for name in names or list(self.processes):
+        ends, names = {}, names or list(self.processes)
+        for name in names:
+            self.listeners[name].close()  # unread notices would hold the node up
+        for name in names:
             status = self.processes[name].wait(LIMIT_S)
             text = (self.where / f"{name}.json").read_text()
             ends[name] = (status, json.loads(text) if text else None, self.error(name))
@@ -221,7 +222,147 @@ def no_front_end(evb):
             assert status == 0 and report["reasons"] == [] and error.count("no connection to front-end") == 1, (status, error)
 
 
+QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "3s", "ros.count": 3, "sfi.count": 2}
+
+
+def stop_all(evb, mode):
+    """SIGTERM to all nodes at the same moment: what has begun is finished, nothing is partial or lost; five times over."""
+    for _ in range(5):
+        with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "trigger.rate": "5kHz", "scenario.mode": mode}) as nodes:
+            nodes.start()
+            nodes.wait_for_notice("dfm", "running: ")
+            nodes.wait_for_notice("sfi1", "running: ")
+            nodes.signal(signal.SIGTERM)
+            ends = nodes.end()
+            report = ends["dfm"][1]
+            assert [end[0] for end in ends.values()] == [0] * 6, ends
+            assert report["events_complete"] == report["triggers"] > 0, report
+
+
+def stop_ros_first(evb, mode):
+    """The ROSs are stopped while triggers still come, then the rest: a ROS serves on until the DFM has ended the run."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "scenario.mode": mode}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("dfm", "running: ")
+        nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
+        for name in ("ros1", "ros2", "ros3"):
+            nodes.wait_for_notice(name, "STOPPING=1")
+        # The DFM's status is told once a second.
+        known = nodes.said("dfm").count("running: ")
+        wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
+        nodes.signal(signal.SIGTERM, "dfm", "sfi1", "sfi2")
+        ends = nodes.end()
+        report = ends["dfm"][1]
+        assert [end[0] for end in ends.values()] == [0] * 6, ends
+        assert report["events_complete"] == report["triggers"] > 1000, report
+
+
+def stop_sfi(evb):
+    """One of two SFIs is stopped while the run goes on: it finishes what it has and leaves; no event is lost."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("sfi1", "running: ")
+        nodes.signal(signal.SIGTERM, "sfi1")
+        status, report, _ = nodes.end("sfi1")["sfi1"]
+        assert status == 0 and report["events_complete"] > 0 and nodes.processes["dfm"].poll() is None, report
+        nodes.signal(signal.SIGTERM, "dfm")
+        report = nodes.end()["dfm"][1]
+        assert report["events_complete"] == report["triggers"] > 0, report
+
+
+def stop_ros(evb):
+    """A ROS that is stopped serves a run that goes on until run.stop-timeout, and of one whose DFM has died until it is silent."""
+    for kill_dfm in (False, True):
+        keys = {**ENDLESS, **QUICK, "run.stop-timeout": "50s" if kill_dfm else "1500ms"}
+        with folder() as where, Nodes(evb, where, keys=keys) as nodes:
+            nodes.start()
+            nodes.wait_for_notice("ros1", "running: ")
+            if kill_dfm:
+                nodes.signal(signal.SIGKILL, "dfm")
+                nodes.processes["dfm"].wait()
+            nodes.signal(signal.SIGTERM, "ros1")
+            nodes.wait_for_text("ros1", "stopping: ")
+            status, report, _ = nodes.end("ros1")["ros1"]
+            assert status == 0 and report["fragments_sent"] > 0, report
+
+
+def hangup(evb):
+    """SIGHUP ends no node: it is logged, and the run goes on to its end."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("dfm", "running: ")
+        nodes.signal(signal.SIGHUP)
+        for name in nodes.names:
+            nodes.wait_for_text(name, f"{name}: SIGHUP ignored: ")
+        nodes.signal(signal.SIGTERM)
+        ends = nodes.end()
+        assert [end[0] for end in ends.values()] == [0] * 6, ends
+
+
+def hangup_run(evb):
+    """A closed terminal stops `evb run` as SIGTERM does, also where both come together; under nohup it goes on."""
+    for numbers in ((signal.SIGHUP,), (signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)):
+        with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+            running.wait_nodes(9)
+            running.wait_running()
+            for number in numbers:
+                running.signal(number)
+            complete(running.end(expect=(0,)))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with folder() as where, Running(evb, scenario(where), {"trigger.events": 3000, "trigger.rate": "1kHz"}) as running:
+        running.wait_nodes(9)
+        running.wait_running()
+        running.signal(signal.SIGHUP)
+        report = running.end(expect=(0,))
+        assert report["triggers"] == 3000, report
+
+
+def terminal_closed(evb):
+    """The terminal of a foreground run goes: the run is finished, reported, and no node outlives it."""
+    with folder() as where:
+        out = where / "out.json"
+        master, slave = os.openpty()
+        runner = subprocess.Popen([evb, "run", scenario(where), "--json", out, *settings(ENDLESS)], stdin=slave, stdout=slave, stderr=slave,
+                                  start_new_session=True, preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+        os.close(slave)
+        try:
+            children = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children")
+            wait_until("nodes", lambda: len(children.read_text().split()) == 9)
+            pids = children.read_text().split()
+            seen = b""
+            while b"complete" not in seen:
+                seen = (seen + os.read(master, 4096))[-1000:]
+            os.close(master)
+            assert runner.wait(LIMIT_S) == 0
+            report = json.loads(out.read_text())
+            balance(report)
+            complete(report)
+            assert not [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+        finally:
+            runner.kill()
+            runner.wait()
+
+
+def killed_run(evb):
+    """`evb run` killed without a word: no node outlives it."""
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+        running.wait_nodes(9)
+        running.wait_running()
+        pids = running.nodes().values()
+        running.signal(signal.SIGKILL)
+        running.process.wait(LIMIT_S)
+        wait_until("end of all nodes", lambda: not any(is_node(pid) for pid in pids))
+
+
+def is_node(pid):
+    with contextlib.suppress(OSError):
+        return b"--node" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 assert SMALL
-CASES = {name.replace("_", "-"): case for name, case in list(globals().items())
-         if callable(case) and getattr(case, "__module__", "") == "__main__" and name[0].islower()}
-main(CASES)
+main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
+      "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
+      "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
+      "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup": hangup, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
+      "killed-run": killed_run})

@@ -10,6 +10,9 @@
 /* Names the descriptor of an inherited page for struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
+/* A service does nothing at SIGHUP but log this. */
+#define NODE_HANGUP_TEXT "SIGHUP ignored: a node does not read its scenario again; SIGTERM ends it"
+
 struct node_options {
         const struct scenario *scenario;
         const char *name; /* of the node */
