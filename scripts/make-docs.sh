@@ -73,6 +73,8 @@ in the report.
 The command line or a file is wrong; it says where, and what is allowed.
 .It 77
 A privilege or a feature of the kernel is missing; it says which.
+.It 75
+A node could not start or go on for a reason that may pass, like memory; the units start it again.
 .El
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.

@@ -78,7 +78,8 @@ static void tell_death(const struct launch *l, const struct child *c)
 static void note_failed_start(struct launch *l, const struct child *c)
 {
         l->start_failed = true;
-        l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
+        /* Of a node's statuses those two are a run's too. */
+        l->start_status = WIFEXITED(c->status) && (WEXITSTATUS(c->status) == 2 || WEXITSTATUS(c->status) == 77) ? WEXITSTATUS(c->status) : 1;
         if (WIFSIGNALED(c->status))
                 log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
                           strsignal(WTERMSIG(c->status)));

@@ -169,5 +169,6 @@ int standby_run(const struct standby_options *options)
         talk_close(&s.talk);
         hub_free(s.hub);
         loop_free(s.loop);
-        return r == -EINVAL ? 2 : r < 0 ? 1 : 0;
+        /* Nothing of a run: its port may be free, or its memory there, when it is started again. */
+        return r == -EINVAL ? 2 : r < 0 ? NODE_STATUS_AGAIN : 0;
 }

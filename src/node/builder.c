@@ -13,6 +13,7 @@
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"
 #include "evb/sys/thread.h"
+#include "machine.h"
 
 #define BATCH 64
 /* An event that nothing follows is on the disk after this. */
@@ -208,15 +209,17 @@ static int open_writer(struct builder *b)
                 .closed = note_file,
                 .userdata = b->node,
         };
-        int r;
+        int r = access(s->sfi.directory, W_OK | X_OK) < 0 ? -errno : 0;
 
+        if (r < 0 || b->node->check_only)
+                return r < 0 ? machine_path_error(log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory)) : 0;
         snprintf(application, sizeof application, "SFI-%u", b->node->self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, now, b->node->run, 0, application);
         r = event_writer_new(&b->writer, &settings, now);
         if (r == -EEXIST)
                 return log_error_errno(r, "sfi.directory: %s has files of run %u of %s already, and none is overwritten: move them, or set run.number",
                                        s->sfi.directory, b->node->run, application);
-        return r < 0 ? log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory) : 0;
+        return r < 0 ? machine_path_error(log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory)) : 0;
 }
 
 /* The source ids that stand for fragments which did not come. */
@@ -253,7 +256,7 @@ static int open_files(struct builder *b, uint32_t slots)
                 return log_error_errno(ENOMEM, "builder: %m");
         find_source_ids(b);
         r = open_writer(b);
-        if (r < 0)
+        if (r < 0 || b->node->check_only)
                 return r;
         r = waker_init(&b->wake_thread);
         if (r >= 0)

@@ -6,6 +6,7 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/store/replay.h"
+#include "machine.h"
 #include "node_internal.h"
 
 #define EVENTS_MAX 65536u
@@ -33,7 +34,7 @@ static int open_replay(struct dfm_node *d, const struct scenario *s, struct dfm_
                 return 0;
         r = replay_open(&d->replay, s->ros.source_at, why, sizeof why);
         if (r < 0)
-                return log_error_errno(r, "ros.source: %s", why);
+                return machine_path_error(log_error_errno(r, "ros.source: %s", why));
         config->info = replay_info;
         config->info_ctx = d->replay;
         return 0;

@@ -12,6 +12,7 @@
 #include "evb/sys/memory.h"
 #include "evb/sys/notify.h"
 #include "evb/sys/thread.h"
+#include "machine.h"
 #include "node_internal.h"
 #include "report.h"
 
@@ -61,6 +62,12 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 /* Before the run begins there is nothing to serve, but it may be beginning at this moment. */
 #define LINGER_NS NS_PER_S
 
+void node_log_stop(uint64_t heard_dfm_ns)
+{
+        if (heard_dfm_ns > 0)
+                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at once");
+}
+
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
 {
         const struct scenario *s = n->scenario;
@@ -85,7 +92,7 @@ static int find_run(struct node *n)
                 return 0;
         r = replay_open(&replay, s->ros.source_at, why, sizeof why);
         if (r < 0)
-                return log_error_errno(r, "ros.source: %s; without the file here, set run.number", why);
+                return machine_path_error(log_error_errno(r, "ros.source: %s; without the file here, set run.number", why));
         n->run = replay_run(replay);
         replay_free(replay);
         return 0;
@@ -116,7 +123,9 @@ static int node_open(struct node *n)
 {
         int r;
 
-        r = map_stats(n);
+        r = machine_check(n->self);
+        if (r >= 0)
+                r = map_stats(n);
         if (r >= 0)
                 r = find_run(n);
         if (r < 0)
@@ -188,7 +197,6 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
         }
         if (signals > 0 && *seen == 0) {
                 notify_stopping("draining");
-                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at once");
                 n->kind->stop(n, now_ns);
         }
         *seen = signals;
@@ -242,23 +250,19 @@ static const struct node_kind *kind_of(enum node_role role)
         return role == ROLE_DFM ? &node_dfm : role == ROLE_ROS ? &node_ros : &node_sfi;
 }
 
-static int exit_status(int r)
+int node_check(const struct node_options *options)
 {
-        switch (-r) {
-        case EINVAL:
-        case ENOENT:
-        case ENOTDIR:
-        case EEXIST:
-        case EBADMSG:
-        case ENODATA:
-        case EADDRNOTAVAIL:
-                return 2;
-        case EPERM:
-        case EACCES:
-        case EOPNOTSUPP:
-                return 77;
-        }
-        return 1;
+        struct node n = {
+                .scenario = options->scenario,
+                .self = scenario_find(options->scenario, options->name),
+                .check_only = true,
+        };
+        int r;
+
+        n.kind = kind_of(n.self->role);
+        r = node_open(&n);
+        node_close(&n);
+        return r < 0 ? machine_exit_status(r) : 0;
 }
 
 int node_run(const struct node_options *options)
@@ -277,7 +281,7 @@ int node_run(const struct node_options *options)
         r = node_open(&n);
         if (r < 0) {
                 node_close(&n);
-                return exit_status(r);
+                return machine_exit_status(r);
         }
         atomic_store(&n.stats->state, NODE_READY);
         notify_ready("waiting for the run");
@@ -295,5 +299,7 @@ int node_run(const struct node_options *options)
         else if (!options->quiet)
                 report_write_text(&n, stderr);
         node_close(&n);
+        if (r < 0 && r != -EINTR)
+                return NODE_STATUS_AGAIN;
         return n.reasons.n > 0 ? 1 : 0;
 }

@@ -46,6 +46,7 @@ struct node {
         void *state; /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
+        bool check_only; /* opened, never run: changes nothing on this machine */
         unsigned hangups; /* SIGHUPs that were logged */
         struct reasons reasons; /* for exit status 1 */
 };
@@ -58,6 +59,7 @@ int node_address(const struct scenario_node *n, uint16_t port, struct net_addres
 struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: it was not) leaves a run that has not ended: it serves on until the
  * DFM falls silent or run.stop-timeout is over. `heard_dfm_ns` 0: never. */
+void node_log_stop(uint64_t heard_dfm_ns);
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
 /* Sends every message that `step` makes. */
 typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);

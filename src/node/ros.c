@@ -8,6 +8,7 @@
 #include "evb/base/util.h"
 #include "evb/node/front_end.h"
 #include "evb/sys/memory.h"
+#include "machine.h"
 #include "node_internal.h"
 #include "shaping.h"
 
@@ -48,7 +49,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         else if (s->ros.source_kind == SOURCE_FILE)
                 k = source_new_file(&r->source, n->self->index, s->ros.source_at, why, sizeof why);
         if (k < 0)
-                return log_error_errno(k, "ros.source: %s", why);
+                return machine_path_error(log_error_errno(k, "ros.source: %s", why));
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;
@@ -93,9 +94,11 @@ static int ros_open(struct node *n)
         if (k < 0)
                 return k;
         r->buffer = memory_map(s->ros.buffer_size_bytes);
-        k = r->buffer ? ros_new(&r->core, &config, clock_now_ns()) : -ENOMEM;
+        if (!r->buffer)
+                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+        k = ros_new(&r->core, &config, clock_now_ns());
         if (k < 0)
-                return log_error_errno(k, "ros.buffer-size: %m");
+                return log_error_errno(k, "ros.buffer-events: %m");
         k = shaping_new(&r->shaping, n);
         if (k < 0)
                 return k;
@@ -194,6 +197,7 @@ static void ros_stop_node(struct node *n, uint64_t now_ns)
 
         ros_stop(r->core, now_ns);
         r->stopped_ns = now_ns;
+        node_log_stop(ros_heard_dfm_ns(r->core));
 }
 
 static bool ros_done(struct node *n, uint64_t now_ns)

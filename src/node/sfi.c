@@ -9,6 +9,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/memory.h"
+#include "machine.h"
 #include "node_internal.h"
 
 #define SLOTS 2048
@@ -82,7 +83,7 @@ static int sfi_open(struct node *n)
         s->drained_ns = s->stopped_ns = NEVER_NS;
         s->buffer = memory_map(sc->sfi.buffer_size_bytes);
         if (!s->buffer)
-                return log_error_errno(ENOMEM, "sfi.buffer-size: %m");
+                return machine_no_memory("sfi.buffer-size", sc->sfi.buffer_size_bytes);
         s->receiver = (struct data_receiver){
                 .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp : &data_receive_udp,
                 .node = n,
@@ -240,6 +241,7 @@ static void sfi_stop_node(struct node *n, uint64_t now_ns)
 
         sfi_stop(s->core, now_ns);
         s->stopped_ns = s->quiet_since_ns = now_ns;
+        node_log_stop(sfi_heard_dfm_ns(s->core));
 }
 
 static bool sfi_done(struct node *n, uint64_t now_ns)
