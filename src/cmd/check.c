@@ -69,7 +69,8 @@ static int check_node(const struct scenario *s, const char *name)
         struct node_options options = {.scenario = s, .name = name};
 
         if (!scenario_find(s, name)) {
-                fprintf(stderr, "%s: node: \"%s\" is not there, allowed: a node of the scenario\n", s->path, name);
+                fprintf(stderr, "%s: node: \"%s\" is not there, allowed: a node of the scenario\n", s->path,
+                        name);
                 return 2;
         }
         log_open(name, LOG_LEVEL_INFO);
@@ -78,10 +79,12 @@ static int check_node(const struct scenario *s, const char *name)
 
 int cmd_check(int argc, char **argv)
 {
-        static const struct command command = {"check", cmd_check, "FILE", "Read a scenario and show it as it is understood; with --node or --net, check this machine as well."};
+        static const struct command command = {"check", cmd_check, "FILE",
+                                               "Read a scenario and show it as it is understood; with "
+                                               "--node or --net, check this machine as well."};
         const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL;
         const struct option_entry own[] = {
-                {"node", "NAME", "check this machine too: whether this node of the scenario would start here", &node},
+                {"node", "NAME", "check this machine too: whether this node would start here", &node},
                 {"net", "loopback|lab", "check this machine too: whether evb run --net would start", &net},
                 {"keys", NULL, "instead, list all keys with their meaning", &keys},
                 {"man", NULL, "with --keys: as the source of a manual page", &man},

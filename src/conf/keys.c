@@ -93,7 +93,9 @@ const struct scenario_key scenario_keys[] = {
 
         {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number: messages of other runs are foreign. auto: the file's for file:, else 1."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},
-        {"run", "stop-timeout", KEY_TIME, AT(run, stop_timeout_ns), "45s", NULL, 0, 0, 3600 * NS_PER_S, "How long a node that is stopped goes on serving until the DFM has ended the run. Keep it below TimeoutStopSec= of the units (60 s)."},
+        {"run", "stop-timeout", KEY_TIME, AT(run, stop_timeout_ns), "45s", NULL, 0, 0, 3600 * NS_PER_S,
+         "How long a node that is stopped goes on serving until the DFM has ended the run. Keep it below "
+         "TimeoutStopSec= of the units (60 s)."},
 };
 /* clang-format on */
 

@@ -77,14 +77,16 @@ static void tell_death(const struct launch *l, const struct child *c)
 
 static void note_failed_start(struct launch *l, const struct child *c)
 {
+        int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
+
         l->start_failed = true;
         /* Of a node's statuses those two are a run's too. */
-        l->start_status = WIFEXITED(c->status) && (WEXITSTATUS(c->status) == 2 || WEXITSTATUS(c->status) == 77) ? WEXITSTATUS(c->status) : 1;
+        l->start_status = status == 2 || status == 77 ? status : 1;
         if (WIFSIGNALED(c->status))
-                log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
-                          strsignal(WTERMSIG(c->status)));
+                log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name,
+                          WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
         else
-                log_error("the run did not begin: %s ended with status %d", c->node->name, WEXITSTATUS(c->status));
+                log_error("the run did not begin: %s ended with status %d", c->node->name, status);
 }
 
 static void child_ended(void *ctx, struct child *c)
@@ -139,7 +141,8 @@ static int start_children(struct launch *l, struct netns_lab *lab)
 
 static void heed_signals(struct launch *l, uint64_t now_ns)
 {
-        /* A closed terminal stops the run too, but not at once where SIGTERM and SIGHUP come together, as at a log-out. */
+        /* A closed terminal stops the run too, but not at once where SIGTERM and SIGHUP come together, as
+         * at a log-out. */
         unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
 
         if (signals > 0 && l->signals == 0) {
@@ -166,7 +169,8 @@ static int watch(struct launch *l)
                 /* What nodes take while triggers come: to start and to drain is another thing. */
                 cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(l)) == NODE_RUNNING);
                 if (now_ns >= l->press_deadline_ns)
-                        press(l, (int)l->press + 1, l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + stop_ns(l));
+                        press(l, (int)l->press + 1,
+                              l->press + 1 >= PRESS_KILL ? NEVER_NS : now_ns + stop_ns(l));
                 if (l->options->progress && now_ns >= draw_ns) {
                         progress_draw(l, now_ns);
                         draw_ns = now_ns + PROGRESS_NS;

@@ -1,5 +1,5 @@
-/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. One more reason is one more line
- * of the table; what a single node knows is in that node's report. */
+/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. One more reason is
+ * one more line of the table; what a single node knows is in that node's report. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -55,9 +55,11 @@ static void unbalanced(const struct view *v, struct reasons *to)
 
         if (!a->balanced)
                 reasons_add(to,
-                            "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64
-                            " lost; %" PRIu64 " fragments expected, %" PRIu64 " received, %" PRIu64 " lost",
-                            a->triggers, a->complete, a->partial, a->lost, a->expected, a->received, a->fragments_lost);
+                            "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
+                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64 " fragments expected, %" PRIu64
+                            " received, %" PRIu64 " lost",
+                            a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
+                            a->fragments_lost);
 }
 
 static void died(const struct view *v, struct reasons *to)
@@ -70,13 +72,16 @@ static void died(const struct view *v, struct reasons *to)
                 if (v->l->press == PRESS_KILL && WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL)
                         by_us++;
                 else if (WIFSIGNALED(c->status))
-                        reasons_add(to, "%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+                        reasons_add(to, "%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
+                                    strsignal(WTERMSIG(c->status)));
                 else if (WEXITSTATUS(c->status) > 1)
                         reasons_add(to, "%s ended with status %d", c->node->name, WEXITSTATUS(c->status));
         }
         if (by_us > 0)
-                reasons_add(to, v->l->signals > 1 ? "a second signal stopped the run at once: %u nodes were killed"
-                                                  : "%u nodes did not end in time and were killed",
+                reasons_add(to,
+                            v->l->signals > 1
+                                    ? "a second signal stopped the run at once: %u nodes were killed"
+                                    : "%u nodes did not end in time and were killed",
                             by_us);
 }
 
@@ -88,7 +93,8 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 const json_t *reasons = reasons_of(v, c->node->name), *each;
                 size_t k;
 
-                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || (c->node->role == ROLE_DFM && to->n > 0))
+                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 ||
+                    (c->node->role == ROLE_DFM && to->n > 0))
                         continue;
                 json_array_foreach(reasons, k, each)
                         reasons_add(to, "%s: %s", c->node->name, json_string_value(each));
@@ -97,7 +103,9 @@ static void of_nodes(const struct view *v, struct reasons *to)
         }
 }
 
-static void (*const checks[])(const struct view *v, struct reasons *to) = {no_trigger, incomplete, unbalanced, died, of_nodes};
+static void (*const checks[])(const struct view *v, struct reasons *to) = {
+        no_trigger, incomplete, unbalanced, died, of_nodes,
+};
 
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to)
 {

@@ -45,7 +45,8 @@ struct builder {
 };
 
 /* The first is described and logged at once; how many there are is said at the end. */
-static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key, size_t at)
+static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
+                         size_t at)
 {
         const struct scenario_node *source = scenario_node_of(b->node->scenario, ROLE_ROS, ros);
         const uint8_t *found = b->buffer + built->fragments[ros].at + at;
@@ -54,8 +55,9 @@ static void note_corrupt(struct builder *b, const struct sfi_built *built, uint3
         if (b->corrupt_fragments++ > 0)
                 return;
         pattern_fill(key, &expected, at, 1);
-        snprintf(b->first_corrupt, sizeof b->first_corrupt, "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x",
-                 (unsigned long long)built->event, source ? source->name : "an unknown ROS", at, *found, expected);
+        snprintf(b->first_corrupt, sizeof b->first_corrupt,
+                 "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x", (unsigned long long)built->event,
+                 source ? source->name : "an unknown ROS", at, *found, expected);
         log_error("corrupt fragment: %s; check that run.seed is the same on all nodes",
                   b->first_corrupt);
 }
@@ -191,6 +193,11 @@ static void note_file(void *ctx, const char *path, uint64_t events, uint64_t siz
         n->n_files++;
 }
 
+static int cannot_write(const char *directory, int r)
+{
+        return machine_path_error(log_error_errno(r, "sfi.directory: cannot write to %s: %m", directory));
+}
+
 static int open_writer(struct builder *b)
 {
         const struct scenario *s = b->node->scenario;
@@ -212,14 +219,14 @@ static int open_writer(struct builder *b)
         int r = access(s->sfi.directory, W_OK | X_OK) < 0 ? -errno : 0;
 
         if (r < 0 || b->node->check_only)
-                return r < 0 ? machine_path_error(log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory)) : 0;
+                return r < 0 ? cannot_write(s->sfi.directory, r) : 0;
         snprintf(application, sizeof application, "SFI-%u", b->node->self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, now, b->node->run, 0, application);
         r = event_writer_new(&b->writer, &settings, now);
         if (r == -EEXIST)
                 return log_error_errno(r, "sfi.directory: %s has files of run %u of %s already, and none is overwritten: move them, or set run.number",
                                        s->sfi.directory, b->node->run, application);
-        return r < 0 ? machine_path_error(log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory)) : 0;
+        return r < 0 ? cannot_write(s->sfi.directory, r) : 0;
 }
 
 /* The source ids that stand for fragments which did not come. */
@@ -393,5 +400,6 @@ void builder_reasons(struct builder *b, struct reasons *to)
                 reasons_add(to, "its output failed: %s", strerror(-b->error));
         if (b->corrupt_fragments > 0)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
-                            (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events, b->first_corrupt);
+                            (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,
+                            b->first_corrupt);
 }

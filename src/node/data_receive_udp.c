@@ -57,7 +57,8 @@ static int udp_open(struct data_receiver *r)
         if (k < 0)
                 return log_error_errno(k, "cannot open UDP %s for fragments: %m", net_address_format(&config.local, text));
         stats_set(&r->node->stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
-        machine_note_granted("network.receive-buffer", s->network.receive_buffer_bytes, u->endpoint->granted_receive_bytes, "net.core.rmem_max");
+        machine_note_granted("network.receive-buffer", s->network.receive_buffer_bytes,
+                             u->endpoint->granted_receive_bytes, "net.core.rmem_max");
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
         return loop_add(r->node->loop, &u->io);
 }

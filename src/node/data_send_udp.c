@@ -66,7 +66,8 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                 return log_error_errno(r, "cannot open UDP to %s: %m", net_address_format(&to, text));
         stats_set(&s->node->stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
         if (sfi == 0)
-                machine_note_granted("network.send-buffer", sc->network.send_buffer_bytes, w->endpoint->granted_send_bytes, "net.core.wmem_max");
+                machine_note_granted("network.send-buffer", sc->network.send_buffer_bytes,
+                                     w->endpoint->granted_send_bytes, "net.core.wmem_max");
         w->loop = s->node->loop;
         w->paced_until_ns = NEVER_NS;
         w->io = (struct loop_io){.fd = w->endpoint->fd, .events = 0, .ready = is_writable, .ctx = w};

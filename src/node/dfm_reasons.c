@@ -15,7 +15,8 @@ static bool was_never_heard(const struct dfm *d, const struct scenario_node *n)
 
 static bool has_left(const struct dfm *d, const struct scenario_node *n)
 {
-        return dfm_node_was_heard(d, n->role, (uint16_t)n->index) && !dfm_node_is_live(d, n->role, (uint16_t)n->index);
+        return dfm_node_was_heard(d, n->role, (uint16_t)n->index) &&
+               !dfm_node_is_live(d, n->role, (uint16_t)n->index);
 }
 
 static bool holds_back(const struct dfm *d, const struct scenario_node *n)
@@ -24,7 +25,8 @@ static bool holds_back(const struct dfm *d, const struct scenario_node *n)
 }
 
 /* "ros1, ros2 and 3 more were never heard"; false: there is none. */
-static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant, const char *what)
+static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant,
+                      const char *what)
 {
         size_t n = 0;
 
@@ -61,7 +63,8 @@ void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
         unsigned long long triggers = c->triggers;
 
         if (triggers == 0)
-                reasons_add(to, "no trigger was taken: %s%s%s", dfm_has_begun(d) ? "" : "stopped before the run began",
+                reasons_add(to, "no trigger was taken: %s%s%s",
+                            dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);

@@ -260,8 +260,9 @@ bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text,
 
         if (!f->tcp || f->up || f->down_since_ns == 0 || now_ns - f->down_since_ns < MISSING_NS)
                 return false;
-        snprintf(text, size_bytes, "no connection to front-end %s for %.1f s%s%s%s", net_address_format(&f->to, to),
-                 (double)(now_ns - f->down_since_ns) / 1e9, f->why_down ? " (" : "", f->why_down ? strerror(abs(f->why_down)) : "",
+        snprintf(text, size_bytes, "no connection to front-end %s for %.1f s%s%s%s",
+                 net_address_format(&f->to, to), (double)(now_ns - f->down_since_ns) / 1e9,
+                 f->why_down ? " (" : "", f->why_down ? strerror(abs(f->why_down)) : "",
                  f->why_down ? ")" : "");
         return true;
 }
@@ -296,7 +297,8 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
         char address[NET_ADDRESS_TEXT_MAX];
 
         if (f->tcp && !f->was_up)
-                reasons_add(to, "no connection to front-end %s was ever made: %s", net_address_format(&f->to, address),
+                reasons_add(to, "no connection to front-end %s was ever made: %s",
+                            net_address_format(&f->to, address),
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
 }
 

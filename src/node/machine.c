@@ -14,12 +14,15 @@ int machine_check(const struct scenario_node *self)
         long n = sysconf(_SC_NPROCESSORS_CONF);
 
         if (self->device[0] && if_nametoindex(self->device) == 0)
-                return log_error_errno(ENODEV, "node %s.device: this machine has no network device \"%s\"; expected one that ip link lists",
+                return log_error_errno(ENODEV,
+                                       "node %s.device: this machine has no network device \"%s\"; "
+                                       "expected one that ip link lists",
                                        self->name, self->device);
         for (size_t i = 0; i < self->n_cpus; i++) {
                 if (n > 0 && self->cpus[i] >= n)
-                        return log_error_errno(EINVAL, "node %s.cpus: this machine has no processor %u; expected 0 to %ld",
-                                               self->name, self->cpus[i], n - 1);
+                        return log_error_errno(
+                                EINVAL, "node %s.cpus: this machine has no processor %u; expected 0 to %ld",
+                                self->name, self->cpus[i], n - 1);
         }
         return 0;
 }
@@ -42,7 +45,8 @@ int machine_no_memory(const char *key, uint64_t asked_bytes)
 {
         char bytes[QUANTITY_TEXT_MAX];
 
-        return log_error_errno(EINVAL, "%s: this machine has no memory for %s; expected less", key, quantity_format_bytes(asked_bytes, bytes));
+        return log_error_errno(EINVAL, "%s: this machine has no memory for %s; expected less", key,
+                               quantity_format_bytes(asked_bytes, bytes));
 }
 
 void machine_note_granted(const char *key, uint64_t asked, uint64_t granted, const char *limit)

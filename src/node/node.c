@@ -65,7 +65,8 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 void node_log_stop(uint64_t heard_dfm_ns)
 {
         if (heard_dfm_ns > 0)
-                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at once");
+                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at "
+                         "once");
 }
 
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
@@ -76,7 +77,8 @@ uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard
                 return stopped_ns;
         if (run == RUN_STARTING)
                 return stopped_ns + LINGER_NS;
-        return MAX(stopped_ns, MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
+        return MAX(stopped_ns,
+                   MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
 }
 
 /* The number of the run: told, or that of the file whose events are replayed. */
@@ -92,7 +94,8 @@ static int find_run(struct node *n)
                 return 0;
         r = replay_open(&replay, s->ros.source_at, why, sizeof why);
         if (r < 0)
-                return machine_path_error(log_error_errno(r, "ros.source: %s; without the file here, set run.number", why));
+                return machine_path_error(
+                        log_error_errno(r, "ros.source: %s; without the file here, set run.number", why));
         n->run = replay_run(replay);
         replay_free(replay);
         return 0;
@@ -223,7 +226,7 @@ static int run_loop(struct node *n)
                         return log_error_errno(r, "waiting for events: %m");
                 now_ns = loop_now_ns(n->loop);
                 if (stopped_at_once(n, &signals, now_ns))
-                        return log_error_errno(EINTR, "stopped at once by a second signal");
+                        return -EINTR;
                 while ((m = control_receive(&n->control)))
                         n->kind->receive(n, now_ns, m);
                 r = n->kind->turn(n, now_ns);
@@ -288,7 +291,9 @@ int node_run(const struct node_options *options)
         r = run_loop(&n);
         account(&n);
         if (r < 0)
-                reasons_add(&n.reasons, r == -EINTR ? "a second signal stopped it at once" : "it could not go on: %s", strerror(-r));
+                reasons_add(&n.reasons,
+                            r == -EINTR ? "a second signal stopped it at once" : "it could not go on: %s",
+                            strerror(-r));
         n.kind->reasons(&n, &n.reasons);
         /* Who started it as one of many reads the reasons in its report. */
         if (!getenv(NODE_STATS_ENV))

@@ -57,8 +57,8 @@ size_t node_datagram_bytes(const struct scenario *s);
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
 /* The faults of one of this node's sockets; each has a seed of its own. */
 struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
-/* When a node that was stopped at `stopped_ns` (NEVER_NS: it was not) leaves a run that has not ended: it serves on until the
- * DFM falls silent or run.stop-timeout is over. `heard_dfm_ns` 0: never. */
+/* When a node that was stopped at `stopped_ns` (NEVER_NS: it was not) leaves a run that has not ended: it
+ * serves on until the DFM falls silent or run.stop-timeout is over. `heard_dfm_ns` 0: never. */
 void node_log_stop(uint64_t heard_dfm_ns);
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
 /* Sends every message that `step` makes. */

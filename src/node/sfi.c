@@ -17,7 +17,8 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* How long the ROSs' totals are waited for when all else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* A stopped SFI leaves a run that goes on when no event was assigned to it for so many keep-alives: the DFM knows by then. */
+/* A stopped SFI leaves a run that goes on when no event was assigned to it for so many keep-alives: the
+ * DFM knows by then. */
 #define QUIET_KEEP_ALIVES 5
 
 struct sfi_node {

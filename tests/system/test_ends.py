@@ -4,6 +4,7 @@
     test_ends.py EVB CASE
 """
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -11,9 +12,9 @@ import pathlib
 import signal
 import socket
 import subprocess
-import tempfile
+import termios
 
-from harness import LIMIT_S, ROOT, SMALL, Running, Skip, balance, complete, folder, main, run, scenario, settings
+from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, scenario, settings
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
@@ -322,8 +323,9 @@ def terminal_closed(evb):
     with folder() as where:
         out = where / "out.json"
         master, slave = os.openpty()
-        runner = subprocess.Popen([evb, "run", scenario(where), "--json", out, *settings(ENDLESS)], stdin=slave, stdout=slave, stderr=slave,
-                                  start_new_session=True, preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+        runner = subprocess.Popen([evb, "run", scenario(where), "--json", out, *settings(ENDLESS)], stdin=slave,
+                                  stdout=slave, stderr=slave, start_new_session=True,
+                                  preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
         try:
             children = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children")

@@ -81,7 +81,8 @@ uint32_t dfm_open_events(const struct dfm *d);
 bool dfm_is_busy(const struct dfm *d);
 /* Nodes that are there now. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
-/* Why triggers do not come: of a ROS or SFI, whether it is there, was ever heard, holds triggers back; whether a run began. */
+/* Why triggers do not come: of a ROS or SFI, whether it is there, was ever heard, holds triggers back;
+ * whether a run began. */
 bool dfm_node_is_live(const struct dfm *d, enum node_role role, uint16_t index);
 bool dfm_node_was_heard(const struct dfm *d, enum node_role role, uint16_t index);
 bool dfm_ros_holds_back(const struct dfm *d, uint16_t index);

@@ -19,8 +19,8 @@ struct front_end *front_end_free(struct front_end *f);
 /* After each wake-up: takes what is there. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);
-/* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False: it is connected,
- * was so a moment ago, or needs no connection. */
+/* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False:
+ * it is connected, was so a moment ago, or needs no connection. */
 bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
 /* At the end: a connection that was never made. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

@@ -1,5 +1,6 @@
-/* Why a process ends with status 1: each reason is a line on standard error and an entry of its report. Whoever finds
- * something wrong adds a reason; a status of 1 without one does not exist. One thread; nothing is allocated. */
+/* Why a process ends with status 1: each reason is a line on standard error and an entry of its report.
+ * Whoever finds something wrong adds a reason; a status of 1 without one does not exist. One thread; nothing
+ * is allocated. */
 #pragma once
 
 #include <stdbool.h>

@@ -25,8 +25,8 @@ int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
 
-/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead: how many have come. SIGHUP counts apart, and not at all
- * where it was ignored before (nohup). Call before threads are made. */
+/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead: how many have come. SIGHUP counts apart,
+ * and not at all where it was ignored before (nohup). Call before threads are made. */
 int loop_catch_signals(struct loop *loop);
 unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
 unsigned loop_hangups(const struct loop *loop);

@@ -43,7 +43,8 @@ static void who_never_came(void **state)
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         dfm_says_with(&t, false);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was taken: stopped before the run began; ros1, sfi2 never reached this DFM");
+        assert_string_equal(why(&t, &idle), "no trigger was taken: stopped before the run began; ros1, "
+                                            "sfi2 never reached this DFM");
         dfm_driver_fini(&t);
 }
 
@@ -59,7 +60,8 @@ static void many_are_counted(void **state)
         dfm_driver_init(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(why(&t, &idle),
-                            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, ros6 and 16 more never reached this DFM");
+                            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+                            "ros6 and 16 more never reached this DFM");
         dfm_driver_fini(&t);
 }
 
