@@ -265,6 +265,8 @@ int launch_run(const struct launch_options *options)
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
+        /* Also while namespaces are made: to be ended there would leave them behind. */
+        signals_hold();
         if (options->net == LAUNCH_LAB) {
                 r = netns_lab_new(&lab, options->scenario);
                 if (r < 0)

@@ -9,12 +9,13 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
 import termios
 
-from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, scenario, settings
+from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
@@ -320,6 +321,19 @@ def hangup_run(evb):
 
 def terminal_closed(evb):
     """The terminal of a foreground run goes: the run is finished, reported, and no node outlives it."""
+    with at_terminal(evb) as (runner, master, out):
+        pids = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
+        os.close(master)
+        assert runner.wait(LIMIT_S) == 0
+        report = json.loads(out.read_text())
+        balance(report)
+        complete(report)
+        assert len(pids) == 9 and not any(is_node(pid) for pid in pids)
+
+
+@contextlib.contextmanager
+def at_terminal(evb):
+    """A run in the foreground of a terminal of its own, once it builds events."""
     with folder() as where:
         out = where / "out.json"
         master, slave = os.openpty()
@@ -330,19 +344,54 @@ def terminal_closed(evb):
         try:
             children = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children")
             wait_until("nodes", lambda: len(children.read_text().split()) == 9)
-            pids = children.read_text().split()
             seen = b""
-            while b"complete" not in seen:
+            while not re.search(rb"[1-9][\d.]*( [kM])? complete", seen):
                 seen = (seen + os.read(master, 4096))[-1000:]
-            os.close(master)
-            assert runner.wait(LIMIT_S) == 0
-            report = json.loads(out.read_text())
-            balance(report)
-            complete(report)
-            assert not [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+            yield runner, master, out
         finally:
             runner.kill()
             runner.wait()
+
+
+def namespaces(pid):
+    folder_ = pathlib.Path("/run/netns")
+    return [name for name in (os.listdir(folder_) if folder_.exists() else []) if name.startswith(f"evb-{pid}-")]
+
+
+def lab_signals(evb):
+    """Whichever signal stops a run in namespaces, and whenever: they are removed, and no node outlives it."""
+    need_root()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 2}, net="lab") as running:
+            running.wait_nodes(5)
+            running.wait_running()
+            pids = running.nodes().values()
+            assert len(namespaces(running.process.pid)) == 6
+            running.signal(number)
+            complete(running.end(expect=(0,)))
+            assert not namespaces(running.process.pid) and not any(is_node(pid) for pid in pids)
+        with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 12}, net="lab") as running:
+            wait_until("first namespace", lambda: namespaces(running.process.pid))
+            assert len(namespaces(running.process.pid)) < 16, "too late to be stopped in between"
+            running.signal(number)
+            out, err = running.process.communicate(timeout=LIMIT_S)
+            assert running.process.returncode == 1 and "no trigger was taken: stopped before" in err, (out, err)
+            assert not namespaces(running.process.pid)
+
+
+def ctrl_c(evb):
+    """Ctrl-C at a terminal reaches the run alone: what has begun is finished, nothing is lost, status 0."""
+    with at_terminal(evb) as (runner, master, out):
+        os.write(master, b"\x03")
+        while True:
+            with contextlib.suppress(OSError):
+                if os.read(master, 4096):
+                    continue
+            break
+        assert runner.wait(LIMIT_S) == 0
+        report = json.loads(out.read_text())
+        balance(report)
+        complete(report)
 
 
 def killed_run(evb):
@@ -367,4 +416,4 @@ main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, 
       "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
       "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
       "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup": hangup, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
-      "killed-run": killed_run})
+      "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c})
