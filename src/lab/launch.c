@@ -43,7 +43,9 @@ static void press(struct launch *l, int level, uint64_t deadline_ns)
 /* An event that an SFI does not finish is assigned again and waited for, all of it bounded by keys. */
 uint64_t launch_drain_ns(const struct scenario *s)
 {
-        return s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + TERM_NS;
+        uint64_t events_ns = s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns;
+
+        return MAX(events_ns, s->run.stop_timeout_ns) + TERM_NS;
 }
 
 /* A node that is told to end serves on until the DFM has been silent for long enough. */
@@ -104,8 +106,8 @@ static void child_ended(void *ctx, struct child *c)
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
-                /* Of a run that never began most nodes hear nothing. */
-                if (died(c) || stats_get(&c->stats->triggers) == 0)
+                /* Killed, or it gave up; and of a run that never began most nodes hear nothing. */
+                if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);

@@ -21,11 +21,6 @@
         })
 #define ANY_ROLE ((enum node_role)0)
 
-static bool lived(const struct child *c)
-{
-        return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
-}
-
 static struct accounts account(const struct launch *l)
 {
         const struct child *dfm = launch_dfm(l);
@@ -45,8 +40,8 @@ static struct accounts account(const struct launch *l)
         };
         uint64_t n_ros = l->scenario->ros.count;
 
-        /* A DFM that was killed leaves open events behind: they are lost, and so are their fragments. */
-        if (!lived(dfm) && a.triggers > a.complete + a.partial + a.lost) {
+        /* A DFM that was killed, or gave up draining, leaves open events behind: they and their fragments are lost. */
+        if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
 
                 a.lost += open;

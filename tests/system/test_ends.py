@@ -19,6 +19,8 @@ from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, ma
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
+# Not ignored, as it would be where the tests run under nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _blocks, _sockets = itertools.count(1), itertools.count(1)
 
 
@@ -32,12 +34,14 @@ class Nodes:
         block, pid = next(_blocks), os.getpid()
         lines, self.names, self.roles = [], [], {}
         for line in plain.splitlines():
-            lines.append(line)
+            # No other test's nodes may hear these.
+            group = line.startswith("control-group = ")
+            lines.append(f"control-group = 239.{block}.{(pid >> 8) % 250}.{pid & 255}" if group else line)
             if line.startswith("[node "):
                 self.names.append(line[6:-1])
             if line.startswith("role = ") and self.names:
                 self.roles[self.names[-1]] = line[7:]
-                lines.append(f"address = 127.{100 + block % 100}.{pid % 250}.{len(self.names)}")
+                lines.append(f"address = 127.{130 + (pid >> 8) % 120}.{pid & 255}.{20 * block + len(self.names)}")
         self.path = scenario(where, "\n".join(lines) + "\n", "nodes.conf")
         self.processes, self.listeners, self.notices = {}, {}, {}
 
@@ -353,6 +357,25 @@ def at_terminal(evb):
             runner.wait()
 
 
+def give_up(evb):
+    """A DFM that cannot finish its open events before run.stop-timeout ends: they are lost, and the accounts balance."""
+    keys = {**ENDLESS, "run.stop-timeout": "1s", "dfm.reassign": 0, "dfm.node-timeout": "3s", "sfi.count": 1}
+    with folder() as where, Running(evb, scenario(where), keys) as running:
+        running.wait_nodes(8)
+        running.wait_running()
+        os.kill(running.nodes()["ros2"], signal.SIGSTOP)
+        before = running.counters("dfm")[104:112]  # triggers, the first of the counters
+        running.wait_for("open events", lambda: running.counters("dfm")[104:112] != before)
+        running.signal()
+        running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
+        os.kill(running.nodes()["ros2"], signal.SIGCONT)
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        report = json.loads(out)
+        balance(report)
+        assert running.process.returncode == 1 and report["events_lost"] > 0, (running.process.returncode, err)
+        assert f"evb: {report['events_lost']} of {report['triggers']} events are lost\n" in err, err
+
+
 def namespaces(pid):
     folder_ = pathlib.Path("/run/netns")
     return [name for name in (os.listdir(folder_) if folder_.exists() else []) if name.startswith(f"evb-{pid}-")]
@@ -416,4 +439,4 @@ main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, 
       "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
       "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
       "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup": hangup, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
-      "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c})
+      "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c, "give-up": give_up})
