@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
 #include "evb/net/address.h"
+#include "evb/node/node.h"
 
 struct scenario *command_load(const char *path, const struct options *o)
 {
@@ -96,14 +98,29 @@ static bool directory_is_there(const struct scenario *s)
         return true;
 }
 
+/* All that the node's start would refuse is refused here, in the same words. */
+static int check_node(const struct scenario *s, const char *name)
+{
+        struct node_options options = {.scenario = s, .name = name};
+
+        if (!scenario_find(s, name)) {
+                fprintf(stderr, "%s: node: \"%s\" is not there, allowed: a node of the scenario\n", s->path,
+                        name);
+                return 2;
+        }
+        log_open(name, LOG_LEVEL_INFO);
+        return node_check(&options);
+}
+
 int cmd_check(int argc, char **argv)
 {
-        static const struct command command = {
-                "check", cmd_check, "FILE",
-                "Read a scenario and show it as it is understood; "
-                "check the directory of SFIs on this machine."};
-        const char *keys = NULL, *man = NULL;
+        static const struct command command = {"check", cmd_check, "FILE",
+                                               "Read a scenario and show it as it is understood; with "
+                                               "--node or --net, check this machine as well."};
+        const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL;
         const struct option_entry own[] = {
+                {"node", "NAME", "check this machine too: whether this node would start here", &node},
+                {"net", "loopback|lab", "check this machine too: whether evb run --net would start", &net},
                 {"keys", NULL, "instead, list all keys with their meaning", &keys},
                 {"man", NULL, "with --keys: as the source of a manual page", &man},
         };
@@ -126,6 +143,9 @@ int cmd_check(int argc, char **argv)
         s = command_load(o.words[0], &o);
         if (!s || !directory_is_there(s))
                 return 2;
+        r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
+        if (r != 0)
+                return r;
         json = options_open_json(&o);
         if (o.json && !json)
                 return 2;

@@ -172,7 +172,7 @@ static int watch(struct watching *w)
         if (!w->options->common.json)
                 printf("%s: watching\n", w->job.device_name);
         fflush(stdout);
-        while (r >= 0 && !w->gone && loop_signals(w->loop) == 0) {
+        while (r >= 0 && !w->gone && loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
                 if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
                         r = look(w);

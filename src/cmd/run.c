@@ -40,6 +40,21 @@ static bool may_run_unshaped(struct scenario *s)
         return true;
 }
 
+int command_may_run(struct scenario *s, const char *net)
+{
+        bool lab = strcmp(net, "lab") == 0;
+
+        if (strcmp(net, "loopback") != 0 && !lab) {
+                fprintf(stderr, "evb: --net: \"%s\" is not allowed, allowed: loopback|lab\n", net);
+                return 2;
+        }
+        if (!paths_are_there(s))
+                return 2;
+        if (!lab)
+                return may_run_unshaped(s) ? 0 : 77;
+        return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
         static const struct command command = {"run", cmd_run, "FILE", "Run every node of a scenario on this machine, each its own process."};
@@ -54,16 +69,13 @@ int cmd_run(int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (strcmp(net, "loopback") != 0 && strcmp(net, "lab") != 0) {
-                fprintf(stderr, "evb run: --net: \"%s\" is not allowed, allowed: loopback|lab\n", net);
-                return 2;
-        }
         s = command_load(o.words[0], &o);
-        if (!s || !paths_are_there(s))
+        if (!s)
                 return 2;
+        r = command_may_run(s, net);
+        if (r != 0)
+                return r;
         launch.net = strcmp(net, "lab") == 0 ? LAUNCH_LAB : LAUNCH_LOOPBACK;
-        if (launch.net == LAUNCH_LOOPBACK && !may_run_unshaped(s))
-                return 77;
         launch.scenario = s;
         launch.progress = o.progress || isatty(STDERR_FILENO);
         launch.json = options_open_json(&o);

@@ -104,6 +104,9 @@ const struct scenario_key scenario_keys[] = {
 
         {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number, in the names of event files and in their headers. auto: that of the file for file:, else the next one that this machine's DFM has not used; the other nodes learn it from the DFM."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},
+        {"run", "stop-timeout", KEY_TIME, AT(run, stop_timeout_ns), "45s", NULL, 0, 0, 3600 * NS_PER_S,
+         "How long a node that is stopped goes on serving until the DFM has ended the run. Keep it below "
+         "TimeoutStopSec= of the units (60 s)."},
 };
 /* clang-format on */
 

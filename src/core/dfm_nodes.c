@@ -187,6 +187,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
         return (struct dfm_node_view){
                 .live = n->live,
                 .heard = n->heard,
+                .holds_back = role == ROLE_ROS && d->ross[index].xoff,
                 .reason = (enum node_reason)n->reason,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
@@ -219,6 +220,11 @@ bool dfm_is_unreliable(const struct dfm *d)
                         return true;
         }
         return frames_differ(d);
+}
+
+bool dfm_has_begun(const struct dfm *d)
+{
+        return d->started_ns > 0;
 }
 
 /* All are there; or some of each role are, and for a while no other came. */

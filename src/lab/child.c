@@ -78,7 +78,7 @@ static void exit_is_ready(void *ctx, uint32_t events)
 static _Noreturn void become_node(const struct child *c, const struct child_command *command, const char **words, int out, pid_t parent)
 {
         char stats[16];
-        sigset_t none;
+        sigset_t stops;
 
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -86,8 +86,11 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
                 _exit(1);
         if (command->namespace >= 0 && netns_enter(command->namespace) < 0)
                 _exit(77);
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
+        /* A signal to stop waits until the node can drain. */
+        sigemptyset(&stops);
+        sigaddset(&stops, SIGTERM);
+        sigaddset(&stops, SIGINT);
+        sigprocmask(SIG_SETMASK, &stops, NULL);
         signal(SIGPIPE, SIG_DFL);
         dup2(out, STDOUT_FILENO);
         fcntl(c->stats_fd, F_SETFD, 0);

@@ -43,7 +43,15 @@ static void press(struct launch *l, int level, uint64_t deadline_ns)
 /* An event that an SFI does not finish is assigned again and waited for, all of it bounded by keys. */
 uint64_t launch_drain_ns(const struct scenario *s)
 {
-        return s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + TERM_NS;
+        uint64_t events_ns = s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns;
+
+        return MAX(events_ns, s->run.stop_timeout_ns) + TERM_NS;
+}
+
+/* A node that is told to end serves on until the DFM has been silent for long enough. */
+static uint64_t stop_ns(const struct launch *l)
+{
+        return TERM_NS + MAX(l->scenario->sfi.timeout_ns, l->scenario->dfm.node_timeout_ns);
 }
 
 static unsigned running_of(const struct launch *l, enum node_role role)
@@ -69,6 +77,20 @@ static void tell_death(const struct launch *l, const struct child *c)
         (void)l;
 }
 
+static void note_failed_start(struct launch *l, const struct child *c)
+{
+        int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
+
+        l->start_failed = true;
+        /* Of a node's statuses those two are a run's too. */
+        l->start_status = status == 2 || status == 77 ? status : 1;
+        if (WIFSIGNALED(c->status))
+                log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name,
+                          WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        else
+                log_error("the run did not begin: %s ended with status %d", c->node->name, status);
+}
+
 static void child_ended(void *ctx, struct child *c)
 {
         struct launch *l = ctx;
@@ -78,17 +100,17 @@ static void child_ended(void *ctx, struct child *c)
 
         l->n_running--;
         cpu_meter_remove(l->meter, c->pid);
-        if (died(c) && l->press < PRESS_KILL)
+        if (died(c) && was_running && l->press < PRESS_KILL)
                 tell_death(l, c);
         if (c->node->role == ROLE_DFM && was_running) {
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
-                if (died(c))
-                        press(l, PRESS_ALL, now_ns + TERM_NS + l->scenario->sfi.timeout_ns);
+                /* Killed, or it gave up; and of a run that never began most nodes hear nothing. */
+                if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
+                        press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
-                l->start_failed = true;
-                l->start_status = WIFEXITED(c->status) && WEXITSTATUS(c->status) > 0 ? WEXITSTATUS(c->status) : 1;
+                note_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));
@@ -121,7 +143,9 @@ static int start_children(struct launch *l, struct netns_lab *lab)
 
 static void heed_signals(struct launch *l, uint64_t now_ns)
 {
-        unsigned signals = loop_signals(l->loop);
+        /* A closed terminal stops the run too, but not at once where SIGTERM and SIGHUP come together, as
+         * at a log-out. */
+        unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
 
         if (signals > 0 && l->signals == 0) {
                 if (l->options->progress)
@@ -144,7 +168,7 @@ static bool is_sealing(const struct launch *l)
 
 static void press_on(struct launch *l, uint64_t now_ns)
 {
-        uint64_t next_ns = now_ns + TERM_NS + l->scenario->sfi.timeout_ns;
+        uint64_t next_ns = now_ns + stop_ns(l);
         int level = (int)l->press + 1;
 
         if (level == PRESS_KILL && is_sealing(l))
@@ -263,6 +287,8 @@ int launch_run(const struct launch_options *options)
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
+        /* Also while namespaces are made: to be ended there would leave them behind. */
+        signals_hold();
         if (options->net == LAUNCH_LAB) {
                 r = netns_lab_new(&lab, options->scenario);
                 if (r < 0)

@@ -1,9 +1,12 @@
 /* What the files of the launcher share: the run and its children. */
 #pragma once
 
+#include <jansson.h>
+
 #include "child.h"
 #include "evb/lab/cpu_meter.h"
 #include "evb/lab/launch.h"
+#include "evb/node/reasons.h"
 
 struct launch {
         const struct launch_options *options;
@@ -25,6 +28,16 @@ struct launch {
         int start_status;
 };
 
+/* The accounts of the run: the DFM's, closed by us where it could not do so itself. */
+struct accounts {
+        uint64_t triggers, assigned, complete, partial, lost;
+        uint64_t expected, received, fragments_lost;
+        uint64_t payload_bytes, first_ns, last_ns;
+        uint64_t stored; /* in closed files, where there are any */
+        bool balanced, all_lived;
+        char difference[200]; /* between what DFM, SFIs and files count; "": none */
+};
+
 struct child *launch_dfm(const struct launch *l);
 /* How long nodes may take that are told to end. */
 uint64_t launch_drain_ns(const struct scenario *s);
@@ -34,3 +47,5 @@ void progress_draw(const struct launch *l, uint64_t now_ns);
 void progress_end(const struct launch *l);
 /* summary.c: the exit status; the report has been written. */
 int summary_write(const struct launch *l);
+/* run_reasons.c: each reason for exit status 1. `nodes`: the nodes' reports. */
+void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to);

@@ -128,7 +128,12 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
 /* In namespaces of this machine, by the launcher that `evb run` has. */
 static json_t *run_here(const struct lab_point *p, struct scenario *s)
 {
-        struct launch_options options = {.scenario = s, .program = "/proc/self/exe", .net = LAUNCH_LAB};
+        struct launch_options options = {
+                .scenario = s,
+                .program = "/proc/self/exe",
+                .net = LAUNCH_LAB,
+                .quiet = true,
+        };
         char *text = NULL;
         size_t size = 0;
         json_t *report = NULL;

@@ -9,6 +9,7 @@
 #include "evb/base/log.h"
 #include "evb/base/random.h"
 #include "evb/base/util.h"
+#include "evb/node/node.h"
 #include "evb/sys/notify.h"
 #include "hub.h"
 #include "standby_job.h"
@@ -26,7 +27,7 @@ struct standby {
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
         bool welcome;
         struct job job;
-        unsigned signals;
+        unsigned signals, hangups;
 };
 
 static void answer(void *ctx, json_t *what)
@@ -103,6 +104,10 @@ static bool is_over(struct standby *s, uint64_t now_ns)
 {
         unsigned signals = loop_signals(s->loop);
 
+        if (s->hangups < loop_hangups(s->loop)) {
+                s->hangups = loop_hangups(s->loop);
+                log_info(NODE_HANGUP_TEXT);
+        }
         if (signals > 0 && s->signals == 0)
                 notify_stopping("stopping");
         if (signals > 0)
@@ -164,5 +169,6 @@ int standby_run(const struct standby_options *options)
         talk_close(&s.talk);
         hub_free(s.hub);
         loop_free(s.loop);
-        return r == -EINVAL ? 2 : r < 0 ? 1 : 0;
+        /* Nothing of a run: its port may be free, or its memory there, when it is started again. */
+        return r == -EINVAL ? 2 : r < 0 ? NODE_STATUS_AGAIN : 0;
 }

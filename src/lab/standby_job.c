@@ -87,6 +87,11 @@ static void run_ended(void *ctx, struct child *c)
         j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state", "ended", "status", c->status, "cpu_seconds",
                                     child_cpu_seconds(c), "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)), "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page", page_to_json(c->stats),
                                     "report", report));
+        const json_t *reason;
+        size_t i;
+
+        json_array_foreach(json_object_get(report, "reasons"), i, reason)
+                log_error("run %lld: %s", (long long)j->id, json_string_value(reason));
         log_info("run %lld ended with %s %d", (long long)j->id, WIFEXITED(c->status) ? "status" : "signal",
                  WIFEXITED(c->status) ? WEXITSTATUS(c->status) : WTERMSIG(c->status));
         /* The child is cleared away before the next run, not in its own call. */

@@ -11,16 +11,6 @@
 #include "evb/tc/layout.h"
 #include "launch_internal.h"
 
-/* The accounts of the run: the DFM's, closed by us where it could not do so itself. */
-struct accounts {
-        uint64_t triggers, assigned, complete, partial, lost;
-        uint64_t expected, received, fragments_lost;
-        uint64_t payload_bytes, first_ns, last_ns;
-        uint64_t stored; /* in closed files, where there are any */
-        bool balanced, all_lived;
-        bool fell_short; /* a node says so by its exit status, and why in its log */
-};
-
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \
                 uint64_t _sum = 0;                                                                           \
@@ -40,7 +30,7 @@ static bool lived(const struct child *c)
 
 /* Events that the SFIs count as built lie in their files: each SFI that lived to the end has closed its last
  * one. */
-static bool files_balance(const struct launch *l)
+static bool files_balance(const struct launch *l, struct accounts *a)
 {
         bool balanced = true;
 
@@ -53,8 +43,9 @@ static bool files_balance(const struct launch *l)
 
                 if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
                         continue;
-                log_error("%s: %" PRIu64 " events complete or partial, but %" PRIu64 " in its closed files",
-                          c->node->name, built, stored);
+                snprintf(a->difference, sizeof a->difference,
+                         "%s counts %" PRIu64 " events complete or partial, and %" PRIu64 " in its closed files",
+                         c->node->name, built, stored);
                 balanced = false;
         }
         return balanced;
@@ -62,15 +53,16 @@ static bool files_balance(const struct launch *l)
 
 /* The DFM has heard of every event that an SFI built. Only events that it had given up or taken back can be
  * built without being counted there. */
-static bool builders_balance(const struct launch *l, const struct accounts *a)
+static bool builders_balance(const struct launch *l, struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
         uint64_t again = stats_get(&launch_dfm(l)->stats->events_reassigned) + a->lost;
 
         if (!a->all_lived || (built >= a->complete + a->partial && built <= a->complete + a->partial + again))
                 return true;
-        log_error("the DFM counts %" PRIu64 " events complete or partial, the SFIs %" PRIu64,
-                  a->complete + a->partial, built);
+        snprintf(a->difference, sizeof a->difference,
+                 "the DFM counts %" PRIu64 " events complete or partial, the SFIs %" PRIu64,
+                 a->complete + a->partial, built);
         return false;
 }
 
@@ -90,17 +82,15 @@ static struct accounts account(const struct launch *l)
                 .payload_bytes = stats_get(&s->payload_bytes),
                 .first_ns = stats_get(&s->first_complete_ns),
                 .last_ns = stats_get(&s->last_complete_ns),
-                .all_lived = true,
         };
         uint64_t n_ros = l->scenario->ros.count;
 
         a.stored = SUM(l, ROLE_SFI, events_stored);
-        for (size_t i = 0; i < l->n_children; i++) {
+        a.all_lived = true;
+        for (size_t i = 0; i < l->n_children; i++)
                 a.all_lived &= lived(&l->children[i]);
-                a.fell_short |= WIFEXITED(l->children[i].status) && WEXITSTATUS(l->children[i].status) == 1;
-        }
-        /* A DFM that was killed leaves open events behind: they are lost, and so are their fragments. */
-        if (!lived(dfm) && a.triggers > a.complete + a.partial + a.lost) {
+        /* A DFM that was killed, or gave up draining, leaves open events behind: they and their fragments are lost. */
+        if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
 
                 a.lost += open;
@@ -110,7 +100,7 @@ static struct accounts account(const struct launch *l)
         a.balanced = a.triggers == a.complete + a.partial + a.lost && a.expected == a.triggers * n_ros &&
                      a.expected == a.received + a.fragments_lost;
         a.balanced &= builders_balance(l, &a);
-        a.balanced &= files_balance(l);
+        a.balanced &= files_balance(l, &a);
         return a;
 }
 
@@ -353,13 +343,21 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
 int summary_write(const struct launch *l)
 {
         struct accounts a = account(l);
-        json_t *report = whole_report(l, &a);
+        json_t *report = whole_report(l, &a), *texts = json_array();
+        struct reasons reasons = {};
 
+        run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
+        for (size_t i = 0; i < MIN(reasons.n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(reasons.text[i]));
+        json_object_set_new(report, "reasons", texts);
         if (l->options->json) {
                 json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
                 fputc('\n', l->options->json);
         } else
                 write_text(l, &a, report);
         json_decref(report);
-        return a.complete == a.triggers && a.balanced && a.all_lived && !a.fell_short ? 0 : 1;
+        fflush(stdout);
+        if (!l->options->quiet)
+                reasons_log(&reasons);
+        return reasons.n > 0 ? 1 : 0;
 }

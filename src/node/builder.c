@@ -12,6 +12,7 @@
 #include "evb/core/pattern.h"
 #include "evb/sys/thread.h"
 #include "event_output.h"
+#include "machine.h"
 
 #define BATCH 64
 
@@ -35,17 +36,41 @@ struct builder {
         _Atomic bool sealed; /* after it `error` is the owner's */
         int error;
         bool sealed_seen;
+        uint64_t corrupt_fragments, corrupt_events;
+        char first_corrupt[REASON_TEXT_MAX / 2]; /* where the first of them is wrong */
 };
 
-static bool is_corrupt(const struct builder *b, const struct sfi_built *built, uint32_t ros)
+/* The first is described and logged at once; how many there are is said at the end. */
+static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
+                         size_t at)
+{
+        const struct scenario_node *source = scenario_node_of(b->node->scenario, ROLE_ROS, ros);
+        const uint8_t *found = b->buffer + built->fragments[ros].at + at;
+        uint8_t expected;
+
+        if (b->corrupt_fragments++ > 0)
+                return;
+        pattern_fill(key, &expected, at, 1);
+        snprintf(b->first_corrupt, sizeof b->first_corrupt,
+                 "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x", (unsigned long long)built->event,
+                 source ? source->name : "an unknown ROS", at, *found, expected);
+        log_error("corrupt fragment: %s; check that run.seed is the same on all nodes",
+                  b->first_corrupt);
+}
+
+static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros)
 {
         const struct sfi_fragment *f = &built->fragments[ros];
         uint64_t key;
+        size_t at;
 
         if (!f->whole || f->form != FORM_RAW || f->bytes == 0 || f->at == ARENA_NONE)
                 return false;
         key = pattern_key(b->node->scenario->run.seed, ros, built->event);
-        return pattern_check(key, b->buffer + f->at, 0, f->bytes) != f->bytes;
+        at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
+        if (at < f->bytes)
+                note_corrupt(b, built, ros, key, at);
+        return at < f->bytes;
 }
 
 /* Counts fragments whose bytes are not what the source made. */
@@ -55,8 +80,10 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
 
         for (uint32_t i = 0; i < b->n_ros; i++)
                 corrupt += is_corrupt(b, built, i);
-        if (corrupt > 0)
+        if (corrupt > 0) {
                 stats_add(&b->node->stats->fragments_corrupt, corrupt);
+                b->corrupt_events++;
+        }
         return corrupt;
 }
 
@@ -291,4 +318,15 @@ bool builder_is_sealed(struct builder *b, int *ret_error)
         b->sealed_seen = true;
         *ret_error = b->error;
         return true;
+}
+
+void builder_reasons(struct builder *b, struct reasons *to)
+{
+        end_thread(b);
+        if (b->error < 0)
+                reasons_add(to, "its output failed: %s", strerror(-b->error));
+        if (b->corrupt_fragments > 0)
+                reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
+                            (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,
+                            b->first_corrupt);
 }

@@ -39,3 +39,5 @@ void builder_seal(struct builder *b);
 /* After builder_seal(): all of it has happened, and no slot is left to be collected. *ret_error is a negative
  * errno where output failed, now or before; it was logged. */
 bool builder_is_sealed(struct builder *b, int *ret_error);
+/* After it is sealed, or where it never will be: why what was built is not as it should be. */
+void builder_reasons(struct builder *b, struct reasons *to);

@@ -2,10 +2,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "dfm_reasons.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/store/replay.h"
+#include "machine.h"
 #include "node_internal.h"
 #include "roster.h"
 #include "run_record.h"
@@ -24,6 +26,8 @@ struct dfm_role {
         bool wait_logged, ended_noted;
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
+        struct idle idle;
+        uint64_t give_up_ns; /* after a stop: what is still open then stays so */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -40,7 +44,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
                 return 0;
         r = replay_open(&d->replay, s->ros.source_at, why, sizeof why);
         if (r < 0)
-                return log_error_errno(r, "ros.source: %s", why);
+                return machine_path_error(log_error_errno(r, "ros.source: %s", why));
         config->info = replay_info;
         config->info_ctx = d->replay;
         return 0;
@@ -51,6 +55,9 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
 {
         const struct scenario *s = n->scenario;
 
+        config->run = 1;
+        if (n->check_only)
+                return;
         /* With `evb run` the DFM does not outlive its nodes, nor they it. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
@@ -103,6 +110,7 @@ static int dfm_open(struct node *n)
         n->state = d;
         d->record.fd = -1;
         d->wait_log_ns = now_ns + WAIT_LOG_NS;
+        d->give_up_ns = NEVER_NS;
         r = open_replay(d, s, &config);
         if (r >= 0)
                 r = node_draw_number(&config.cookie);
@@ -180,18 +188,25 @@ static int dfm_turn(struct node *n, uint64_t now_ns)
 
 static uint64_t dfm_deadline(struct node *n)
 {
-        return dfm_deadline_ns(((struct dfm_role *)n->state)->core);
+        const struct dfm_role *d = n->state;
+
+        return MIN(dfm_deadline_ns(d->core), d->give_up_ns);
 }
 
 static void dfm_stop_node(struct node *n, uint64_t now_ns)
 {
-        dfm_stop(((struct dfm_role *)n->state)->core, now_ns);
+        struct dfm_role *d = n->state;
+
+        idle_note(&d->idle, d->core, n->scenario);
+        dfm_stop(d->core, now_ns);
+        d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
 }
 
 static bool dfm_done(struct node *n, uint64_t now_ns)
 {
-        (void)now_ns;
-        return dfm_is_done(((struct dfm_role *)n->state)->core);
+        const struct dfm_role *d = n->state;
+
+        return dfm_is_done(d->core) || (now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED);
 }
 
 static enum run_state dfm_node_state(const struct node *n)
@@ -206,6 +221,7 @@ static void dfm_account(struct node *n)
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
 
+        idle_note(&d->idle, d->core, n->scenario);
         stats_set(&s->triggers, c->triggers);
         stats_set(&s->events_assigned, c->assigned);
         stats_set(&s->events_reassigned, c->reassigned);
@@ -226,12 +242,11 @@ static void dfm_account(struct node *n)
         }
 }
 
-static bool dfm_fell_short(const struct node *n)
+static void dfm_node_reasons(const struct node *n, struct reasons *to)
 {
-        const struct dfm_counts *c = dfm_counts(((struct dfm_role *)n->state)->core);
+        const struct dfm_role *d = n->state;
 
-        return c->partial > 0 || c->lost > 0 || c->complete != c->triggers ||
-               dfm_is_unreliable(((struct dfm_role *)n->state)->core);
+        dfm_reasons(d->core, &d->idle, to);
 }
 
 const struct node_kind node_dfm = {
@@ -245,5 +260,5 @@ const struct node_kind node_dfm = {
         .state = dfm_node_state,
         .waits_for = dfm_waits_for,
         .close = dfm_close,
-        .fell_short = dfm_fell_short,
+        .reasons = dfm_node_reasons,
 };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,6 +24,8 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
+/* A connection that is missing for so long is logged. */
+#define MISSING_NS (2 * NS_PER_S)
 
 struct front_end {
         struct ros *core;
@@ -45,6 +48,9 @@ struct front_end {
         size_t taken_bytes; /* in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
+        bool was_up, complained;
+        uint64_t down_since_ns; /* 0: before the first turn */
+        int why_down;
         struct tcp_reader reader;
         /* The frame that is coming in: to offset `at` of the buffer, or, where it is not stored, nowhere. */
         bool in_frame, stored;
@@ -234,8 +240,10 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
 
         if (f->up) {
                 log_warning_errno(why, "front-end: connection lost: %m");
+                f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
         }
+        f->why_down = why;
         /* An orderly end between two frames loses none. */
         if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
                 note_gap(f, 1, "broken connection");
@@ -255,7 +263,7 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 return;
         }
         tcp_notice_silence(fd);
-        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
+        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
         if (loop_add(f->loop, &f->io) < 0 || tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0)
                 lose(f, now_ns, -ENOMEM);
 }
@@ -334,18 +342,67 @@ static int take_frames(struct front_end *f)
         return r;
 }
 
+bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes)
+{
+        char to[NET_ADDRESS_TEXT_MAX];
+
+        if (!f->tcp || f->up || f->down_since_ns == 0 || now_ns - f->down_since_ns < MISSING_NS)
+                return false;
+        snprintf(text, size_bytes, "no connection to front-end %s for %.1f s%s%s%s",
+                 net_address_format(&f->to, to), (double)(now_ns - f->down_since_ns) / 1e9,
+                 f->why_down ? " (" : "", f->why_down ? strerror(abs(f->why_down)) : "",
+                 f->why_down ? ")" : "");
+        return true;
+}
+
+/* Once for each time that the connection is missing. */
+static void complain(struct front_end *f, uint64_t now_ns)
+{
+        char text[256];
+
+        if (f->down_since_ns == 0)
+                f->down_since_ns = now_ns;
+        if (f->complained || !front_end_complaint(f, now_ns, text, sizeof text))
+                return;
+        f->complained = true;
+        log_warning("%s", text);
+}
+
+static void note_up(struct front_end *f, uint64_t now_ns)
+{
+        char to[NET_ADDRESS_TEXT_MAX];
+
+        if (f->complained)
+                log_warning("connected to front-end %s after %.1f s", net_address_format(&f->to, to),
+                            (double)(now_ns - f->down_since_ns) / 1e9);
+        f->up = f->was_up = true;
+        f->complained = false;
+        loop_modify(f->loop, &f->io, EPOLLIN);
+        tcp_backoff_reset(&f->backoff);
+}
+
+void front_end_reasons(const struct front_end *f, struct reasons *to)
+{
+        char address[NET_ADDRESS_TEXT_MAX];
+
+        if (f->tcp && !f->was_up)
+                reasons_add(to, "no connection to front-end %s was ever made: %s",
+                            net_address_format(&f->to, address),
+                            f->why_down ? strerror(abs(f->why_down)) : "no answer");
+}
+
 static void turn_tcp(struct front_end *f, uint64_t now_ns)
 {
         uint64_t frames = f->frames;
         int r = 0;
 
+        complain(f, now_ns);
         if (f->io.fd < 0 && now_ns >= f->again_ns)
                 begin_connection(f, now_ns);
         if (f->io.fd < 0 || (!f->ready && now_ns < f->again_ns))
                 return;
         if (!f->up && (r = tcp_connected(f->io.fd)) == 0) {
-                f->up = true;
-                tcp_backoff_reset(&f->backoff);
+                note_up(f, now_ns);
         }
         f->again_ns = NEVER_NS;
         if (r == 0)
@@ -374,7 +431,9 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
 {
         if (f->ready)
                 return 0;
-        return f->tcp ? f->again_ns : NEVER_NS;
+        if (!f->tcp)
+                return NEVER_NS;
+        return f->up || f->complained ? f->again_ns : MIN(f->again_ns, f->down_since_ns + MISSING_NS);
 }
 
 uint64_t front_end_frames(const struct front_end *f)
@@ -390,12 +449,4 @@ bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 bool front_end_is_unreliable(const struct front_end *f)
 {
         return f->gaps > 0;
-}
-
-void front_end_log_gaps(const struct front_end *f)
-{
-        if (f->gaps > 0)
-                log_error("the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the "
-                          "first (%s) at frame %" PRIu64 ", after which frames may belong to other triggers",
-                          f->gaps, f->first_gap, f->first_gap_frame);
 }

@@ -145,3 +145,19 @@ bool membership_watch(struct node *n, uint64_t now_ns)
         s->lost_dfm = has_lost_dfm(n, now_ns, m);
         return s->rejected || s->lost_dfm;
 }
+
+void membership_reasons(const struct node *n, struct reasons *to)
+{
+        char text[256];
+
+        if (!n->kind->member)
+                return;
+        if (n->membership.lost_dfm) {
+                reasons_add(to, "the DFM %s fell silent in run %u", dfm_of(n)->name, n->run);
+                return;
+        }
+        if (!n->membership.rejected)
+                return;
+        membership_describe(n, text, sizeof text);
+        reasons_add(to, "%s", text);
+}

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "evb/core/member.h"
+#include "evb/node/reasons.h"
 
 struct node;
 
@@ -23,5 +24,7 @@ struct membership {
 
 /* Logs what is new. Returns whether the node has to stop now: see lost_dfm and rejected. */
 bool membership_watch(struct node *n, uint64_t now_ns);
+/* Why this node had no part in a run, or not to its end. */
+void membership_reasons(const struct node *n, struct reasons *to);
 /* What the node waits for, in words: "waiting for the DFM dfm at 10.0.0.1". */
 void membership_describe(const struct node *n, char *text, size_t size_bytes);

@@ -13,8 +13,10 @@
 #include "evb/sys/memory.h"
 #include "evb/sys/notify.h"
 #include "evb/sys/thread.h"
+#include "machine.h"
 #include "node_internal.h"
 #include "report.h"
+#include "socket_open.h"
 
 /* How often counters go to the page and the status to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
@@ -59,6 +61,28 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         while (step(core, now_ns, &to, &message))
                 control_send(&n->control, to, &message, n->self->index);
         control_flush(&n->control);
+}
+
+/* Before the run begins there is nothing to serve, but it may be beginning at this moment. */
+#define LINGER_NS NS_PER_S
+
+void node_log_stop(uint64_t heard_dfm_ns)
+{
+        if (heard_dfm_ns > 0)
+                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at "
+                         "once");
+}
+
+uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
+{
+        const struct scenario *s = n->scenario;
+
+        if (stopped_ns == NEVER_NS || heard_dfm_ns == 0)
+                return stopped_ns;
+        if (run == RUN_STARTING)
+                return stopped_ns + LINGER_NS;
+        return MAX(stopped_ns,
+                   MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
 }
 
 int node_draw_number(uint64_t *ret)
@@ -110,7 +134,9 @@ static int node_open(struct node *n)
 {
         int r;
 
-        r = map_stats(n);
+        r = machine_check(n->self);
+        if (r >= 0)
+                r = map_stats(n);
         if (r >= 0)
                 r = prepare_membership(n);
         if (r < 0)
@@ -183,6 +209,10 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
 {
         unsigned signals = loop_signals(n->loop);
 
+        if (n->hangups < loop_hangups(n->loop)) {
+                n->hangups = loop_hangups(n->loop);
+                log_info(NODE_HANGUP_TEXT);
+        }
         if (signals > 0 && *seen == 0) {
                 notify_stopping("draining");
                 n->kind->stop(n, now_ns);
@@ -211,7 +241,7 @@ static int run_loop(struct node *n)
                         return log_error_errno(r, "waiting for events: %m");
                 now_ns = loop_now_ns(n->loop);
                 if (stopped_at_once(n, &signals, now_ns))
-                        return log_error_errno(EINTR, "stopped at once by a second signal");
+                        return -EINTR;
                 while ((m = control_receive(&n->control)))
                         n->kind->receive(n, now_ns, m);
                 r = n->kind->turn(n, now_ns);
@@ -240,25 +270,20 @@ static const struct node_kind *kind_of(enum node_role role)
         return role == ROLE_DFM ? &node_dfm : role == ROLE_ROS ? &node_ros : &node_sfi;
 }
 
-static int exit_status(int r)
+int node_check(const struct node_options *options)
 {
-        switch (-r) {
-        case ECANCELED: /* stopped before it began */
-                return 0;
-        case EINVAL:
-        case ENOENT:
-        case ENOTDIR:
-        case EEXIST:
-        case EBADMSG:
-        case ENODATA:
-        case EADDRNOTAVAIL:
-                return 2;
-        case EPERM:
-        case EACCES:
-        case EOPNOTSUPP:
-                return 77;
-        }
-        return 1;
+        struct node n = {
+                .scenario = options->scenario,
+                .self = scenario_find(options->scenario, options->name),
+                .check_only = true,
+        };
+        int r;
+
+        socket_open_at_once();
+        n.kind = kind_of(n.self->role);
+        r = node_open(&n);
+        node_close(&n);
+        return r < 0 ? machine_exit_status(r) : 0;
 }
 
 int node_run(const struct node_options *options)
@@ -267,7 +292,7 @@ int node_run(const struct node_options *options)
                 .scenario = options->scenario,
                 .self = scenario_find(options->scenario, options->name),
         };
-        int r, status;
+        int r;
 
         if (!n.self) {
                 log_error("%s has no node \"%s\"", options->scenario->path, options->name);
@@ -277,18 +302,28 @@ int node_run(const struct node_options *options)
         r = node_open(&n);
         if (r < 0) {
                 node_close(&n);
-                return exit_status(r);
+                return machine_exit_status(r);
         }
         atomic_store(&n.stats->state, NODE_READY);
         notify_ready("waiting for the run");
         r = run_loop(&n);
         account(&n);
-        status = r < 0 || n.kind->fell_short(&n) || n.membership.lost_dfm || n.membership.rejected ? 1 : 0;
+        if (r < 0)
+                reasons_add(&n.reasons,
+                            r == -EINTR ? "a second signal stopped it at once" : "it could not go on: %s",
+                            strerror(-r));
+        membership_reasons(&n, &n.reasons);
+        n.kind->reasons(&n, &n.reasons);
+        /* Who started it as one of many reads the reasons in its report. */
+        if (!getenv(NODE_STATS_ENV))
+                reasons_log(&n.reasons);
         notify_stopping("run over");
         if (options->json)
                 report_write_json(&n, options->json);
         else if (!options->quiet)
                 report_write_text(&n, stderr);
         node_close(&n);
-        return status;
+        if (r < 0 && r != -EINTR)
+                return NODE_STATUS_AGAIN;
+        return n.reasons.n > 0 ? 1 : 0;
 }

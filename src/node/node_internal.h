@@ -6,6 +6,7 @@
 #include "control.h"
 #include "evb/conf/scenario.h"
 #include "evb/node/node.h"
+#include "evb/node/reasons.h"
 #include "evb/node/stats.h"
 #include "evb/sys/loop.h"
 #include "membership.h"
@@ -31,7 +32,8 @@ struct node_kind {
         /* What it waits for before the run begins, in words. */
         void (*waits_for)(const struct node *n, char *text, size_t size_bytes);
         void (*close)(struct node *n);
-        bool (*fell_short)(const struct node *n);
+        /* At the end: adds each reason for exit status 1. */
+        void (*reasons)(const struct node *n, struct reasons *r);
 };
 
 extern const struct node_kind node_dfm, node_ros, node_sfi;
@@ -50,6 +52,9 @@ struct node {
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
         bool is_sealing; /* of an SFI: nothing is left to do but for the disk */
+        bool check_only; /* opened, never run: changes nothing on this machine */
+        unsigned hangups; /* SIGHUPs that were logged */
+        struct reasons reasons; /* for exit status 1 */
 };
 
 /* Bytes of UDP payload in one packet. */
@@ -60,6 +65,10 @@ int node_draw_number(uint64_t *ret);
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
 /* The faults of one of this node's sockets; each has a seed of its own. */
 struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
+/* When a node that was stopped at `stopped_ns` (NEVER_NS: it was not) leaves a run that has not ended: it
+ * serves on until the DFM falls silent or run.stop-timeout is over. `heard_dfm_ns` 0: never. */
+void node_log_stop(uint64_t heard_dfm_ns);
+uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
 /* Sends every message that `step` makes. */
 typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "evb/base/quantity.h"
+#include "evb/base/util.h"
 #include "evb/sys/memory.h"
 #include "evb/tc/layout.h"
 
@@ -37,7 +38,7 @@ static void add_shaping(json_t *o, const struct node_stats *s)
 void report_write_json(const struct node *n, FILE *to)
 {
         const struct node_stats *s = n->stats;
-        json_t *o = json_object(), *files = json_array();
+        json_t *o = json_object(), *files = json_array(), *reasons = json_array();
 
         json_object_set_new(o, "name", json_string(n->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(n->self->role)));
@@ -54,6 +55,9 @@ void report_write_json(const struct node *n, FILE *to)
         for (size_t i = 0; i < n->n_files && i < NODE_FILES_MAX; i++)
                 json_array_append_new(files, json_string(n->files[i]));
         json_object_set_new(o, "files", files);
+        for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(reasons, json_string(n->reasons.text[i]));
+        json_object_set_new(o, "reasons", reasons);
         json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
         fputc('\n', to);
         fflush(to);

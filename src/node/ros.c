@@ -9,13 +9,13 @@
 #include "evb/base/util.h"
 #include "evb/node/front_end.h"
 #include "evb/sys/memory.h"
+#include "machine.h"
 #include "node_internal.h"
 #include "shaping.h"
 
 /* How often the end is told, should some of it be lost, and how far apart. */
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
-#define LINGER_NS NS_PER_S
 #define WAITING_MAX 1024
 
 struct ros_node {
@@ -29,7 +29,7 @@ struct ros_node {
         bool more; /* to be sent at once */
         int farewells;
         uint64_t farewell_ns;
-        uint64_t give_up_ns; /* after a stop */
+        uint64_t stopped_ns; /* NEVER_NS: not stopped */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -51,7 +51,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         else if (s->ros.source_kind == SOURCE_FILE)
                 k = source_new_file(&r->source, n->self->index, s->ros.source_at, why, sizeof why);
         if (k < 0)
-                return log_error_errno(k, "ros.source: %s", why);
+                return machine_path_error(log_error_errno(k, "ros.source: %s", why));
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;
@@ -90,15 +90,17 @@ static int ros_open(struct node *n)
         if (!r)
                 return log_error_errno(ENOMEM, "ros: %m");
         n->state = r;
-        r->give_up_ns = NEVER_NS;
+        r->stopped_ns = NEVER_NS;
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         k = open_source(n, r, &config);
         if (k < 0)
                 return k;
         r->buffer = memory_map(s->ros.buffer_size_bytes);
-        k = r->buffer ? ros_new(&r->core, &config, clock_now_ns()) : -ENOMEM;
+        if (!r->buffer)
+                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+        k = ros_new(&r->core, &config, clock_now_ns());
         if (k < 0)
-                return log_error_errno(k, "ros.buffer-size: %m");
+                return log_error_errno(k, "ros.buffer-events: %m");
         k = shaping_new(&r->shaping, n);
         if (k < 0)
                 return k;
@@ -142,11 +144,18 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return ros_step(core, now_ns, ret_to, ret);
 }
 
-static void say_farewell(struct ros_node *r, uint64_t now_ns)
+static uint64_t leave_ns(const struct node *n)
 {
-        bool over = ros_is_drained(r->core) || now_ns >= r->give_up_ns;
+        const struct ros_node *r = n->state;
+        enum run_state run = ros_run_state(r->core);
 
-        if (!over || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
+        return run == RUN_ENDED ? 0 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+}
+
+/* That nothing is held now is no reason to leave: the next event may be on its way here. */
+static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
+{
+        if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
                 return;
         ros_set_ended(r->core, now_ns);
         r->farewells++;
@@ -185,7 +194,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)
                 return k;
-        say_farewell(r, now_ns);
+        say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, now_ns, ros_sfi_live(r->core));
         node_send_due(n, r->core, step, now_ns);
         return 0;
@@ -198,10 +207,10 @@ static uint64_t ros_deadline(struct node *n)
 
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
-        if (r->farewells > 0 || ros_is_drained(r->core))
+        if (r->farewells < FAREWELLS)
+                deadline_ns = MIN(deadline_ns, MAX(leave_ns(n), r->farewell_ns));
+        else
                 deadline_ns = MIN(deadline_ns, r->farewell_ns);
-        if (r->give_up_ns != NEVER_NS && r->farewells == 0)
-                deadline_ns = MIN(deadline_ns, r->give_up_ns);
         deadline_ns = MIN(deadline_ns, shaping_deadline_ns(r->shaping));
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
@@ -211,7 +220,8 @@ static void ros_stop_node(struct node *n, uint64_t now_ns)
         struct ros_node *r = n->state;
 
         ros_stop(r->core, now_ns);
-        r->give_up_ns = now_ns + LINGER_NS;
+        r->stopped_ns = now_ns;
+        node_log_stop(ros_member(r->core)->heard_ns);
 }
 
 static bool ros_done(struct node *n, uint64_t now_ns)
@@ -247,14 +257,12 @@ static const struct member *ros_node_member(const struct node *n)
         return ros_member(((struct ros_node *)n->state)->core);
 }
 
-static bool ros_fell_short(const struct node *n)
+static void ros_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
 
-        if (!r->front_end || !front_end_is_unreliable(r->front_end))
-                return false;
-        front_end_log_gaps(r->front_end);
-        return true;
+        if (r->front_end)
+                front_end_reasons(r->front_end, to);
 }
 
 const struct node_kind node_ros = {
@@ -269,5 +277,5 @@ const struct node_kind node_ros = {
         .member = ros_node_member,
         .waits_for = membership_describe,
         .close = ros_close,
-        .fell_short = ros_fell_short,
+        .reasons = ros_reasons,
 };

@@ -9,6 +9,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/memory.h"
+#include "machine.h"
 #include "node_internal.h"
 
 #define SLOTS 2048
@@ -16,6 +17,9 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* How long the ROSs' totals are waited for when all else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
+/* A stopped SFI leaves a run that goes on when no event was assigned to it for so many keep-alives: the
+ * DFM knows by then. */
+#define QUIET_KEEP_ALIVES 5
 
 struct sfi_node {
         struct sfi *core;
@@ -27,7 +31,8 @@ struct sfi_node {
         bool more;
         bool failed;
         uint64_t drained_ns; /* NEVER_NS: not yet */
-        uint64_t give_up_ns;
+        uint64_t stopped_ns; /* NEVER_NS: not stopped */
+        uint64_t assigned, quiet_since_ns; /* after a stop: events assigned so far, since when no more */
         bool sealing, closed;
         int farewells;
         uint64_t farewell_ns;
@@ -76,10 +81,10 @@ static int sfi_open(struct node *n)
         if (!s)
                 return log_error_errno(ENOMEM, "sfi: %m");
         n->state = s;
-        s->drained_ns = s->give_up_ns = NEVER_NS;
+        s->drained_ns = s->stopped_ns = NEVER_NS;
         s->buffer = memory_map(sc->sfi.buffer_size_bytes);
         if (!s->buffer)
-                return log_error_errno(ENOMEM, "sfi.buffer-size: %m");
+                return machine_no_memory("sfi.buffer-size", sc->sfi.buffer_size_bytes);
         s->receiver = (struct data_receiver){
                 .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp : &data_receive_udp,
                 .node = n,
@@ -175,14 +180,14 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* All is built: once the ROSs have told their totals, or will not, the files are sealed, which may take long.
- * */
+/* All is built: once the ROSs have told their totals, or will not, the files are sealed, which may take long. */
 static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
+        bool ended = sfi_run_state(s->core) == RUN_ENDED;
         int r;
 
         if (!s->sealing) {
-                if (sfi_run_state(s->core) == RUN_ENDED && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
+                if (ended && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
                         return false;
                 builder_seal(s->builder);
                 s->sealing = n->is_sealing = true;
@@ -194,10 +199,34 @@ static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
         return true;
 }
 
+static uint64_t leave_ns(const struct node *n, const struct sfi_node *s)
+{
+        return node_leave_ns(n, s->stopped_ns, sfi_member(s->core)->heard_ns, sfi_run_state(s->core));
+}
+
+static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
+{
+        return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
+}
+
+/* All is built and the run has ended; or it was stopped, and nothing is left to do or to be expected. */
+static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
+                return sfi_is_drained(s->core);
+        if (now_ns >= leave_ns(n, s))
+                return true;
+        if (s->assigned != sfi_counts(s->core)->assigned) {
+                s->assigned = sfi_counts(s->core)->assigned;
+                s->quiet_since_ns = now_ns;
+        }
+        return sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING && now_ns >= quiet_ns(n, s);
+}
+
 /* When the files are sealed: tell the DFM, go. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
-        if (s->drained_ns == NEVER_NS && (sfi_is_drained(s->core) || now_ns >= s->give_up_ns))
+        if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
                 s->drained_ns = now_ns;
         if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
                 return;
@@ -238,7 +267,11 @@ static uint64_t sfi_deadline(struct node *n)
                 deadline_ns = MIN(deadline_ns, loop_now_ns(n->loop) + NS_PER_MS);
         if (s->drained_ns != NEVER_NS && (s->closed || !s->sealing))
                 deadline_ns = MIN(deadline_ns, s->closed ? s->farewell_ns : s->drained_ns + TOTALS_NS);
-        return MIN(deadline_ns, s->drained_ns == NEVER_NS ? s->give_up_ns : NEVER_NS);
+        if (s->drained_ns != NEVER_NS || s->stopped_ns == NEVER_NS)
+                return deadline_ns;
+        if (sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING)
+                deadline_ns = MIN(deadline_ns, quiet_ns(n, s));
+        return MIN(deadline_ns, leave_ns(n, s));
 }
 
 static void sfi_stop_node(struct node *n, uint64_t now_ns)
@@ -246,7 +279,8 @@ static void sfi_stop_node(struct node *n, uint64_t now_ns)
         struct sfi_node *s = n->state;
 
         sfi_stop(s->core, now_ns);
-        s->give_up_ns = now_ns + n->scenario->sfi.timeout_ns + 2 * NS_PER_S;
+        s->stopped_ns = s->quiet_since_ns = now_ns;
+        node_log_stop(sfi_member(s->core)->heard_ns);
 }
 
 static bool sfi_done(struct node *n, uint64_t now_ns)
@@ -293,9 +327,13 @@ static const struct member *sfi_node_member(const struct node *n)
         return sfi_member(((struct sfi_node *)n->state)->core);
 }
 
-static bool sfi_fell_short(const struct node *n)
+static void sfi_reasons(const struct node *n, struct reasons *to)
 {
-        return ((struct sfi_node *)n->state)->failed;
+        const struct sfi_node *s = n->state;
+
+        builder_reasons(s->builder, to);
+        if (s->failed && to->n == 0)
+                reasons_add(to, "its output failed");
 }
 
 const struct node_kind node_sfi = {
@@ -310,5 +348,5 @@ const struct node_kind node_sfi = {
         .member = sfi_node_member,
         .waits_for = membership_describe,
         .close = sfi_close,
-        .fell_short = sfi_fell_short,
+        .reasons = sfi_reasons,
 };

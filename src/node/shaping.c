@@ -125,6 +125,17 @@ static int find_device(struct shaping *s)
         return 0;
 }
 
+/* That it could be made; nothing is installed. */
+static int check_plan(struct shaping *s)
+{
+        char why[TC_REASON_MAX] = "";
+        struct tc_plan p = {};
+        int r = s->backend == QOS_NONE ? 0 : make_plan(s, &p, why);
+
+        tc_plan_fini(&p);
+        return r < 0 ? log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r)) : 0;
+}
+
 static int begin(struct shaping *s, const struct tc_tuning *tuning)
 {
         const struct scenario *sc = s->node->scenario;
@@ -137,10 +148,12 @@ static int begin(struct shaping *s, const struct tc_tuning *tuning)
         r = tc_shaper_new(&s->shaper, &s->device, &o);
         if (r >= 0 && sc->qos.backend != QOS_NONE)
                 r = tc_shaper_probe(s->shaper, (enum scenario_qos)sc->qos.backend, &s->backend, why, &o);
-        if (r >= 0)
+        if (r >= 0 && !s->node->check_only)
                 r = tc_shaper_tune(s->shaper, tuning, &o);
         if (r < 0)
                 return log_error_errno(r, "shaping: %s", o.error);
+        if (s->node->check_only)
+                return check_plan(s);
         /* The MTU may be another now. */
         r = tc_device_read(&s->device, s->device.name);
         if (r >= 0 && s->backend != QOS_NONE)
@@ -171,8 +184,12 @@ int shaping_new(struct shaping **ret, struct node *n)
         s->again_ns = NEVER_NS;
         memset(s->live, 0xff, sizeof s->live);
         r = begin(s, &tuning);
-        if (r < 0) {
+        if (r < 0 || n->check_only) {
+                if (n->check_only)
+                        tc_shaper_free(take_ptr(s->shaper));
                 shaping_free(s);
+                if (r >= 0)
+                        return 0;
                 if (sc->qos.required)
                         return r;
                 log_warning("shaping: this node runs unshaped, as qos.required = no allows");

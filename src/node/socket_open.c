@@ -45,12 +45,19 @@ static int explain(const struct opening *o, int r)
         return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
 }
 
+static bool is_patient = true;
+
+void socket_open_at_once(void)
+{
+        is_patient = false;
+}
+
 static int open_when_there(const struct opening *o)
 {
         bool logged = false;
         int r;
 
-        while (may_come(r = o->open(o)) && !getenv(NODE_STATS_ENV)) {
+        while (may_come(r = o->open(o)) && is_patient && !getenv(NODE_STATS_ENV)) {
                 char text[NET_ADDRESS_TEXT_MAX];
 
                 net_address_format(o->local, text);

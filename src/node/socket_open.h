@@ -4,6 +4,8 @@
 
 #include "evb/net/endpoint.h"
 
+/* From now on an address that is not there is an error at once: a check does not wait. */
+void socket_open_at_once(void);
 /* `what` names the purpose: "control messages". An error is logged and returned; -ECANCELED: a stop signal
  * came while the address was waited for. Stop signals are blocked before (loop_catch_signals()). Under `evb
  * run` nothing is waited for. */

@@ -14,7 +14,7 @@
 struct loop {
         int epoll_fd;
         uint64_t now_ns;
-        unsigned signals;
+        unsigned signals, hangups;
         struct loop_io signal_io;
         /* Those of the current wake-up; cleared where one is removed meanwhile. */
         struct epoll_event ready[EVENTS_MAX];
@@ -104,17 +104,25 @@ static void take_signal(void *ctx, uint32_t events)
         struct signalfd_siginfo info;
 
         (void)events;
-        while (read(l->signal_io.fd, &info, sizeof info) == sizeof info)
-                l->signals++;
+        while (read(l->signal_io.fd, &info, sizeof info) == sizeof info) {
+                if (info.ssi_signo == SIGHUP)
+                        l->hangups++;
+                else
+                        l->signals++;
+        }
 }
 
 static sigset_t stop_signals(void)
 {
+        struct sigaction hangup = {};
         sigset_t set;
 
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        /* Blocked and ignored (nohup), it would come here all the same. */
+        if (sigaction(SIGHUP, NULL, &hangup) < 0 || hangup.sa_handler != SIG_IGN)
+                sigaddset(&set, SIGHUP);
         return set;
 }
 
@@ -131,7 +139,7 @@ bool signals_are_waiting(void)
 
         sigemptyset(&set);
         sigpending(&set);
-        return sigismember(&set, SIGTERM) || sigismember(&set, SIGINT);
+        return sigismember(&set, SIGTERM) || sigismember(&set, SIGINT) || sigismember(&set, SIGHUP);
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -168,6 +176,11 @@ int loop_catch_signals(struct loop *l)
 unsigned loop_signals(const struct loop *l)
 {
         return l->signals;
+}
+
+unsigned loop_hangups(const struct loop *l)
+{
+        return l->hangups;
 }
 
 static struct timespec wait_time(uint64_t now_ns, uint64_t deadline_ns)

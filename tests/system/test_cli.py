@@ -158,6 +158,7 @@ def notify(evb):
     """A node tells systemd that it is ready, what it does, and that it stops."""
     with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
         running.wait_nodes(9)
+        running.wait_running()
         text = running.config().replace("\nnumber = 1\n", "\nnumber = 7\n").replace("127.", "127.9.")
         text = "\n".join(line if not line.startswith("address") else "address = 127.99.0.%d" % i
                          for i, line in enumerate(text.splitlines(), 1))
@@ -174,6 +175,7 @@ def notify(evb):
             node.terminate()
             while "STOPPING=1" not in seen:
                 seen += listener.recv(4096).decode() + "\n"
+            listener.close()  # unread notices would hold the node up
             assert node.wait(60) == 0
         finally:
             node.kill()

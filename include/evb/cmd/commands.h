@@ -12,5 +12,9 @@ int cmd_qos(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 
+/* Whether `evb run --net NET` would start on this machine: 0, or its exit status; what is wrong has been
+ * told. On loopback qos.backend becomes none where qos.required allows. */
+struct scenario;
+int command_may_run(struct scenario *s, const char *net);
 /* Loads a scenario; where it is wrong, tells all mistakes and returns NULL. Freed by the caller. */
 struct scenario *command_load(const char *path, const struct options *o);

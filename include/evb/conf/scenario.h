@@ -82,7 +82,7 @@ struct scenario {
                 uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
         } tuning;
         struct {
-                uint64_t number, seed;
+                uint64_t number, seed, stop_timeout_ns;
         } run;
         /* DFM, ROSs, SFIs, in this order; made from the counts, or told in [node NAME] sections. */
         struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];

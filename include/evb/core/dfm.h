@@ -74,6 +74,7 @@ struct dfm_notice {
 /* How a node stands, as the DFM sees it. */
 struct dfm_node_view {
         bool live, heard; /* there now; was there at any time */
+        bool holds_back;  /* a ROS: XOFF */
         enum node_reason reason;
         uint32_t reason_ms;
         uint64_t frames;
@@ -134,3 +135,5 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 bool dfm_is_unreliable(const struct dfm *d);
 /* The oldest notice that was not taken yet; the last 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
+/* Whether a run began, ever. */
+bool dfm_has_begun(const struct dfm *d);

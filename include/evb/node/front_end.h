@@ -8,6 +8,7 @@
 
 #include "evb/core/ros.h"
 #include "evb/net/address.h"
+#include "evb/node/reasons.h"
 #include "evb/node/stats.h"
 #include "evb/sys/loop.h"
 
@@ -30,3 +31,8 @@ bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 bool front_end_is_unreliable(const struct front_end *f);
 /* Logs, as an error, how many gaps there are, and which was the first. */
 void front_end_log_gaps(const struct front_end *f);
+/* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False:
+ * it is connected, was so a moment ago, or needs no connection. */
+bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
+/* At the end: a connection that was never made. */
+void front_end_reasons(const struct front_end *f, struct reasons *to);

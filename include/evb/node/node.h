@@ -10,6 +10,12 @@
 /* Names the descriptor of an inherited page for struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
+/* Exit status for a reason that may pass: a service manager starts the node again (EX_TEMPFAIL of
+ * sysexits.h). */
+#define NODE_STATUS_AGAIN 75
+/* A service does nothing at SIGHUP but log this. */
+#define NODE_HANGUP_TEXT "SIGHUP ignored: a node does not read its scenario again; SIGTERM ends it"
+
 struct node_options {
         const struct scenario *scenario;
         const char *name; /* of the node */
@@ -17,6 +23,11 @@ struct node_options {
         bool quiet;       /* no summary on standard error */
 };
 
-/* Runs to the end. An exit status: 0 done, 1 fell short (events lost, output failed), 2 the scenario is wrong for this
- * node, 77 a privilege is missing. What went wrong has been logged. */
+/* Runs to the end. An exit status: 0 done, 1 fell short (events lost, output failed), 2 the scenario is
+ * wrong for this node, 77 a privilege is missing, 75 for a reason that may pass it could not start or not go
+ * on. What went wrong has been logged. */
 int node_run(const struct node_options *options);
+/* Everything that the node's start needs is opened and closed again, but nothing is changed: no file is
+ * made, nothing is shaped. The exit status and the messages that node_run() would have at its start; 0: it
+ * would start. */
+int node_check(const struct node_options *options);

@@ -25,11 +25,13 @@ int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
 
-/* Blocks SIGTERM and SIGINT and counts them here instead: how many have come. Call before threads are made. */
+/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead: how many have come. SIGHUP counts apart,
+ * and not at all where it was ignored before (nohup). Call before threads are made. */
 int loop_catch_signals(struct loop *loop);
-unsigned loop_signals(const struct loop *loop);
+unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
+unsigned loop_hangups(const struct loop *loop);
 
-/* Without a loop, or around several: SIGTERM and SIGINT wait from now on, and whether one does. */
+/* Without a loop, or around several: SIGTERM, SIGINT and SIGHUP wait from now on, and whether one does. */
 void signals_hold(void);
 bool signals_are_waiting(void);
 /* Takes one of them, which are blocked already, if it comes within `wait_ns`: whether one came. */

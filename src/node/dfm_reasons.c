@@ -1,0 +1,80 @@
+/* Puts into words why the DFM took no trigger or lost events. It decides nothing. */
+#include "dfm_reasons.h"
+
+#include "evb/base/strbuf.h"
+
+/* Names in one list; of more only the number is given. */
+#define NAMES_MAX 6
+
+typedef bool (*is_meant)(const struct dfm *d, const struct scenario_node *n);
+
+static bool was_never_heard(const struct dfm *d, const struct scenario_node *n)
+{
+        return !dfm_view(d, n->role, (uint16_t)n->index).heard;
+}
+
+static bool has_left(const struct dfm *d, const struct scenario_node *n)
+{
+        struct dfm_node_view v = dfm_view(d, n->role, (uint16_t)n->index);
+
+        return v.heard && !v.live;
+}
+
+static bool holds_back(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
+}
+
+/* "ros1, ros2 and 3 more were never heard"; false: there is none. */
+static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant,
+                      const char *what)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (s->nodes[i].role == ROLE_DFM || !meant(d, &s->nodes[i]))
+                        continue;
+                if (n++ < NAMES_MAX)
+                        strbuf_add(b, "%s%s", n > 1 ? ", " : b->length > 0 ? "; " : "", s->nodes[i].name);
+        }
+        if (n > NAMES_MAX)
+                strbuf_add(b, " and %zu more", n - NAMES_MAX);
+        if (n > 0)
+                strbuf_add(b, " %s", what);
+        return n > 0;
+}
+
+void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
+{
+        struct strbuf b;
+
+        if (dfm_counts(d)->triggers > 0 || dfm_state(d) >= RUN_DRAINING)
+                return;
+        b = strbuf_init(i->why, sizeof i->why);
+        add_nodes(&b, d, s, was_never_heard, "never reached this DFM");
+        add_nodes(&b, d, s, has_left, "left or fell silent");
+        if (dfm_has_begun(d) && !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
+                strbuf_add(&b, "%s%s", b.length > 0 ? "; " : "",
+                           dfm_is_busy(d) ? "no SFI had a free credit" : "the first trigger was not due yet");
+}
+
+void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
+{
+        const struct dfm_counts *c = dfm_counts(d);
+        unsigned long long triggers = c->triggers;
+
+        if (triggers == 0)
+                reasons_add(to, "no trigger was taken: %s%s%s",
+                            dfm_has_begun(d) ? "" : "stopped before the run began",
+                            dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
+        if (dfm_is_unreliable(d))
+                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were counted, or the ROSs "
+                                "counted different numbers of them");
+        if (c->partial > 0)
+                reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
+        if (c->lost > 0)
+                reasons_add(to, "%llu of %llu events are lost", (unsigned long long)c->lost, triggers);
+        if (c->complete + c->partial + c->lost != c->triggers)
+                reasons_add(to, "%llu of %llu events were still open",
+                            (unsigned long long)(c->triggers - c->complete - c->partial - c->lost), triggers);
+}

@@ -1,0 +1,79 @@
+/* Compares a node's section with the machine that it is to run on. */
+#include "machine.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <unistd.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+
+int machine_check(const struct scenario_node *self)
+{
+        long n = sysconf(_SC_NPROCESSORS_CONF);
+
+        if (self->device[0] && if_nametoindex(self->device) == 0)
+                return log_error_errno(ENODEV,
+                                       "node %s.device: this machine has no network device \"%s\"; "
+                                       "expected one that ip link lists",
+                                       self->name, self->device);
+        for (size_t i = 0; i < self->n_cpus; i++) {
+                if (n > 0 && self->cpus[i] >= n)
+                        return log_error_errno(
+                                EINVAL, "node %s.cpus: this machine has no processor %u; expected 0 to %ld",
+                                self->name, self->cpus[i], n - 1);
+        }
+        return 0;
+}
+
+int machine_path_error(int r)
+{
+        switch (-r) {
+        case EACCES:
+        case EPERM:
+        case EROFS:
+        case EISDIR:
+        case ELOOP:
+        case ENAMETOOLONG:
+                return -EINVAL;
+        }
+        return r;
+}
+
+int machine_no_memory(const char *key, uint64_t asked_bytes)
+{
+        char bytes[QUANTITY_TEXT_MAX];
+
+        return log_error_errno(EINVAL, "%s: this machine has no memory for %s; expected less", key,
+                               quantity_format_bytes(asked_bytes, bytes));
+}
+
+int machine_exit_status(int r)
+{
+        switch (-r) {
+        case EINVAL:
+        case ENOENT:
+        case ENOTDIR:
+        case EEXIST:
+        case EBADMSG:
+        case ENODATA:
+        case ENODEV:
+        case ENXIO:
+        case EADDRNOTAVAIL:
+                return 2;
+        case EPERM:
+        case EACCES:
+        case EOPNOTSUPP:
+        case EAFNOSUPPORT:
+        case EPROTONOSUPPORT:
+                return 77;
+        case ENOMEM:
+        case EAGAIN:
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+                return NODE_STATUS_AGAIN;
+        }
+        return 1;
+}

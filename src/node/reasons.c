@@ -1,0 +1,34 @@
+/* The reasons for exit status 1, gathered at the end of a node or of a run and written to standard error. */
+#include "evb/node/reasons.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+
+void reasons_add(struct reasons *r, const char *format, ...)
+{
+        char text[REASON_TEXT_MAX];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++) {
+                if (strcmp(r->text[i], text) == 0)
+                        return;
+        }
+        if (r->n < REASONS_MAX)
+                strcpy(r->text[r->n], text);
+        r->n++;
+}
+
+void reasons_log(const struct reasons *r)
+{
+        for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++)
+                log_error("%s", r->text[i]);
+        if (r->n > REASONS_MAX)
+                log_error("and %zu more reasons", r->n - REASONS_MAX);
+}

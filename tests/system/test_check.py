@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""What `evb check --node` and `--net` accept starts, and what they refuse is refused at the start in the same words.
+
+    test_check.py EVB CASE
+"""
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+
+from harness import LIMIT_S, Skip, folder, main, need_root, scenario, settings
+from network import Network, wait_until
+
+# Each node at an address of its own; another block for each test process.
+BLOCK = f"127.77.{os.getpid() % 250}"
+TEXT = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {BLOCK}.{i}\n" for i, name in enumerate(("dfm", "ros1", "ros2", "sfi1"), 1))
+HUGE = {"ros": "64GiB", "sfi": "256GiB"}
+
+
+def nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def both(evb, path, node, keys, user=None):
+    """Exit status and standard error of the check and of the start."""
+    words = ["--node", node, *settings(keys)]
+    ends = []
+    for command in (["check", path, *words], [node[:3], "--config", path, *words]):
+        done = subprocess.run([evb, *map(str, command)], capture_output=True, text=True, timeout=LIMIT_S, preexec_fn=user)
+        ends.append((done.returncode, done.stderr))
+    return ends
+
+
+def refused(evb):
+    """A table of scenarios that do not fit this machine: node, keys, status, message."""
+    with folder() as where:
+        path = scenario(where, TEXT)
+        plain = where / "plain.txt"
+        plain.write_text("no event file")
+        taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        taken.bind((f"{BLOCK}.2", 0))
+        table = [
+            ("ros1", {"node ros1.device": "evb-none0"}, 2, 'ros1: node ros1.device: this machine has no network device "evb-none0"'),
+            ("sfi1", {"node sfi1.device": "evb-none0"}, 2, 'has no network device "evb-none0"'),
+            ("dfm", {"node dfm.cpus": "1000"}, 2, "dfm: node dfm.cpus: this machine has no processor 1000; expected 0 to "),
+            ("sfi1", {"node sfi1.cpus": "0,1001", "sfi.output": "file", "sfi.directory": where}, 2, "no processor 1001"),
+            ("ros1", {"node ros1.address": "192.0.2.1"}, 2, "cannot open UDP 192.0.2.1:46800 for control messages: Cannot assign"),
+            ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: Address already in use"),
+            ("ros1", {"ros.source": f"udp:{taken.getsockname()[1]}"}, 1, "for the front-end: Address already in use"),
+            ("ros1", {"ros.source": "udp:46800"}, 1, "for the front-end: Address already in use"),
+            ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: "front.end:8"'),
+            ("ros1", {"ros.source": "file:/nowhere.data"}, 2, "ros.source: /nowhere.data: No such file"),
+            ("dfm", {"ros.source": "file:/nowhere.data", "run.number": 3}, 2, "ros.source: /nowhere.data: No such file"),
+            ("ros2", {"ros.source": f"file:{plain}"}, 2, f"ros.source: {plain}"),
+            ("sfi1", {"sfi.output": "file", "sfi.directory": "/nowhere/at/all"}, 2, "cannot write to /nowhere/at/all: No such file"),
+            ("sfi1", {"sfi.output": "file", "sfi.directory": plain}, 2, f"sfi.directory: cannot write to {plain}: "),
+            ("ros1", {"ros.buffer-size": HUGE["ros"]}, 2, "ros.buffer-size: this machine has no memory for "),
+            ("sfi1", {"sfi.buffer-size": HUGE["sfi"]}, 2, "sfi.buffer-size: this machine has no memory for "),
+            ("ros1", {"qos.backend": "htb"}, None, "shaping: "),
+            ("ros1", {"qos.backend": "htb", "node ros1.device": "lo"}, 77, "all nodes share lo"),
+            ("ros9", {}, 2, '"ros9" is not there'),
+            ("ros1", {"network.control-group": "ff02::1"}, 2, "network.control-group"),
+            ("ros1", {"sfi.credits": 12001}, 2, "sfi.credits"),
+            ("ros1", {"dfm.event-timeout": "1s"}, 2, "dfm.event-timeout"),
+        ]
+        for node, keys, status, text in table:
+            if "buffer-size" in text and over_commits():
+                continue
+            (checked, said), (started, error) = both(evb, path, node, keys)
+            assert started != 0 and (status is None or started == status) and text in error, (node, keys, started, error)
+            # A start names the role that it looks for, a check only the node.
+            assert checked == started and (said == error or node == "ros9"), (node, keys, (checked, said), (started, error))
+            assert text in said, (node, keys, said)
+        taken.close()
+
+
+def over_commits():
+    return pathlib.Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1"
+
+
+def refused_to_nobody(evb):
+    """Files and folders that may not be used are mistakes of the scenario (2); a port below 1024 wants a privilege (77)."""
+    need_root()
+    with folder() as where:
+        os.chmod(where, 0o755)
+        path = scenario(where, TEXT)
+        closed = where / "closed"
+        closed.mkdir(mode=0o700)
+        file = where / "file.data"
+        file.write_text("")
+        file.chmod(0o600)
+        table = [
+            ("sfi1", {"sfi.output": "file", "sfi.directory": closed}, 2, f"sfi.directory: cannot write to {closed}: Permission denied"),
+            ("sfi1", {"sfi.output": "file", "sfi.directory": where}, 2, f"cannot write to {where}: Permission denied"),
+            ("ros1", {"ros.source": f"file:{file}"}, 2, f"ros.source: {file}: Permission denied"),
+            ("dfm", {"ros.source": f"file:{file}"}, 2, f"ros.source: {file}: Permission denied"),
+        ]
+        if int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) > 80:
+            table.append(("dfm", {"network.control-port": 80}, 77, "cannot open UDP "))
+        for node, keys, status, text in table:
+            checked, started = both(evb, path, node, keys, user=nobody)
+            assert checked == started and started[0] == status and text in started[1], (node, keys, checked, started)
+
+
+def accepted(evb):
+    """A node that passes the check starts; the check leaves nothing behind: no file, no port, no shaping."""
+    with folder() as where:
+        path = scenario(where, TEXT)
+        keys = {"sfi.output": "file", "sfi.directory": where / "data", "scenario.transport": "tcp"}
+        (where / "data").mkdir()
+        for node in ("dfm", "ros1", "ros2", "sfi1"):
+            for _ in range(2):
+                done = subprocess.run([evb, "check", path, "--node", node, *settings(keys)], capture_output=True, text=True, timeout=LIMIT_S)
+                assert done.returncode == 0 and done.stderr == "" and done.stdout.startswith("[scenario]"), (node, done)
+            assert not list((where / "data").iterdir())
+            starts(evb, where, path, node, keys)
+        assert subprocess.run([evb, "check", path], capture_output=True).returncode == 0
+
+
+def starts(evb, where, path, node, keys):
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    listener.bind(str(where / f"{node}.notify"))
+    process = subprocess.Popen([evb, node[:3], "--config", path, "--node", node, *settings(keys)], stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "NOTIFY_SOCKET": str(where / f"{node}.notify")})
+    seen = []
+
+    def ready():
+        with contextlib.suppress(BlockingIOError):
+            seen.append(listener.recv(4096).decode())
+        assert process.poll() is None, (node, process.communicate())
+        return any("READY=1" in text for text in seen)
+
+    try:
+        wait_until(f"{node} to be ready", ready)
+    finally:
+        listener.close()
+        process.kill()
+        process.communicate()
+
+
+def shaping(evb):
+    """Of a ROS that shapes: the privilege, the kernel's kinds and the plan are checked, and the device stays as it is."""
+    with Network("a", "b") as network, folder() as where:
+        network.pair("a", "b")
+        os.chmod(where, 0o755)
+        text = TEXT.replace(f"{BLOCK}.1\n", "10.9.0.9\n").replace(f"{BLOCK}.2\n", "10.9.0.1\n").replace(BLOCK, "10.9.0")
+        path = scenario(where, text)
+        words = ["--node", "ros1", *settings({"qos.backend": "htb", "network.link-rate": "100Mbit"})]
+        before = network.tc("a", "qdisc", "show").stdout
+        done = network.evb(evb, "a", "check", path, *words, check=False)
+        assert done.returncode == 0 and network.tc("a", "qdisc", "show").stdout == before, done
+        ends = [network.run("a", "setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all", evb, *map(str, command), *words, check=False)
+                for command in (["check", path], ["ros", "--config", path])]
+        assert [end.returncode for end in ends] == [77, 77] and ends[0].stderr == ends[1].stderr, ends
+
+
+def granted(evb):
+    """A buffer that the kernel does not grant is logged, by the check too; it is no reason not to start."""
+    need_root()
+    limit = int(pathlib.Path("/proc/sys/net/core/rmem_max").read_text()) if pathlib.Path("/proc/sys/net/core/rmem_max").exists() else None
+    if limit is None or limit >= 1 << 29:
+        raise Skip("net.core.rmem_max cannot be read here, or limits nothing")
+    with folder() as where:
+        os.chmod(where, 0o755)
+        path = scenario(where, TEXT)
+        done = subprocess.run([evb, "check", path, "--node", "sfi1", "--set", "network.receive-buffer=1GiB"], capture_output=True, text=True,
+                              timeout=LIMIT_S, preexec_fn=nobody)
+        assert done.returncode == 0 and "sfi1: network.receive-buffer: the kernel grants " in done.stderr, done
+        assert "net.core.rmem_max" in done.stderr, done
+
+
+def run(evb):
+    """`evb check --net` and `evb run --net`: the same verdict and the same words."""
+    with folder() as where:
+        path = scenario(where)
+        table = [
+            ("loopback", {"sfi.output": "file", "sfi.directory": "/nowhere/at/all"}, 2),
+            ("loopback", {"ros.source": "file:/nowhere.data"}, 2),
+            ("lab", {"ros.source": "file:/nowhere.data"}, 2),
+            ("loopback", {"qos.backend": "htb"}, 77),
+            ("moon", {}, 2),
+        ]
+        for net, keys, status in table:
+            ends = [subprocess.run([evb, command, path, "--net", net, *settings(keys)], capture_output=True, text=True, timeout=LIMIT_S)
+                    for command in ("check", "run")]
+            assert [end.returncode for end in ends] == [status] * 2 and ends[0].stderr == ends[1].stderr != "", ends
+        done = subprocess.run([evb, "check", path, "--net", "loopback"], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0 and done.stderr == "", done
+
+
+main({"refused": refused, "refused-to-nobody": refused_to_nobody, "accepted": accepted, "shaping": shaping, "granted": granted, "run": run})

@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""How nodes and runs end: the exit status, its reasons on standard error, and what signals do.
+
+    test_ends.py EVB CASE
+"""
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import termios
+
+from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
+from network import wait_until
+
+ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
+# Not ignored, as it would be where the tests run under nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+_blocks, _sockets = itertools.count(1), itertools.count(1)
+
+
+class Nodes:
+    """The nodes of a scenario as services start them: each a process of its own, without `evb run`, at addresses of its own."""
+
+    def __init__(self, evb, where, text=SMALL, keys=None, own=None):
+        self.evb, self.where, self.own = evb, pathlib.Path(where), own or {}
+        plain = subprocess.run([evb, "check", scenario(where, text, "plain.conf"), *settings(keys or {})], capture_output=True,
+                               text=True, check=True).stdout
+        block, pid = next(_blocks), os.getpid()
+        lines, self.names, self.roles = [], [], {}
+        for line in plain.splitlines():
+            # No other test's nodes may hear these.
+            group = line.startswith("control-group = ")
+            lines.append(f"control-group = 239.{block}.{(pid >> 8) % 250}.{pid & 255}" if group else line)
+            if line.startswith("[node "):
+                self.names.append(line[6:-1])
+            if line.startswith("role = ") and self.names:
+                self.roles[self.names[-1]] = line[7:]
+                lines.append(f"address = 127.{130 + (pid >> 8) % 120}.{pid & 255}.{20 * block + len(self.names)}")
+        self.path = scenario(where, "\n".join(lines) + "\n", "nodes.conf")
+        self.processes, self.listeners, self.notices = {}, {}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for listener in self.listeners.values():
+            listener.close()
+
+    def listen(self, name):
+        """Where the node finds its service manager: each start has a socket of its own."""
+        path = self.where / f"{name}.{next(_sockets)}.notify"
+        if name in self.listeners:
+            self.listeners.pop(name).close()
+        self.listeners[name] = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.listeners[name].bind(str(path))
+        self.notices[name] = ""
+        return {**os.environ, "NOTIFY_SOCKET": str(path)}
+
+    def start(self, *names, keys=None):
+        for name in names or self.names:
+            own = {**(keys or {}), **self.own.get(name, {})}
+            # A process that waits for a pipe to be read would not end.
+            err, out = open(self.where / f"{name}.err", "wb"), open(self.where / f"{name}.json", "wb")
+            with err, out:
+                self.processes[name] = subprocess.Popen(
+                    [self.evb, self.roles[name], "--config", self.path, "--node", name, "--json", *settings(own)], stdout=out, stderr=err,
+                    env=self.listen(name))
+        return self
+
+    def signal(self, number, *names):
+        for name in names or list(self.processes):
+            self.processes[name].send_signal(number)
+
+    def said(self, name):
+        """All that the node has told the service manager."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.notices[name] += self.listeners[name].recv(4096).decode() + "\n"
+        return self.notices[name]
+
+    def wait_for_notice(self, name, text):
+        wait_until(f"{text!r} of {name}", lambda: text in self.said(name) or self.processes[name].poll() is not None)
+        assert text in self.said(name), (name, self.processes[name].poll(), self.error(name))
+
+    def error(self, name):
+        return (self.where / f"{name}.err").read_text()
+
+    def wait_for_text(self, name, text):
+        wait_until(f"{text!r} of {name}", lambda: text in self.error(name) or self.processes[name].poll() is not None)
+        assert text in self.error(name), (name, self.processes[name].poll(), self.error(name))
+
+    def end(self, *names):
+        """Exit status, report and standard error of each."""
+        ends, names = {}, names or list(self.processes)
+        for name in names:
+            self.listeners[name].close()  # unread notices would hold the node up
+        for name in names:
+            status = self.processes[name].wait(LIMIT_S)
+            text = (self.where / f"{name}.json").read_text()
+            ends[name] = (status, json.loads(text) if text else None, self.error(name))
+        return ends
+
+
+def corrupt(evb):
+    """One ROS has another seed: the SFI logs the first wrong byte at once, and it and the run end with status 1."""
+    with folder() as where:
+        keys = {"trigger.events": 50, "ros.count": 3, "sfi.count": 1}
+        with Nodes(evb, where, keys=keys, own={"ros2": {"run.seed": 99}}) as nodes:
+            ends = nodes.start().end()
+            status, report, error = ends["sfi1"]
+            assert status == 1 and report["fragments_corrupt"] == 50, ends["sfi1"]
+            first = [line for line in error.splitlines() if "corrupt fragment" in line]
+            assert len(first) == 1, error
+            assert "event 0 of ros2, byte 0 is 0x" in first[0] and "expected 0x" in first[0] and "run.seed" in first[0], first
+            assert "50 fragments of 50 events are corrupt; the first: event 0 of ros2, byte 0" in error, error
+            assert report["reasons"] == ["50 fragments of 50 events are corrupt; the first: " + first[0].split("fragment: ")[1].split(";")[0]]
+            for name in ("dfm", "ros1", "ros2", "ros3"):
+                assert ends[name][0] == 0 and ends[name][1]["reasons"] == [], ends[name]
+
+
+def change_in_memory(pid, before, after):
+    """Every word of a process's memory that is `before` becomes `after`; how many there were."""
+    found = 0
+    maps = [line.split() for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for words in maps:
+            begin, end = (int(part, 16) for part in words[0].split("-"))
+            if not words[1].startswith("rw") or end - begin > 16 << 20:
+                continue
+            memory.seek(begin)
+            text = memory.read(end - begin)
+            at = text.find(before)
+            while at >= 0:
+                memory.seek(begin + at)
+                memory.write(after)
+                found += 1
+                at = text.find(before, at + 1)
+    return found
+
+
+def corrupt_run(evb):
+    """The same within `evb run`, where ros2 changes its seed on the way: status 1, and the reason at the end."""
+    seed = 0x7172737475767778
+    keys = {**ENDLESS, "ros.count": 3, "sfi.count": 1, "run.seed": seed}
+    with folder() as where, Running(evb, scenario(where), keys) as running:
+        running.wait_nodes(5)
+        running.wait_running()
+        try:
+            assert change_in_memory(running.nodes()["ros2"], seed.to_bytes(8, "little"), (99).to_bytes(8, "little")) > 0
+        except PermissionError as refusal:
+            raise Skip(f"the memory of a child may not be written (ptrace): {refusal}") from refusal
+        seen = ""
+        while "corrupt fragment" not in seen:
+            seen = running.process.stderr.readline()
+            assert seen, "the run ended without a word"
+        assert seen.startswith("sfi1: ") and "of ros2, byte 0 is 0x" in seen and "expected 0x" in seen, seen
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        report = json.loads(out)
+        balance(report)
+        assert running.process.returncode == 1 and report["fragments"]["corrupt"] > 0, (running.process.returncode, err)
+        assert report["events_complete"] == report["triggers"], report
+        (last,) = [line for line in err.splitlines() if "corrupt" in line]
+        assert last.startswith("evb: sfi1: ") and "are corrupt; the first: event" in last, err
+        assert report["reasons"] == [last.removeprefix("evb: ")], report["reasons"]
+
+
+def no_trigger(evb):
+    """A run without a trigger ends with status 1 and says why: of a DFM alone, of nodes, of `evb run`."""
+    with folder() as where, Nodes(evb, where, keys={"ros.count": 2, "sfi.count": 1}) as nodes:
+        nodes.start("dfm")
+        nodes.wait_for_notice("dfm", "READY=1")
+        nodes.signal(signal.SIGTERM)
+        status, report, error = nodes.end()["dfm"]
+        text = "no trigger was taken: stopped before the run began; ros1, ros2, sfi1 never reached this DFM"
+        assert status == 1 and f"dfm: {text}\n" in error and report["reasons"] == [text], (status, error)
+    with folder() as where:
+        done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 0, "trigger.kind": "poisson",
+                               "trigger.rate": "0.001Hz", "scenario.duration": "300ms"})], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 1 and done.stderr == "evb: no trigger was taken: the first trigger was not due yet\n", done
+
+
+def stopped_before_begin(evb):
+    """`evb run` stopped before its nodes have found each other: status 1, nothing is killed, no node outlives it."""
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+        running.wait_for("first node", running.nodes)
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        assert running.process.returncode == 1, (out, err)
+        lines = err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("evb: no trigger was taken: "), err
+        assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
+
+
+def no_front_end(evb):
+    """A ROS that does not reach its front-end says so after 2 s, once, and when it does; one that never did ends with status 1."""
+    with folder() as where:
+        spare = socket.create_server(("127.0.0.1", 0))
+        port = spare.getsockname()[1]
+        spare.close()
+        with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
+            nodes.start("ros1")
+            nodes.wait_for_text("ros1", f"ros1: no connection to front-end 127.0.0.1:{port} for 2.0 s (Connection refused)")
+            nodes.signal(signal.SIGTERM)
+            status, report, error = nodes.end()["ros1"]
+            text = f"no connection to front-end 127.0.0.1:{port} was ever made: Connection refused"
+            assert status == 1 and report["reasons"] == [text] and f"ros1: {text}\n" in error, (status, error)
+        with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
+            nodes.start("ros1")
+            nodes.wait_for_text("ros1", "no connection to front-end")
+            # It sends nothing: a connection is enough.
+            with socket.create_server(("127.0.0.1", port)) as listener:
+                peer, _ = listener.accept()
+                nodes.wait_for_text("ros1", f"connected to front-end 127.0.0.1:{port} after ")
+                nodes.signal(signal.SIGTERM)
+                status, report, error = nodes.end()["ros1"]
+                peer.close()
+            assert status == 0 and report["reasons"] == [] and error.count("no connection to front-end") == 1, (status, error)
+
+
+QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "3s", "ros.count": 3, "sfi.count": 2}
+
+
+def stop_all(evb, mode):
+    """SIGTERM to all nodes at the same moment: what has begun is finished, nothing is partial or lost; five times over."""
+    for _ in range(5):
+        with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "trigger.rate": "5kHz", "scenario.mode": mode}) as nodes:
+            nodes.start()
+            nodes.wait_for_notice("dfm", "running: ")
+            nodes.wait_for_notice("sfi1", "running: ")
+            nodes.signal(signal.SIGTERM)
+            ends = nodes.end()
+            report = ends["dfm"][1]
+            assert [end[0] for end in ends.values()] == [0] * 6, ends
+            assert report["events_complete"] == report["triggers"] > 0, report
+
+
+def stop_ros_first(evb, mode):
+    """The ROSs are stopped while triggers still come, then the rest: a ROS serves on until the DFM has ended the run."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "scenario.mode": mode}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("dfm", "running: ")
+        nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
+        for name in ("ros1", "ros2", "ros3"):
+            nodes.wait_for_notice(name, "STOPPING=1")
+        # The DFM's status is told once a second.
+        known = nodes.said("dfm").count("running: ")
+        wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
+        nodes.signal(signal.SIGTERM, "dfm", "sfi1", "sfi2")
+        ends = nodes.end()
+        report = ends["dfm"][1]
+        assert [end[0] for end in ends.values()] == [0] * 6, ends
+        assert report["events_complete"] == report["triggers"] > 1000, report
+
+
+def stop_sfi(evb):
+    """One of two SFIs is stopped while the run goes on: it finishes what it has and leaves; no event is lost."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("sfi1", "running: ")
+        nodes.signal(signal.SIGTERM, "sfi1")
+        status, report, _ = nodes.end("sfi1")["sfi1"]
+        assert status == 0 and report["events_complete"] > 0 and nodes.processes["dfm"].poll() is None, report
+        nodes.signal(signal.SIGTERM, "dfm")
+        report = nodes.end()["dfm"][1]
+        assert report["events_complete"] == report["triggers"] > 0, report
+
+
+def stop_ros(evb):
+    """A ROS that is stopped serves a run that goes on until run.stop-timeout, and of one whose DFM has died until it is silent."""
+    for kill_dfm in (False, True):
+        keys = {**ENDLESS, **QUICK, "run.stop-timeout": "50s" if kill_dfm else "1500ms"}
+        with folder() as where, Nodes(evb, where, keys=keys) as nodes:
+            nodes.start()
+            nodes.wait_for_notice("ros1", "running: ")
+            if kill_dfm:
+                nodes.signal(signal.SIGKILL, "dfm")
+                nodes.processes["dfm"].wait()
+            nodes.signal(signal.SIGTERM, "ros1")
+            nodes.wait_for_text("ros1", "stopping: ")
+            status, report, _ = nodes.end("ros1")["ros1"]
+            assert status == 0 and report["fragments_sent"] > 0, report
+
+
+def hangup(evb):
+    """SIGHUP ends no node: it is logged, and the run goes on to its end."""
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
+        nodes.start()
+        nodes.wait_for_notice("dfm", "running: ")
+        nodes.signal(signal.SIGHUP)
+        for name in nodes.names:
+            nodes.wait_for_text(name, f"{name}: SIGHUP ignored: ")
+        nodes.signal(signal.SIGTERM)
+        ends = nodes.end()
+        assert [end[0] for end in ends.values()] == [0] * 6, ends
+
+
+def hangup_run(evb):
+    """A closed terminal stops `evb run` as SIGTERM does, also where both come together; under nohup it goes on."""
+    for numbers in ((signal.SIGHUP,), (signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)):
+        with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+            running.wait_nodes(9)
+            running.wait_running()
+            for number in numbers:
+                running.signal(number)
+            complete(running.end(expect=(0,)))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with folder() as where, Running(evb, scenario(where), {"trigger.events": 3000, "trigger.rate": "1kHz"}) as running:
+        running.wait_nodes(9)
+        running.wait_running()
+        running.signal(signal.SIGHUP)
+        report = running.end(expect=(0,))
+        assert report["triggers"] == 3000, report
+
+
+def terminal_closed(evb):
+    """The terminal of a foreground run goes: the run is finished, reported, and no node outlives it."""
+    with at_terminal(evb) as (runner, master, out):
+        pids = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
+        os.close(master)
+        assert runner.wait(LIMIT_S) == 0
+        report = json.loads(out.read_text())
+        balance(report)
+        complete(report)
+        assert len(pids) == 9 and not any(is_node(pid) for pid in pids)
+
+
+@contextlib.contextmanager
+def at_terminal(evb):
+    """A run in the foreground of a terminal of its own, once it builds events."""
+    with folder() as where:
+        out = where / "out.json"
+        master, slave = os.openpty()
+        runner = subprocess.Popen([evb, "run", scenario(where), "--json", out, *settings(ENDLESS)], stdin=slave,
+                                  stdout=slave, stderr=slave, start_new_session=True,
+                                  preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        try:
+            children = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children")
+            wait_until("nodes", lambda: len(children.read_text().split()) == 9)
+            seen = b""
+            while not re.search(rb"[1-9][\d.]*( [kM])? complete", seen):
+                seen = (seen + os.read(master, 4096))[-1000:]
+            yield runner, master, out
+        finally:
+            runner.kill()
+            runner.wait()
+
+
+def give_up(evb):
+    """A DFM that cannot finish its open events before run.stop-timeout ends: they are lost, and the accounts balance."""
+    keys = {**ENDLESS, "run.stop-timeout": "1s", "dfm.reassign": 0, "dfm.node-timeout": "3s", "sfi.count": 1}
+    with folder() as where, Running(evb, scenario(where), keys) as running:
+        running.wait_nodes(8)
+        running.wait_running()
+        os.kill(running.nodes()["ros2"], signal.SIGSTOP)
+        before = running.counters("dfm")[104:112]  # triggers, the first of the counters
+        running.wait_for("open events", lambda: running.counters("dfm")[104:112] != before)
+        running.signal()
+        running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
+        os.kill(running.nodes()["ros2"], signal.SIGCONT)
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        report = json.loads(out)
+        balance(report)
+        assert running.process.returncode == 1 and report["events_lost"] > 0, (running.process.returncode, err)
+        assert f"evb: {report['events_lost']} of {report['triggers']} events are lost\n" in err, err
+
+
+def namespaces(pid):
+    folder_ = pathlib.Path("/run/netns")
+    return [name for name in (os.listdir(folder_) if folder_.exists() else []) if name.startswith(f"evb-{pid}-")]
+
+
+def lab_signals(evb):
+    """Whichever signal stops a run in namespaces, and whenever: they are removed, and no node outlives it."""
+    need_root()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 2}, net="lab") as running:
+            running.wait_nodes(5)
+            running.wait_running()
+            pids = running.nodes().values()
+            assert len(namespaces(running.process.pid)) == 6
+            running.signal(number)
+            complete(running.end(expect=(0,)))
+            assert not namespaces(running.process.pid) and not any(is_node(pid) for pid in pids)
+        with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 12}, net="lab") as running:
+            wait_until("first namespace", lambda: namespaces(running.process.pid))
+            assert len(namespaces(running.process.pid)) < 16, "too late to be stopped in between"
+            running.signal(number)
+            out, err = running.process.communicate(timeout=LIMIT_S)
+            assert running.process.returncode == 1 and "no trigger was taken: stopped before" in err, (out, err)
+            assert not namespaces(running.process.pid)
+
+
+def ctrl_c(evb):
+    """Ctrl-C at a terminal reaches the run alone: what has begun is finished, nothing is lost, status 0."""
+    with at_terminal(evb) as (runner, master, out):
+        os.write(master, b"\x03")
+        while True:
+            with contextlib.suppress(OSError):
+                if os.read(master, 4096):
+                    continue
+            break
+        assert runner.wait(LIMIT_S) == 0
+        report = json.loads(out.read_text())
+        balance(report)
+        complete(report)
+
+
+def killed_run(evb):
+    """`evb run` killed without a word: no node outlives it."""
+    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
+        running.wait_nodes(9)
+        running.wait_running()
+        pids = running.nodes().values()
+        running.signal(signal.SIGKILL)
+        running.process.wait(LIMIT_S)
+        wait_until("end of all nodes", lambda: not any(is_node(pid) for pid in pids))
+
+
+def is_node(pid):
+    with contextlib.suppress(OSError):
+        return b"--node" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+assert SMALL
+main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
+      "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
+      "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
+      "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup": hangup, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
+      "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c, "give-up": give_up})

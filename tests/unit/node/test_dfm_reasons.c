@@ -1,0 +1,152 @@
+/* What a DFM says of a run without a trigger: who is missing, who holds triggers back. */
+#include "../test.h"
+
+#include "../core/dfm_driver.h"
+#include "dfm_reasons.h"
+
+static struct scenario scenario;
+
+static void name_nodes(const struct dfm_config *c)
+{
+        scenario = (struct scenario){.n_nodes = 1, .nodes[0] = {.name = "dfm", .role = ROLE_DFM}};
+        for (unsigned i = 0; i < c->n_ros + c->n_sfi; i++) {
+                struct scenario_node *n = &scenario.nodes[scenario.n_nodes++];
+
+                n->role = i < c->n_ros ? ROLE_ROS : ROLE_SFI;
+                n->index = i < c->n_ros ? i : i - c->n_ros;
+                snprintf(n->name, sizeof n->name, "%s%u", scenario_role_name(n->role), n->index + 1);
+        }
+}
+
+/* The reasons as they are once the DFM has been stopped. */
+static const char *why(struct dfm_driver *t, const struct idle *last)
+{
+        static struct reasons r;
+
+        dfm_stop(t->dfm, t->now_ns);
+        r = (struct reasons){};
+        dfm_reasons(t->dfm, last, &r);
+        assert_int_equal(r.n, 1);
+        return r.text[0];
+}
+
+static void who_never_came(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_init(&t, &config);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_says_with(&t, false);
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(why(&t, &idle), "no trigger was taken: stopped before the run began; ros1, "
+                                            "sfi2 never reached this DFM");
+        dfm_driver_fini(&t);
+}
+
+static void many_are_counted(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        (void)state;
+        config.n_ros = 20;
+        name_nodes(&config);
+        dfm_driver_init(&t, &config);
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(why(&t, &idle),
+                            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+                            "ros6 and 16 more never reached this DFM");
+        dfm_driver_fini(&t);
+}
+
+/* Also where all have left and XOFF is forgotten when the reasons are asked for. */
+static void who_held_back(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        ros_says_switch(&t, 1, false);
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "");
+        idle_note(&idle, t.dfm, &scenario);
+        dfm_stop(t.dfm, t.now_ns);
+        ros_says_alive(&t, 0, RUN_ENDED, 0);
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        dfm_says_with(&t, false);
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(why(&t, &idle), "no trigger was taken: ros2 held triggers back (XOFF)");
+        dfm_driver_fini(&t);
+}
+
+static void nobody_had_a_credit(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(why(&t, &idle), "no trigger was taken: no SFI had a free credit");
+        dfm_driver_fini(&t);
+}
+
+/* With a trigger it is the events that count. */
+static void open_partial_and_lost(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 4);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 1, EVENT_PARTIAL, 1);
+        sfi_ends(&t, 0, 2, EVENT_LOST, 2);
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(idle.why, "");
+        dfm_reasons(t.dfm, &idle, &r);
+        assert_int_equal(r.n, 3);
+        assert_string_equal(r.text[0], "1 of 4 events are partial");
+        assert_string_equal(r.text[1], "1 of 4 events are lost");
+        assert_string_equal(r.text[2], "1 of 4 events were still open");
+        dfm_driver_fini(&t);
+}
+
+/* More than are kept are counted, and none is there twice. */
+static void reasons_are_bounded(void **state)
+{
+        struct reasons r = {};
+
+        (void)state;
+        for (int i = 0; i < REASONS_MAX + 10; i++)
+                reasons_add(&r, "reason %d", i);
+        reasons_add(&r, "reason %d", 3);
+        assert_int_equal(r.n, REASONS_MAX + 10);
+        assert_string_equal(r.text[REASONS_MAX - 1], "reason 31");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(who_never_came),      cmocka_unit_test(many_are_counted),
+                cmocka_unit_test(who_held_back),       cmocka_unit_test(nobody_had_a_credit),
+                cmocka_unit_test(open_partial_and_lost), cmocka_unit_test(reasons_are_bounded),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
