@@ -4,7 +4,7 @@
 
 #include "sfi_internal.h"
 
-/* Slots for events that are not assigned here: this many, or an eighth; and how long each has one for sure. */
+/* Slots for events that are not assigned here: this many, or an eighth; and how long each keeps one. */
 #define UNASSIGNED_LEAST 16u
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
 

@@ -60,7 +60,8 @@ def rate(evb, *, link_bps=10**9, events=1500, **keys):
     """Wires and ports have a rate: no more passes, what the SFIs miss is what ports drop, and all of it is recovered."""
     need_root()
     with folder() as where:
-        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit", "ros.fragment-size": "14KiB",
+        report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit",
+                                            "ros.fragment-size": "14KiB",
                                             "sfi.count": 1, "trigger.events": events, **keys},
                      net="lab")
     complete(report)
