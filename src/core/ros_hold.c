@@ -35,7 +35,6 @@ static uint32_t take_entry(struct ros *r, uint64_t event, uint32_t l1_id)
                 .place = place,
                 .at = ARENA_NONE,
                 .wanted_by = UINT16_MAX,
-                .used = true,
         };
         idmap_put(&r->by_event, event, i);
         return i;
@@ -73,7 +72,6 @@ static void give_back(struct ros *r, uint32_t i)
         }
         r->n_expected -= e->expected;
         arena_release(r->arena, e->at);
-        e->used = false;
         uint32_t last_free = r->n_entries - r->n_held--;
 
         move_to(r, e->place, r->order[last_free]);

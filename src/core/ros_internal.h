@@ -24,7 +24,7 @@ struct ros_entry {
         uint64_t wanted_ns;
         uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
         uint16_t pins;
-        bool used, arrived, filled, cleared;
+        bool arrived, filled, cleared;
         bool expected;  /* asked for, and its frame has not begun to come */
         bool triggered; /* somebody has asked for it: it counts for XOFF */
 };
