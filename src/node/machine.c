@@ -52,6 +52,8 @@ int machine_no_memory(const char *key, uint64_t asked_bytes)
 int machine_exit_status(int r)
 {
         switch (-r) {
+        case ECANCELED: /* stopped before it began */
+                return 0;
         case EINVAL:
         case ENOENT:
         case ENOTDIR:
