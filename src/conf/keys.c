@@ -84,6 +84,7 @@ const struct scenario_key scenario_keys[] = {
 
         {"qos", "overhead", KEY_BYTES, AT(qos, overhead_bytes), "auto", "auto", SCENARIO_UNCHANGED, 0, 256, "Bytes that a packet takes on the wire beyond what the kernel counts; auto: 24 (preamble, checksum, gap of Ethernet) with qos.rate = auto, 0 with a rate that is told."},
         {"qos", "required", KEY_CHOICE, AT(qos, required), "yes", "no|yes", 0, 0, 0, "yes: a ROS that cannot shape does not run; no: it runs unshaped, and says so."},
+        {"qos", "on-drift", KEY_CHOICE, AT(qos, on_drift), "repair", "repair|warn", 0, 0, 0, "What a ROS does when others change its shaping while it runs; it logs either, and reports for how long it was unshaped."},
 
         {"tuning", "mtu", KEY_BYTES, AT(tuning, mtu_bytes), "unchanged", "unchanged", SCENARIO_UNCHANGED, 68, 65535, "MTU of a ROS's interface while it runs."},
         {"tuning", "rx-usecs", KEY_COUNT, AT(tuning, rx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: longest time from a packet's arrival to the interrupt, in microseconds."},

@@ -256,8 +256,12 @@ static void write_losses(const json_t *report)
 static void write_shaping(const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
+        uint64_t unshaped_ns = SUM(l, ROLE_ROS, unshaped_ns);
         char rate[QUANTITY_TEXT_MAX];
 
+        if (unshaped_ns > 0)
+                printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
+                       quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
         if (s)
                 printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)),
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
@@ -300,6 +304,19 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         }
 }
 
+/* As one does that had to shape its traffic and could not. */
+static bool a_ros_fell_short(const struct launch *l)
+{
+        bool any = false;
+
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+
+                any |= c->node->role == ROLE_ROS && WIFEXITED(c->status) && WEXITSTATUS(c->status) == 1;
+        }
+        return any;
+}
+
 int summary_write(const struct launch *l)
 {
         struct accounts a = account(l);
@@ -311,5 +328,5 @@ int summary_write(const struct launch *l)
         } else
                 write_text(l, &a, report);
         json_decref(report);
-        return a.complete == a.triggers && a.balanced && a.all_lived ? 0 : 1;
+        return a.complete == a.triggers && a.balanced && a.all_lived && !a_ros_fell_short(l) ? 0 : 1;
 }

@@ -162,7 +162,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         if (k < 0)
                 return k;
         say_farewell(r, now_ns);
-        shaping_turn(r->shaping, now_ns, ros_sfi_live(r->core));
+        shaping_turn(r->shaping, ros_sfi_live(r->core));
         node_send_due(n, r->core, step, now_ns);
         return 0;
 }
@@ -178,7 +178,6 @@ static uint64_t ros_deadline(struct node *n)
                 deadline_ns = MIN(deadline_ns, r->farewell_ns);
         if (r->give_up_ns != NEVER_NS && r->farewells == 0)
                 deadline_ns = MIN(deadline_ns, r->give_up_ns);
-        deadline_ns = MIN(deadline_ns, shaping_deadline_ns(r->shaping));
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
 
@@ -213,13 +212,14 @@ static void ros_account(struct node *n)
         stats_set(&s->clear_gaps, c->clear_gaps);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
-        shaping_account(((struct ros_node *)n->state)->shaping);
+        /* Nobody waits for us any more; the report must have the last of it. */
+        if (ros_done(n, clock_now_ns()))
+                shaping_settle(((struct ros_node *)n->state)->shaping);
 }
 
 static bool ros_fell_short(const struct node *n)
 {
-        (void)n;
-        return false;
+        return shaping_fell_short(((struct ros_node *)n->state)->shaping);
 }
 
 const struct node_kind node_ros = {

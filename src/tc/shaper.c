@@ -18,6 +18,7 @@ struct tc_shaper {
         struct tc_socket *socket;
         struct tc_state state;
         bool locked;
+        struct tc_tree installed; /* by us: what was there before is known, whatever others do to it since */
         struct tc_tuning untuned, remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
 };
 
@@ -52,6 +53,7 @@ struct tc_shaper *tc_shaper_free(struct tc_shaper *s)
         if (!s)
                 return NULL;
         tc_socket_free(s->socket);
+        tc_tree_fini(&s->installed);
         if (s->locked)
                 tc_state_fini(&s->state);
         free(s);
@@ -67,6 +69,11 @@ const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *
 {
         *ret_n = s->state.n_asked;
         return s->state.asked;
+}
+
+const struct tc_tree *tc_shaper_installed(const struct tc_shaper *s)
+{
+        return &s->installed;
 }
 
 int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
@@ -171,12 +178,15 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         o->owner = tc_layout_owner(have);
         if (o->owner == TC_OWNER_OURS)
                 return 0;
-        tc_tree_fini(&s->state.saved);
+        if (s->installed.n == 0)
+                tc_tree_fini(&s->state.saved);
         if (o->owner == TC_OWNER_KERNEL)
                 return 0;
         if (o->owner == TC_OWNER_FOREIGN && !force)
                 return tc_outcome_fail(o, -EEXIST, "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, and removal puts it back",
                                        s->device.name, root->kind_name, tc_handle_format(root->handle, handle));
+        if (s->installed.n > 0)
+                return 0;
         r = tc_socket_dump(s->socket, s->device.ifindex, true, &s->state.saved);
         return r < 0 ? tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r)) : 0;
 }
@@ -205,7 +215,8 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
                 free(s->state.asked);
         s->state.asked = asked;
         s->state.n_asked = n_asked;
-        if (o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 && tc_layout_owner(&now) != TC_OWNER_OURS) {
+        if (s->installed.n == 0 && o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 &&
+            tc_layout_owner(&now) != TC_OWNER_OURS) {
                 struct tc_tuning previous = s->state.previous;
 
                 tc_state_erase(&s->state);
@@ -214,6 +225,14 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
         if (s->state.saved.n > 0 || s->state.n_asked > 0 || !tc_tuning_is_unchanged(&s->state.previous))
                 (void)tc_state_write(&s->state);
         tc_tree_fini(&now);
+}
+
+static struct tc_tree take_tree(struct tc_tree *t)
+{
+        struct tc_tree taken = *t;
+
+        *t = (struct tc_tree){};
+        return taken;
 }
 
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns, bool insist, struct tc_outcome *o)
@@ -238,13 +257,19 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
                         tc_outcome_fail(o, r, "%s", strerror(-r));
         }
         /* To undo, all of a foreign tree has to be known. */
-        if (r >= 0)
-                r = tc_apply(s->socket, s->device.ifindex, s->state.saved.n > 0 && o->owner != TC_OWNER_OURS ? &s->state.saved : &have, &want,
-                             patience_ns, insist, o);
+        if (r >= 0) {
+                bool new = s->installed.n == 0 && s->state.saved.n > 0 && o->owner != TC_OWNER_OURS;
+
+                r = tc_apply(s->socket, s->device.ifindex, new ? &s->state.saved : &have, &want, patience_ns,
+                             insist, o);
+        }
         if (r < 0)
                 forget_plan(s, asked, n_asked, o);
-        else
+        else {
                 free(asked);
+                tc_tree_fini(&s->installed);
+                s->installed = take_tree(&want);
+        }
         tc_tree_fini(&want);
         tc_tree_fini(&have);
         return r;
@@ -257,6 +282,17 @@ static void forget_tuning(struct tc_shaper *s, const struct tc_tuning *before)
                 tc_state_erase(&s->state);
         else
                 (void)tc_state_write(&s->state);
+}
+
+/* The device may have another name by now, and its old name another device; false: it is gone. */
+static bool follow_name(struct tc_shaper *s)
+{
+        char name[IF_NAMESIZE];
+
+        if (!if_indextoname((unsigned)s->device.ifindex, name))
+                return false;
+        strcpy(s->device.name, name);
+        return true;
 }
 
 int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *o)
@@ -295,7 +331,7 @@ void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *o)
         struct tc_ack ack = {};
         int r;
 
-        if (tc_tuning_is_unchanged(&s->untuned))
+        if (tc_tuning_is_unchanged(&s->untuned) || !follow_name(s))
                 return;
         r = tc_tuning_write(s->socket, s->device.name, &s->untuned, NULL, &ack);
         s->untuned = TC_TUNING_UNCHANGED;
@@ -379,8 +415,14 @@ static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
 {
         struct tc_tree have = {};
-        int r = tc_shaper_read(s, &have);
+        int r;
 
+        if (!follow_name(s)) {
+                tc_outcome_warn(o, "%s is gone: nothing of it can be put back", s->device.name);
+                tc_state_erase(&s->state);
+                return 0;
+        }
+        r = tc_shaper_read(s, &have);
         if (r < 0)
                 return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
         o->owner = tc_layout_owner(&have);

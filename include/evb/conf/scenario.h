@@ -23,6 +23,7 @@ enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
 enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
+enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -72,7 +73,8 @@ struct scenario {
                 char control_group[SCENARIO_TEXT_MAX];
         } network;
         struct {
-                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
+                    required, on_drift;
         } qos;
         /* SCENARIO_UNCHANGED: left as they are. */
         struct {

@@ -1,6 +1,8 @@
 /* What others have set up on a device: put back to the letter where it was replaced, left alone where it is beside the root. */
 #include "tc_network.h"
 
+#include "evb/tc/drift.h"
+
 #include <linux/rtnetlink.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -236,13 +238,54 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
         tc_plan_fini(&p);
 }
 
+/* Others delete our root, or put one of theirs there: what was there before us is put back in the end all the
+ * same. */
+static void what_was_there_is_known_through_a_repair(void **state)
+{
+        static const char *const intrusions_at_root[] = {
+            "qdisc del dev " NETWORK_DEVICE " root",
+            "qdisc replace dev " NETWORK_DEVICE " root handle 77: pfifo limit 10",
+        };
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
+        text = whole_text();
+        for (size_t i = 0; i < ARRAY_SIZE(intrusions_at_root); i++) {
+                struct tc_shaper *s = network_shaper();
+                char what[TC_OUTCOME_TEXT_MAX];
+                struct tc_tree have;
+
+                apply(s, &q);
+                network_tc(intrusions_at_root[i]);
+                have = network_dump();
+                assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 1);
+                tc_tree_fini(&have);
+                assert_true(apply(s, &q) > 0);
+                have = network_dump();
+                assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 0);
+                tc_tree_fini(&have);
+                remove_all(s);
+                tc_shaper_free(s);
+                then = whole_text();
+                assert_string_equal(text, then);
+                free(then);
+        }
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        free(text);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_is_put_back_to_the_letter),
-                cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
-                cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
-                cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
+            cmocka_unit_test(all_is_put_back_to_the_letter),
+            cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
+            cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
+            cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
+            cmocka_unit_test(what_was_there_is_known_through_a_repair),
         };
 
         return network_run_tests(tests);
