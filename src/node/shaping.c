@@ -64,8 +64,8 @@ static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
 static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
         struct pollfd p[] = {
-            {.fd = s->waker.fd, .events = POLLIN},
-            {.fd = s->tree.watch ? tc_watch_fd(s->tree.watch) : -1, .events = POLLIN},
+                {.fd = s->waker.fd, .events = POLLIN},
+                {.fd = s->tree.watch ? tc_watch_fd(s->tree.watch) : -1, .events = POLLIN},
         };
         uint64_t now_ns = clock_now_ns(),
                  until_ns = MIN(shaping_tree_deadline_ns(&s->tree), now_ns + NS_PER_S);

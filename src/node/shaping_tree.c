@@ -77,7 +77,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
                 t->super_packet_bytes =
-                    first && t->backend == QOS_HTB ? p.shares[0].burst_bytes : t->super_packet_bytes;
+                        first && t->backend == QOS_HTB ? p.shares[0].burst_bytes : t->super_packet_bytes;
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
                 stats_set(&t->stats->qos_rate_bps, p.shares[0].rate_bps);
@@ -144,10 +144,10 @@ int shaping_tree_open(struct shaping_tree *t)
                 return log_error_errno(r, "shaping: node %s: no device \"%s\" with address %s here: %m",
                                        t->self->name, name, t->self->address);
         if (strcmp(name, "lo") == 0)
-                return log_error_errno(
-                    EOPNOTSUPP,
-                    "shaping: all nodes share lo: there is no device of this node's own to shape; allowed: "
-                    "qos.backend = none, qos.required = no, or evb run --net lab");
+                return log_error_errno(EOPNOTSUPP,
+                                       "shaping: all nodes share lo: there is no device of this node's own "
+                                       "to shape; allowed: "
+                                       "qos.backend = none, qos.required = no, or evb run --net lab");
         r = open_device(t, why, &o);
         if (r < 0)
                 return log_error_errno(r, "shaping: %s", o.error);

@@ -6,10 +6,10 @@
 void tc_drift_describe(const struct tc_change *c, struct strbuf *b)
 {
         static const char *const is[] = {
-            [TC_ADD] = "is missing",
-            [TC_REPLACE] = "was replaced",
-            [TC_CHANGE] = "was changed",
-            [TC_DELETE] = "was added or replaced",
+                [TC_ADD] = "is missing",
+                [TC_REPLACE] = "was replaced",
+                [TC_CHANGE] = "was changed",
+                [TC_DELETE] = "was added or replaced",
         };
 
         tc_object_name(c->object, b);

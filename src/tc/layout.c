@@ -19,34 +19,6 @@
 
 enum priority { CONTROL_V4 = 10, CONTROL_V6, LINEAR_V4 = 20, LINEAR_V6, HASHED_V4 = 30, HASHED_V6 };
 
-static const char *const classless[] = {"pfifo", "bfifo", "pfifo_fast", "tbf", "fq", "fq_codel", "codel", "sfq", "fq_pie", "pie", "cake", "noqueue", "noop", "sfb", "red"};
-
-static bool has_children(const struct tc_tree *t, const struct tc_object *root)
-{
-        for (size_t i = 0; i < t->n; i++) {
-                const struct tc_object *o = &t->objects[i];
-
-                if (o != root && o->handle != 0 && TC_MAJOR(o->parent) == TC_MAJOR(root->handle) && o->parent != TC_ROOT)
-                        return true;
-        }
-        return false;
-}
-
-enum tc_owner tc_layout_owner(const struct tc_tree *have)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-
-        if (!root || root->handle == 0)
-                return TC_OWNER_KERNEL;
-        if (tc_layout_backend(have) != QOS_NONE)
-                return TC_OWNER_OURS;
-        for (size_t i = 0; i < ARRAY_SIZE(classless); i++) {
-                if (strcmp(root->kind_name, classless[i]) == 0 && !has_children(have, root))
-                        return TC_OWNER_CLASSLESS;
-        }
-        return TC_OWNER_FOREIGN;
-}
-
 enum scenario_qos tc_layout_backend(const struct tc_tree *have)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);

@@ -12,6 +12,8 @@
 #include "evb/tc/units.h"
 
 #define DRAIN_NS (5 * NS_PER_S)
+/* RFC 8200, section 5: below it there is no IPv6. */
+#define IPV6_MTU_MIN 1280u
 
 struct tc_shaper {
         struct tc_device device;
@@ -168,11 +170,41 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
         return r;
 }
 
+static int refuse_foreign(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_partly_told(have);
+        char handle[TC_HANDLE_TEXT_MAX], lost_handle[TC_HANDLE_TEXT_MAX];
+
+        tc_handle_format(root->handle, handle);
+        if (!lost)
+                return tc_outcome_fail(
+                        o, -EEXIST,
+                        "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, "
+                        "and removal puts it back",
+                        s->device.name, root->kind_name, handle);
+        return tc_outcome_fail(
+                o, -EEXIST,
+                "%s has a root qdisc of someone else, %s %s, that could not be put back: the kernel does "
+                "not tell all of %s %s%s; delete it first, or lose it by --force",
+                s->device.name, root->kind_name, handle, lost->kind_name,
+                tc_handle_format(lost->handle, lost_handle),
+                tc_object_lacks_table(lost) ? " (its stab)" : "");
+}
+
+static void warn_of_loss(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
+{
+        const struct tc_object *lost = tc_layout_partly_told(have);
+        char handle[TC_HANDLE_TEXT_MAX];
+
+        if (lost)
+                tc_outcome_warn(
+                        o, "%s: removal cannot put %s %s back exactly: the kernel does not tell all of it",
+                        s->device.name, lost->kind_name, tc_handle_format(lost->handle, handle));
+}
+
 /* Before anything is changed: whose root is there, and what will have to be put back. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o)
 {
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-        char handle[TC_HANDLE_TEXT_MAX];
         int r = 0;
 
         o->owner = tc_layout_owner(have);
@@ -183,8 +215,8 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         if (o->owner == TC_OWNER_KERNEL)
                 return 0;
         if (o->owner == TC_OWNER_FOREIGN && !force)
-                return tc_outcome_fail(o, -EEXIST, "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, and removal puts it back",
-                                       s->device.name, root->kind_name, tc_handle_format(root->handle, handle));
+                return refuse_foreign(s, have, o);
+        warn_of_loss(s, have, o);
         if (s->installed.n > 0)
                 return 0;
         r = tc_socket_dump(s->socket, s->device.ifindex, true, &s->state.saved);
@@ -303,10 +335,19 @@ int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_
 
         if (tc_tuning_is_unchanged(want))
                 return 0;
+        if (!follow_name(s))
+                return tc_outcome_fail(o, -ENODEV, "%s is gone", s->device.name);
         r = tc_tuning_read(s->device.name, &now);
         if (r >= 0) {
                 if (tc_tuning_is_so(want, &now))
                         return 0;
+                if (want->mtu_bytes < IPV6_MTU_MIN && now.mtu_bytes >= IPV6_MTU_MIN &&
+                    tc_device_has_ipv6(s->device.name))
+                        return tc_outcome_fail(
+                                o, -EINVAL,
+                                "an MTU of %u would make the kernel remove the IPv6 addresses of %s: choose "
+                                "%u or more, or disable IPv6 first (sysctl net.ipv6.conf.%s.disable_ipv6=1)",
+                                want->mtu_bytes, s->device.name, IPV6_MTU_MIN, s->device.name);
                 /* What was there before us, not what we set the last time; on the disk before it is gone. */
                 tc_tuning_remember(&s->state.previous, &now, want);
                 r = tc_state_write(&s->state);

@@ -327,6 +327,32 @@ def tuning(evb):
         assert done.returncode == 77 and "tuning of eth0" in done.stderr, done
 
 
+def small_mtu(evb):
+    """Below 1280 the kernel takes a device's IPv6 addresses away: refused, by flag and by key."""
+    with pair() as network, folder() as where:
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[tuning]\nmtu = 1000\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+
+        def state():
+            return texts(network, "a") + network.run("a", "ip", "addr", "show", "dev", "eth0").stdout
+
+        def mtu():
+            return network.qos(evb, "a", "status", "--dev", "eth0")["interface"]["mtu_bytes"]
+
+        before = state()
+        for words in (("qos", "apply", *TWO, "--mtu", "1000"), ("ros", "--config", str(path), "--node", "r")):
+            done = network.evb(evb, "a", *words, check=False)
+            assert done.returncode == 2 and "disable IPv6 first" in done.stderr, done
+        assert before == state()
+        network.run("a", "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6")
+        network.qos(evb, "a", "apply", *TWO, "--mtu", "1000")
+        assert mtu() == 1000
+        network.qos(evb, "a", "remove", "--dev", "eth0")
+        assert mtu() == 1500
+
+
 def scenario(evb):
     """By a scenario and a node's name: the device is found by the node's address."""
     with pair() as network, folder() as where:
@@ -402,6 +428,7 @@ main({
     "watch-gone": watch_gone,
     "control-latency": control_latency,
     "tuning": tuning,
+    "small-mtu": small_mtu,
     "scenario": scenario,
     "iperf3": iperf3,
 })

@@ -24,13 +24,15 @@
 
 /* Whose root is it? */
 enum tc_owner {
-        TC_OWNER_KERNEL,    /* none, or the default one */
+        TC_OWNER_KERNEL, /* none, or the default one */
         TC_OWNER_OURS,
         TC_OWNER_CLASSLESS, /* set by someone; can be put back as it was */
-        TC_OWNER_FOREIGN,   /* with classes: not to be touched unasked */
+        TC_OWNER_FOREIGN,   /* with classes, or not to be put back exactly: not to be touched unasked */
 };
 
 enum tc_owner tc_layout_owner(const struct tc_tree *have);
+/* A qdisc that could not be put back exactly, as the kernel does not tell all of it; NULL: all could. */
+const struct tc_object *tc_layout_partly_told(const struct tc_tree *have);
 
 /* The tree for a plan. Destinations that `have` (sorted; may be empty) knows keep their classes, and so what is queued.
  * Sorted; freed by the caller. */

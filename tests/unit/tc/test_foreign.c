@@ -238,13 +238,80 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
         tc_plan_fini(&p);
 }
 
+static char *detailed_text(void)
+{
+        char *text = calloc(1, 4096);
+        FILE *from = popen("tc -d qdisc show dev " NETWORK_DEVICE, "r");
+
+        (void)!fread(text, 1, 4095, from);
+        pclose(from);
+        return text;
+}
+
+/* `stab overhead 24` is put back; of the table for ATM the kernel tells only the size. */
+static void a_size_table_is_kept_or_refused(void **state)
+{
+        static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_plan p = sample_plan(&q);
+        struct tc_outcome o = {}, forced = {};
+        struct tc_shaper *s;
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+                char command[160];
+
+                snprintf(command, sizeof command,
+                         "qdisc add dev " NETWORK_DEVICE
+                         " root handle 5: stab overhead 24 linklayer ethernet %s",
+                         roots[i]);
+                network_tc(command);
+                text = detailed_text();
+                assert_non_null(strstr(text, "overhead 24"));
+                s = network_shaper();
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
+                        fail_msg("%s", o.error);
+                tc_shaper_free(s);
+                s = network_shaper(); /* from the file */
+                remove_all(s);
+                tc_shaper_free(s);
+                then = detailed_text();
+                assert_string_equal(text, then);
+                free(text);
+                free(then);
+                network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        }
+        network_tc("qdisc add dev " NETWORK_DEVICE
+                   " root handle 5: stab overhead 24 linklayer atm pfifo limit 77");
+        text = detailed_text();
+        s = network_shaper();
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
+        assert_non_null(strstr(o.error, "pfifo 5: (its stab)"));
+        then = detailed_text();
+        assert_string_equal(text, then);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced), 0);
+        assert_int_equal(forced.n_warnings, 1);
+        assert_non_null(strstr(forced.warnings[0], "cannot put pfifo 5: back exactly"));
+        forced = (struct tc_outcome){};
+        assert_int_equal(tc_shaper_remove(s, &forced), 0);
+        assert_int_equal(forced.n_warnings, 1);
+        tc_shaper_free(s);
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        free(text);
+        free(then);
+        tc_plan_fini(&p);
+}
+
 /* Others delete our root, or put one of theirs there: what was there before us is put back in the end all the
  * same. */
 static void what_was_there_is_known_through_a_repair(void **state)
 {
         static const char *const intrusions_at_root[] = {
-            "qdisc del dev " NETWORK_DEVICE " root",
-            "qdisc replace dev " NETWORK_DEVICE " root handle 77: pfifo limit 10",
+                "qdisc del dev " NETWORK_DEVICE " root",
+                "qdisc replace dev " NETWORK_DEVICE " root handle 77: pfifo limit 10",
         };
         struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
         char *text, *then;
@@ -281,11 +348,12 @@ static void what_was_there_is_known_through_a_repair(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-            cmocka_unit_test(all_is_put_back_to_the_letter),
-            cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
-            cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
-            cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
-            cmocka_unit_test(what_was_there_is_known_through_a_repair),
+                cmocka_unit_test(all_is_put_back_to_the_letter),
+                cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
+                cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
+                cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
+                cmocka_unit_test(what_was_there_is_known_through_a_repair),
+                cmocka_unit_test(a_size_table_is_kept_or_refused),
         };
 
         return network_run_tests(tests);

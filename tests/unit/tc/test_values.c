@@ -1,6 +1,8 @@
 /* Units, plans, layouts and differences: all that needs no kernel. */
 #include "tc_sample.h"
 
+#include <linux/pkt_sched.h>
+
 #include "evb/tc/kind.h"
 #include "evb/tc/request.h"
 #include "evb/tc/status.h"
@@ -207,6 +209,34 @@ static void destinations_keep_their_classes(void **state)
         }
         tc_tree_fini(&before);
         tc_tree_fini(&after);
+}
+
+static void what_the_kernel_does_not_tell_whole_is_foreign(void **state)
+{
+        static const char *const kinds[] = {"red", "gred", "choke", "netem"};
+        const struct tc_sizespec overhead = {.overhead = 24, .linklayer = TC_LINKLAYER_ETHERNET},
+                                 cells = {.tsize = 512};
+        struct tc_object root = {
+                .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ROOT, .kind_name = "pfifo"};
+        struct tc_tree t = {};
+
+        (void)state;
+        tc_tree_add(&t, &root);
+        assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
+        assert_null(tc_layout_partly_told(&t));
+        t.objects[0].has_stab = true;
+        memcpy(t.objects[0].stab, &overhead, sizeof overhead);
+        assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
+        memcpy(t.objects[0].stab, &cells, sizeof cells);
+        assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
+        assert_ptr_equal(tc_layout_partly_told(&t), &t.objects[0]);
+        t.objects[0].has_stab = false;
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                strcpy(t.objects[0].kind_name, kinds[i]);
+                assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
+                assert_ptr_equal(tc_layout_partly_told(&t), &t.objects[0]);
+        }
+        tc_tree_fini(&t);
 }
 
 static void owners_are_told_apart(void **state)
@@ -461,6 +491,7 @@ int main(void)
                 cmocka_unit_test(what_cannot_work_is_refused),
                 cmocka_unit_test(destinations_keep_their_classes),
                 cmocka_unit_test(owners_are_told_apart),
+                cmocka_unit_test(what_the_kernel_does_not_tell_whole_is_foreign),
                 cmocka_unit_test(cbq_is_as_its_kernel_wants_it),
                 cmocka_unit_test(differences_lead_from_any_tree_to_any),
                 cmocka_unit_test(a_changed_match_is_made_anew),
