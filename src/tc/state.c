@@ -200,15 +200,18 @@ static void make_identity(struct tc_state *s, const struct tc_device *d)
         snprintf(s->of, sizeof s->of, "%s %llu %d", boot, (unsigned long long)cookie, d->ifindex);
 }
 
+static const char *state_folder(void)
+{
+        return getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
+}
+
 /* By its number: the name of a device may change. */
 static int make_path(struct tc_state *s, const struct tc_device *d)
 {
-        const char *folder = getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
+        const char *folder = state_folder();
         struct stat ns;
 
         if (stat("/proc/thread-self/ns/net", &ns) < 0)
-                return -errno;
-        if (mkdir(folder, 0755) < 0 && errno != EEXIST)
                 return -errno;
         make_identity(s, d);
         return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino, d->ifindex) >= sizeof s->path ? -ENAMETOOLONG : 0;
@@ -253,6 +256,8 @@ int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_hold
         *ret_holder = 0;
         if (r < 0)
                 return r;
+        if (mkdir(state_folder(), 0755) < 0 && errno != EEXIST)
+                return -errno;
         s.fd = open_locked(s.path, ret_holder);
         if (s.fd < 0)
                 return s.fd;
