@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import time
 
@@ -115,7 +117,6 @@ def counters(evb):
         network.qos(evb, "a", "apply", *TWO, "--control-port", "46800", "--dest", "239.1.2.3=7Mbit")
         network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
         with network.inside("a"):
-            import socket
             four, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         for _ in range(10):
             four.sendto(b"x" * 100, ("10.9.0.2", 5000))
@@ -154,6 +155,66 @@ def many(evb):
 
         wait_until("packets in their classes", lambda: got() == want)
         out.close()
+
+
+def bpf(command, attributes):
+    """The system call; a descriptor, or the reason why the case is skipped."""
+    import ctypes
+    import platform
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    if not number:
+        raise Skip(f"the number of the bpf system call of {platform.machine()} is not known here")
+    buffer = ctypes.create_string_buffer(attributes.ljust(120, b"\0"), 120)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, 120)
+    if fd < 0:
+        raise Skip(f"no BPF program that tags packets: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
+def tag_all(network, node, device):
+    """As a VLAN device above does: a tag beside each packet. Gone when the result is closed."""
+    import ctypes
+    code = struct.pack("<BBhiBBhiBBhiBBhiBBhi", 0xb7, 2, 0, socket.htons(0x8100), 0xb7, 3, 0, 5,
+                       0x85, 0, 0, 18, 0xb7, 0, 0, -1, 0x95, 0, 0, 0)  # vlan_push(packet, 802.1Q, 5); go on
+    instructions, license = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+    with network.inside(node):
+        program = bpf(5, struct.pack("<IIQQ", 3, len(code) // 8, ctypes.addressof(instructions),
+                                     ctypes.addressof(license)))
+        link = bpf(28, struct.pack("<IIII", program, socket.if_nametoindex(device), 47, 0))
+    os.close(program)
+    return link
+
+
+def vlan(evb):
+    """What a VLAN device above sends finds its class: by row, by hash, control."""
+    for more in (0, 100):
+        with pair() as network:
+            dests = [w for i in range(1, more + 1)
+                     for w in ("--dest", f"10.8.0.{i}=1Mbit", "--dest", f"fd00:8::{i}=1Mbit")]
+            network.qos(evb, "a", "apply", *TWO, *dests, "--control-port", "4680")
+            four = network.socket("a")
+            six = network.socket("a", family=socket.AF_INET6)
+            for address in ("10.9.0.2", "fd00:9::2"):
+                link = json.loads(network.run("b", "ip", "-j", "link", "show", "dev", "eth0").stdout)[0]
+                network.ip("a", "neigh", "replace", address, "lladdr", link["address"], "dev", "eth0")
+
+            def packets():
+                s = network.qos(evb, "a", "status", "--dev", "eth0")
+                known = {d["address"]: d["packets"] for d in s["destinations"]}
+                return known["10.9.0.2"], known["fd00:9::2"], s["control"]["packets"]
+
+            link = tag_all(network, "a", "eth0")
+            before = packets()
+            for _ in range(10):
+                four.sendto(b"x", ("10.9.0.2", 5000))
+                six.sendto(b"x", ("fd00:9::2", 5000))
+                four.sendto(b"x", ("10.9.0.2", 4680))
+                six.sendto(b"x", ("fd00:9::2", 4680))
+            want = tuple(n + more for n, more in zip(before, (10, 10, 20)))
+            wait_until("tagged packets in their classes", lambda: packets() == want)
+            os.close(link)
+            four.close()
+            six.close()
 
 
 def live(evb):
@@ -419,6 +480,7 @@ main({
     "life": life,
     "counters": counters,
     "many": many,
+    "vlan": vlan,
     "live": live,
     "full-queue": full_queue,
     "drops-alarm": drops_alarm,

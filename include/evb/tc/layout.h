@@ -6,8 +6,9 @@
  *      |- e7b:3     traffic to no known destination        `- 3: bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (or bfifo, where HTB itself shapes)
  *      `- e7b:1002  the second ...
- *   u32 filters at e7b: by priority: 10, 11 control by port; 20, 21 destinations in a row; 30, 31 destinations by hash
- *   (even: IPv4, odd: IPv6). */
+ *   u32 filters at e7b: by priority: 12, 13 control by port; 22, 23 destinations in a row; 32, 33
+ * destinations by hash (even: IPv4, odd: IPv6; told apart by the header's version, whatever protocol a VLAN
+ * tag names). */
 #pragma once
 
 #include "evb/tc/object.h"

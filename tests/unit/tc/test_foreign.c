@@ -104,25 +104,38 @@ static const struct {
         const char *name, *commands[5];
 } intrusions[] = {
         {"a leaf with classes of its own",
-         {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1", "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
+         {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1",
+          "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
           "class add dev " NETWORK_DEVICE " parent 9:1 classid 9:2 htb rate 1mbit quantum 2000"}},
         {"a class with a leaf with classes",
-         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000", "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000",
+          "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
           "class add dev " NETWORK_DEVICE " parent 99: classid 99:1 htb rate 1mbit quantum 2000"}},
         {"classes below classes",
-         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000", "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
-        {"a class below a destination's", {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000",
+          "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
+        {"a class below a destination's",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
         {"a leaf of another kind with the same handle",
-         {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001", "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
-        {"a queue of no size below a TBF", {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
+         {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001",
+          "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
+        {"a queue of no size below a TBF",
+         {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
         {"a priority of ours with another protocol",
-         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol all prio 20 u32 match u32 0 0 flowid e7b:3"}},
-        {"a priority of ours in another chain", {"filter add dev " NETWORK_DEVICE " parent e7b: chain 5 prio 20 protocol ip u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol ip prio 22 u32 match u32 0 0 flowid e7b:3"}},
+        {"a priority of ours in another chain",
+         {"filter add dev " NETWORK_DEVICE
+          " parent e7b: chain 5 prio 22 protocol all u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
         {"a filter of ours with another match",
-         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 20 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol all prio 22 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
         {"a table with the number of ours",
          {"filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 handle 100: u32 divisor 256",
-          "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
 };
 
 /* The next apply has it as it is to be, whatever someone did. */
