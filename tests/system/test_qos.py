@@ -33,7 +33,7 @@ def pair():
 def plan(evb):
     """Pure: needs no privilege, and says what the contract says."""
     done = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit", "--dest", "127.0.0.3", "--link-rate", "1Gbit", "--sources", "6",
-              "--switch-buffer", "128KiB", "--control-port", "46800", "--mtu", "1500", "--json")
+              "--switch-buffer", "128KiB", "--control-port", "26800", "--mtu", "1500", "--json")
     report = json.loads(done.stdout)
     assert report["device"] == "lo" and report["backend"] == "htb+tbf" and report["operations"] == 0 and report["foreign_root"] is False
     first, second = report["destinations"]
@@ -96,12 +96,12 @@ def life(evb):
     """Applied, applied again, changed, shown, removed."""
     with pair() as network:
         before = texts(network, "a")
-        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
         assert first["operations"] > 10 and first["backend"] == "htb+tbf", first
         assert [d["rate_bps"] for d in first["destinations"]] == [8000000, 9000000]
-        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
         assert again["operations"] == 0, again
-        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "46800")
+        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "26800")
         assert len(changed["destinations"]) == 1 and changed["destinations"][0]["rate_bps"] == 5000000
         status = network.qos(evb, "a", "status", "--dev", "eth0")
         assert status["destinations"][0]["asked_bps"] == 5000000 and status["operations"] == 0
@@ -114,7 +114,7 @@ def life(evb):
 def counters(evb):
     """Traffic goes where it is told to, by destination, port and family; ARP and all else to the default class."""
     with pair() as network:
-        network.qos(evb, "a", "apply", *TWO, "--control-port", "46800", "--dest", "239.1.2.3=7Mbit")
+        network.qos(evb, "a", "apply", *TWO, "--control-port", "26800", "--dest", "239.1.2.3=7Mbit")
         network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
         with network.inside("a"):
             four, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -122,9 +122,9 @@ def counters(evb):
             four.sendto(b"x" * 100, ("10.9.0.2", 5000))
             six.sendto(b"x" * 100, ("fd00:9::2", 5000))
             four.sendto(b"x" * 100, ("239.1.2.3", 5000))
-            four.sendto(b"x" * 100, ("10.9.0.2", 46800))
-            four.sendto(b"x" * 100, ("239.255.69.86", 46800))
-            six.sendto(b"x" * 100, ("fd00:9::2", 46800))
+            four.sendto(b"x" * 100, ("10.9.0.2", 26800))
+            four.sendto(b"x" * 100, ("239.255.69.86", 26800))
+            six.sendto(b"x" * 100, ("fd00:9::2", 26800))
 
         def packets():
             s = network.qos(evb, "a", "status", "--dev", "eth0")
@@ -337,13 +337,13 @@ def control_latency(evb):
     as fast; it is some 50 times."""
     with pair() as network:
         latency = {}
-        for name, more in (("without", ()), ("with", ("--control-port", "46800", "--control-rate", "500kbit"))):
+        for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
             # The wire itself is what data fill: the rate for the destination is above it.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
             stream = Numbered(network, "a", "b", "10.9.0.2")
             stream.out.setblocking(False)
             echo, answer = network.socket("a"), network.socket("b")
-            answer.bind(("10.9.0.2", 46800))
+            answer.bind(("10.9.0.2", 26800))
             answer.settimeout(30)
             samples = []
             for _ in range(12):
@@ -353,7 +353,7 @@ def control_latency(evb):
                 except BlockingIOError:
                     pass
                 began = time.monotonic()
-                echo.sendto(b"ping", ("10.9.0.2", 46800))
+                echo.sendto(b"ping", ("10.9.0.2", 26800))
                 answer.recv(100)
                 samples.append(time.monotonic() - began)
                 stream.take()
