@@ -388,6 +388,33 @@ def tuning(evb):
         assert done.returncode == 77 and "tuning of eth0" in done.stderr, done
 
 
+def jumbo_device(evb):
+    """A device whose packets are larger than network.mtu: TCP fills them, and they pass."""
+    with pair() as network, folder() as where:
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nrate = 20Mbit\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+        for node in ("a", "b"):
+            network.ip(node, "link", "set", "eth0", "mtu", "9000")
+        network.qos(evb, "a", "apply", "--config", str(path), "--node", "r")
+        stream = socket.SOCK_STREAM
+        with network.socket("b", stream) as listener, network.socket("a", stream) as sender:
+            listener.bind(("10.9.0.2", 5000))
+            listener.listen()
+            sender.settimeout(60)
+            sender.connect(("10.9.0.2", 5000))
+            receiver = listener.accept()[0]
+            receiver.settimeout(60)
+            got, wanted = 0, 2 << 20
+            while got < wanted:
+                sender.sendall(bytes(1 << 14))
+                got += len(receiver.recv(1 << 16))
+            receiver.close()
+        drops = [d["drops"] for d in network.qos(evb, "a", "status", "--dev", "eth0")["destinations"]]
+        assert drops == [0], drops
+
+
 def small_mtu(evb):
     """Below 1280 the kernel takes a device's IPv6 addresses away: refused, by flag and by key."""
     with pair() as network, folder() as where:
@@ -490,6 +517,7 @@ main({
     "watch-gone": watch_gone,
     "control-latency": control_latency,
     "tuning": tuning,
+    "jumbo-device": jumbo_device,
     "small-mtu": small_mtu,
     "scenario": scenario,
     "iperf3": iperf3,
