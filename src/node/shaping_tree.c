@@ -10,6 +10,7 @@
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 #include "evb/tc/drift.h"
+#include "evb/tc/layout.h"
 #include "evb/tc/request.h"
 #include "evb/tc/status.h"
 
@@ -109,6 +110,23 @@ static int find_device(const struct shaping_tree *t, struct tc_device *ret, char
         else
                 r = tc_device_of_address(t->self->address, name);
         return r < 0 ? r : tc_device_read(ret, name);
+}
+
+void shaping_tree_warn_of_earlier(const struct shaping_tree *t)
+{
+        struct tc_socket *socket = NULL;
+        struct tc_tree have = {};
+        char name[IF_NAMESIZE];
+        struct tc_device d;
+
+        if (find_device(t, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
+            tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
+                log_warning(
+                        "%s is shaped, though qos.backend = none: by evb qos, or by a node that was killed; "
+                        "`evb qos remove --dev %s` removes it",
+                        name, name);
+        tc_tree_fini(&have);
+        tc_socket_free(socket);
 }
 
 /* The shaper of the device, the interface tuned, and the layout that the kernel can. */

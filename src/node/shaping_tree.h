@@ -35,6 +35,9 @@ struct shaping_tree {
         char refused[TC_OUTCOME_TEXT_MAX]; /* the last refusal, logged once */
 };
 
+/* For a node that shapes nothing: warns where an earlier one, or `evb qos`, has left its tree on the node's
+ * device. */
+void shaping_tree_warn_of_earlier(const struct shaping_tree *t);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
 /* Takes off what is installed, and puts back what was there. */

@@ -429,8 +429,10 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
         }
         if (r >= 0)
                 r = apply_send(s->socket, s->device.ifindex, changes, n, o);
-        if (r >= 0)
-                r = apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left);
+        /* Also where a change was refused: what is queued goes out at its own rate, and what does not is
+         * counted. */
+        if (apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left) < 0)
+                r = -EIO;
         o->dropped_bytes = left;
         tc_tree_fini(&faster);
         return r;

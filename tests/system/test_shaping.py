@@ -170,6 +170,24 @@ def unit_stopped(evb):
                     env={**os.environ, "EVB_STATE_DIRECTORY": "/nonexistent/evb"})
 
 
+def left_over(evb):
+    """A ROS without shaping says that its device is shaped all the same, as a killed one has left it."""
+    with Network("a", "b") as network, folder() as where:
+        network.pair("a", "b")
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+        network.qos(evb, "a", "apply", "--config", str(path), "--node", "r")
+        ros = network.popen("a", evb, "ros", "--config", str(path), "--node", "r")
+        try:
+            line = ros.stderr.readline()
+            assert "eth0 is shaped, though qos.backend = none" in line, line
+        finally:
+            ros.kill()
+            ros.communicate()
+
+
 def required(evb):
     """Shaping that cannot be had is said, 77; where qos.required = no allows it the run is unshaped, and says so."""
     with folder() as where:
@@ -211,6 +229,7 @@ main({
     "follows-sfis": follows_sfis,
     "killed": killed,
     "unit-stopped": unit_stopped,
+    "left-over": left_over,
     "required": required,
     "paced": paced,
     "no-cbq": no_cbq,
