@@ -239,11 +239,15 @@ static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
 static void begin_unshaped(struct shaping_tree *t, const char *what)
 {
         bool announced = t->event_ns != NEVER_NS;
+        const char *then = "repairing it";
 
+        if (!repairs(t))
+                then = "left as it is, as qos.on-drift = warn says";
+        else if (t->gone)
+                then = "it is shaped again when it is back";
         t->unshaped_since_ns = announced ? t->event_ns : t->well_ns;
         log_warning("shaping: %s: %s, by %s: %s", t->device.name, t->gone ? "the device is gone" : what,
-                    announced && t->actor[0] ? t->actor : "someone",
-                    repairs(t) ? "repairing it" : "left as it is, as qos.on-drift = warn says");
+                    announced && t->actor[0] ? t->actor : "someone", then);
 }
 
 static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *how)

@@ -235,7 +235,10 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_o
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        return r < 0 ? tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r)) : 0;
+        /* What was there before us is in the file already: a full disk must not keep us from a repair. */
+        if (r < 0 && s->installed.n == 0)
+                return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
+        return 0;
 }
 
 /* The plan did not come to be. What was there before us is ours to know only while something of ours is there. */
