@@ -24,7 +24,7 @@ struct qos_options {
 /* What it asks for. */
 struct qos_job {
         const struct qos_options *options;
-        bool device_only;          /* neither destinations nor rates matter */
+        bool device_only; /* neither destinations nor rates matter */
         struct scenario *scenario; /* NULL: all told on the command line */
         const struct scenario_node *node;
         char device_name[IF_NAMESIZE];

@@ -122,7 +122,7 @@ int shaping_new(struct shaping **ret, struct node *n)
 
         *ret = NULL;
         if (sc->qos.backend == QOS_NONE)
-                shaping_tree_warn_of_earlier(&(struct shaping_tree){.self = n->self});
+                shaping_tree_warn_of_earlier(n->self);
         if (sc->qos.backend == QOS_NONE && tc_tuning_is_unchanged(&tuning))
                 return 0;
         s = calloc(1, sizeof *s);

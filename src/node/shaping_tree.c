@@ -100,26 +100,26 @@ static void note_tuning(struct shaping_tree *t)
         stats_set(&t->stats->tx_frames, now.tx_frames);
 }
 
-static int find_device(const struct shaping_tree *t, struct tc_device *ret, char name[static IF_NAMESIZE])
+static int find_device(const struct scenario_node *self, struct tc_device *ret, char name[static IF_NAMESIZE])
 {
         int r = 0;
 
         name[0] = '\0';
-        if (t->self->device[0])
-                snprintf(name, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, t->self->device);
+        if (self->device[0])
+                snprintf(name, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, self->device);
         else
-                r = tc_device_of_address(t->self->address, name);
+                r = tc_device_of_address(self->address, name);
         return r < 0 ? r : tc_device_read(ret, name);
 }
 
-void shaping_tree_warn_of_earlier(const struct shaping_tree *t)
+void shaping_tree_warn_of_earlier(const struct scenario_node *self)
 {
         struct tc_socket *socket = NULL;
         struct tc_tree have = {};
         char name[IF_NAMESIZE];
         struct tc_device d;
 
-        if (find_device(t, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
+        if (find_device(self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
             tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
                 log_warning(
                         "%s is shaped, though qos.backend = none: by evb qos, or by a node that was killed; "
@@ -157,7 +157,7 @@ int shaping_tree_open(struct shaping_tree *t)
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
         memset(t->live, 0xff, sizeof t->live);
-        r = find_device(t, &t->device, name);
+        r = find_device(t->self, &t->device, name);
         if (r < 0)
                 return log_error_errno(r, "shaping: node %s: no device \"%s\" with address %s here: %m",
                                        t->self->name, name, t->self->address);
@@ -266,7 +266,7 @@ static int find_again(struct shaping_tree *t)
         char why[TC_REASON_MAX] = "", name[IF_NAMESIZE];
         struct tc_outcome o = {};
         struct tc_device d;
-        int r = find_device(t, &d, name);
+        int r = find_device(t->self, &d, name);
 
         if (r < 0)
                 return r;
@@ -363,7 +363,7 @@ static void look(struct shaping_tree *t)
         account_unshaped(t, clock_now_ns());
 }
 
-void shaping_tree_turn(struct shaping_tree *t, bool now)
+void shaping_tree_turn(struct shaping_tree *t, bool wanted)
 {
         uint64_t now_ns = clock_now_ns();
         bool apply = t->changed || now_ns >= t->again_ns;
@@ -371,7 +371,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool now)
         take_events(t);
         /* Before applying as well: what others did must neither be undone silently, nor where only a warning
          * is wanted. */
-        if (now || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
+        if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))
                 (void)install(t, now_ns, false);

@@ -37,13 +37,13 @@ struct shaping_tree {
 
 /* For a node that shapes nothing: warns where an earlier one, or `evb qos`, has left its tree on the node's
  * device. */
-void shaping_tree_warn_of_earlier(const struct shaping_tree *t);
+void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
 /* Takes off what is installed, and puts back what was there. */
 void shaping_tree_close(struct shaping_tree *t);
 /* The SFIs that are there now. */
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live);
-/* Does what is due; with `look`, compares with the kernel and reads its counters in any case. */
-void shaping_tree_turn(struct shaping_tree *t, bool look);
+/* Does what is due; with `wanted`, compares with the kernel and reads its counters in any case. */
+void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

@@ -137,7 +137,7 @@ static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32
         return tc_tree_add(t, &f);
 }
 
-/* A table with a bucket for each value of the address bits that tell most destinations apart, and the way
+/* A table with a bucket for each value of the address bits that spread the destinations best, and the way
  * into it. */
 static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
 {

@@ -1,4 +1,4 @@
-/* Whose root a device has, and whether it could be put back from what the kernel tells of it. */
+/* Whose root a device has, and whether it could be put back from what the kernel reports. */
 #include <string.h>
 
 #include "evb/base/util.h"
@@ -10,7 +10,7 @@ static const char *const classless[] = {
 };
 /* Their dumps lack what their requests need, or may have had: RED's table of logarithms, netem's
  * distributions. */
-static const char *const partly_told[] = {"red", "gred", "choke", "netem"};
+static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
 
 static bool is_among(const char *kind, const char *const *kinds, size_t n)
 {
@@ -33,13 +33,13 @@ static bool has_children(const struct tc_tree *t, const struct tc_object *root)
         return false;
 }
 
-const struct tc_object *tc_layout_partly_told(const struct tc_tree *have)
+const struct tc_object *tc_layout_incomplete(const struct tc_tree *have)
 {
         for (size_t i = 0; i < have->n; i++) {
                 const struct tc_object *o = &have->objects[i];
 
                 if (o->type == TC_QDISC && o->handle != 0 &&
-                    (is_among(o->kind_name, partly_told, ARRAY_SIZE(partly_told)) ||
+                    (is_among(o->kind_name, incomplete_kinds, ARRAY_SIZE(incomplete_kinds)) ||
                      tc_object_lacks_table(o)))
                         return o;
         }
@@ -55,7 +55,7 @@ enum tc_owner tc_layout_owner(const struct tc_tree *have)
         if (tc_layout_backend(have) != QOS_NONE)
                 return TC_OWNER_OURS;
         if (is_among(root->kind_name, classless, ARRAY_SIZE(classless)) && !has_children(have, root) &&
-            !tc_layout_partly_told(have))
+            !tc_layout_incomplete(have))
                 return TC_OWNER_CLASSLESS;
         return TC_OWNER_FOREIGN;
 }

@@ -172,7 +172,7 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
 
 static int refuse_foreign(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
 {
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_partly_told(have);
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
         char handle[TC_HANDLE_TEXT_MAX], lost_handle[TC_HANDLE_TEXT_MAX];
 
         tc_handle_format(root->handle, handle);
@@ -185,7 +185,7 @@ static int refuse_foreign(const struct tc_shaper *s, const struct tc_tree *have,
         return tc_outcome_fail(
                 o, -EEXIST,
                 "%s has a root qdisc of someone else, %s %s, that could not be put back: the kernel does "
-                "not tell all of %s %s%s; delete it first, or lose it by --force",
+                "not report all of %s %s%s; delete it first, or lose it by --force",
                 s->device.name, root->kind_name, handle, lost->kind_name,
                 tc_handle_format(lost->handle, lost_handle),
                 tc_object_lacks_table(lost) ? " (its stab)" : "");
@@ -193,12 +193,12 @@ static int refuse_foreign(const struct tc_shaper *s, const struct tc_tree *have,
 
 static void warn_of_loss(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
 {
-        const struct tc_object *lost = tc_layout_partly_told(have);
+        const struct tc_object *lost = tc_layout_incomplete(have);
         char handle[TC_HANDLE_TEXT_MAX];
 
         if (lost)
                 tc_outcome_warn(
-                        o, "%s: removal cannot put %s %s back exactly: the kernel does not tell all of it",
+                        o, "%s: removal cannot put %s %s back exactly: the kernel does not report all of it",
                         s->device.name, lost->kind_name, tc_handle_format(lost->handle, handle));
 }
 

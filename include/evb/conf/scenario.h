@@ -73,8 +73,8 @@ struct scenario {
                 char control_group[SCENARIO_TEXT_MAX];
         } network;
         struct {
-                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
-                    required, on_drift;
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
+                uint64_t on_drift; /* enum scenario_drift */
         } qos;
         /* SCENARIO_UNCHANGED: left as they are. */
         struct {

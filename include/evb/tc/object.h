@@ -101,7 +101,7 @@ struct tc_object {
         const struct tc_kind *kind; /* NULL: one that we do not speak; only `options` tells of it */
         union tc_params params;
         /* Of qdiscs: struct tc_sizespec of its size table (`tc ... stab`), by which a packet counts as larger
-         * than it is. The table itself the kernel does not tell; without one (no link layer, only an
+         * than it is. The kernel does not report the table itself; without one (no link layer, only an
          * overhead) this is all of it. */
         bool has_stab;
         uint8_t stab[TC_STAB_BYTES];
@@ -133,7 +133,7 @@ const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_ob
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
 
-/* The kernel does not tell all of the size table. */
+/* The kernel does not report all of the size table. */
 bool tc_object_lacks_table(const struct tc_object *o);
 
 /* "e7b:1001", as tc writes it; "root". Returns text. */

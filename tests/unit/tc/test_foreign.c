@@ -261,7 +261,7 @@ static char *detailed_text(void)
         return text;
 }
 
-/* `stab overhead 24` is put back; of the table for ATM the kernel tells only the size. */
+/* `stab overhead 24` is put back; of the table for ATM the kernel reports only the size. */
 static void a_size_table_is_kept_or_refused(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};

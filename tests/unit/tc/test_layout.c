@@ -5,7 +5,7 @@
 
 #include "evb/tc/kind.h"
 
-static void what_the_kernel_does_not_tell_whole_is_foreign(void **state)
+static void what_the_kernel_reports_in_part_is_foreign(void **state)
 {
         static const char *const kinds[] = {"red", "gred", "choke", "netem"};
         const struct tc_sizespec overhead = {.overhead = 24, .linklayer = TC_LINKLAYER_ETHERNET},
@@ -17,18 +17,18 @@ static void what_the_kernel_does_not_tell_whole_is_foreign(void **state)
         (void)state;
         tc_tree_add(&t, &root);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
-        assert_null(tc_layout_partly_told(&t));
+        assert_null(tc_layout_incomplete(&t));
         t.objects[0].has_stab = true;
         memcpy(t.objects[0].stab, &overhead, sizeof overhead);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
         memcpy(t.objects[0].stab, &cells, sizeof cells);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
-        assert_ptr_equal(tc_layout_partly_told(&t), &t.objects[0]);
+        assert_ptr_equal(tc_layout_incomplete(&t), &t.objects[0]);
         t.objects[0].has_stab = false;
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
                 strcpy(t.objects[0].kind_name, kinds[i]);
                 assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
-                assert_ptr_equal(tc_layout_partly_told(&t), &t.objects[0]);
+                assert_ptr_equal(tc_layout_incomplete(&t), &t.objects[0]);
         }
         tc_tree_fini(&t);
 }
@@ -63,7 +63,7 @@ static void owners_are_told_apart(void **state)
         tc_tree_fini(&ours);
 }
 
-/* The destinations NET.x.y.LAST or NET::x:y:LAST: their last byte tells none apart. */
+/* The destinations NET.x.y.LAST or NET::x:y:LAST: all have the same last byte. */
 static void make_twins(struct tc_destination *to, size_t n, bool v6)
 {
         for (size_t i = 0; i < n; i++) {
@@ -164,7 +164,7 @@ static void a_table_keeps_its_bits(void **state)
         assert_int_equal(mask_of_table(&after), mask_of_table(&before));
         check_buckets(&after);
         tc_tree_fini(&after);
-        /* Of quite other destinations they tell nothing. */
+        /* For quite other destinations they are of no use. */
         for (size_t i = 0; i < 200; i++) {
                 to[i].address.bytes[1] = to[i].address.bytes[2] = 1;
                 to[i].address.bytes[3] = (uint8_t)(i + 1);
@@ -182,7 +182,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(owners_are_told_apart),
-                cmocka_unit_test(what_the_kernel_does_not_tell_whole_is_foreign),
+                cmocka_unit_test(what_the_kernel_reports_in_part_is_foreign),
                 cmocka_unit_test(destinations_are_spread_whatever_their_last_byte),
                 cmocka_unit_test(a_table_keeps_its_bits),
         };
