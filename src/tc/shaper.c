@@ -10,6 +10,7 @@
 #include "evb/base/util.h"
 #include "evb/tc/kind.h"
 #include "evb/tc/units.h"
+#include "shaper_internal.h"
 
 #define DRAIN_NS (5 * NS_PER_S)
 /* RFC 8200, section 5: below it there is no IPv6. */
@@ -170,38 +171,6 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
         return r;
 }
 
-static int refuse_foreign(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
-        char handle[TC_HANDLE_TEXT_MAX], lost_handle[TC_HANDLE_TEXT_MAX];
-
-        tc_handle_format(root->handle, handle);
-        if (!lost)
-                return tc_outcome_fail(
-                        o, -EEXIST,
-                        "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, "
-                        "and removal puts it back",
-                        s->device.name, root->kind_name, handle);
-        return tc_outcome_fail(
-                o, -EEXIST,
-                "%s has a root qdisc of someone else, %s %s, that could not be put back: the kernel does "
-                "not report all of %s %s%s; delete it first, or lose it by --force",
-                s->device.name, root->kind_name, handle, lost->kind_name,
-                tc_handle_format(lost->handle, lost_handle),
-                tc_object_lacks_table(lost) ? " (its stab)" : "");
-}
-
-static void warn_of_loss(const struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
-{
-        const struct tc_object *lost = tc_layout_incomplete(have);
-        char handle[TC_HANDLE_TEXT_MAX];
-
-        if (lost)
-                tc_outcome_warn(
-                        o, "%s: removal cannot put %s %s back exactly: the kernel does not report all of it",
-                        s->device.name, lost->kind_name, tc_handle_format(lost->handle, handle));
-}
-
 /* Before anything is changed: whose root is there, and what will have to be put back. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o)
 {
@@ -215,8 +184,8 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         if (o->owner == TC_OWNER_KERNEL)
                 return 0;
         if (o->owner == TC_OWNER_FOREIGN && !force)
-                return refuse_foreign(s, have, o);
-        warn_of_loss(s, have, o);
+                return shaper_refuse_foreign(s->device.name, have, o);
+        shaper_warn_of_loss(s->device.name, have, o);
         if (s->installed.n > 0)
                 return 0;
         r = tc_socket_dump(s->socket, s->device.ifindex, true, &s->state.saved);
@@ -483,8 +452,10 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
                 if (o->dropped_bytes > 0)
                         tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped", (unsigned long long)o->dropped_bytes,
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
-        } else
+        } else if (s->state.restoring)
                 r = finish_restoring(s, o);
+        else
+                shaper_warn_of_absent(s->device.name, &s->state.saved, &have, o);
         if (r >= 0)
                 r = put_tuning_back(s, o);
         if (r >= 0)

@@ -357,7 +357,16 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 assert_string_equal(text, then);
                 free(then);
         }
-        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        /* Ours is taken away, and nobody repairs it: that what was there before stays away is said. */
+        struct tc_shaper *s = network_shaper();
+        struct tc_outcome o = {};
+
+        apply(s, &q);
+        network_tc(intrusions_at_root[0]);
+        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(o.n_warnings, 1);
+        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not put back"));
+        tc_shaper_free(s);
         free(text);
 }
 
