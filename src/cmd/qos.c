@@ -149,7 +149,7 @@ static int status(const struct qos_options *o)
         struct tc_status s = {};
         struct tc_tuning tuning;
         struct qos_job job;
-        int exit = qos_job_init(&job, o, false), r;
+        int exit = qos_job_init_for_device(&job, o), r;
 
         if (exit == OPTIONS_GO_ON) {
                 struct qos_result result = {.device = job.device_name, .status = &s, .want = &have, .job = &job};
@@ -181,28 +181,50 @@ static int status(const struct qos_options *o)
         return exit;
 }
 
+/* Nothing of ours is there or remembered: to leave it so takes no privilege, and no folder for states. */
+static bool is_untouched(const struct qos_job *job)
+{
+        struct tc_state state = {.fd = -1};
+        struct tc_socket *socket = NULL;
+        struct tc_tree have = {};
+        bool untouched = tc_state_peek(&state, &job->device) == -ENOENT;
+        int r = tc_socket_new(&socket);
+
+        if (r >= 0)
+                r = tc_socket_dump(socket, job->device.ifindex, false, &have);
+        untouched = untouched && r >= 0 && tc_layout_owner(&have) != TC_OWNER_OURS;
+        tc_state_fini(&state);
+        tc_tree_fini(&have);
+        tc_socket_free(socket);
+        return untouched;
+}
+
 static int remove_shaping(const struct qos_options *o)
 {
         struct tc_outcome outcome = {};
         struct tc_shaper *shaper = NULL;
         struct qos_job job;
-        int status = qos_job_init(&job, o, false), r;
+        int exit = qos_job_init_for_device(&job, o), r;
 
-        if (status == OPTIONS_GO_ON) {
+        if (exit == OPTIONS_GO_ON && is_untouched(&job)) {
+                if (!o->common.json)
+                        printf("%s: 0 changes\n", job.device_name);
+                exit = status(o);
+        } else if (exit == OPTIONS_GO_ON) {
                 struct qos_result result = {.device = job.device_name, .outcome = &outcome, .job = &job};
 
                 r = tc_shaper_new(&shaper, &job.device, &outcome);
                 if (r >= 0)
                         r = tc_shaper_remove(shaper, &outcome);
-                status = r < 0 ? fail(&outcome, r) : OPTIONS_GO_ON;
-                if (status == OPTIONS_GO_ON && !o->common.json)
+                exit = r < 0 ? fail(&outcome, r) : OPTIONS_GO_ON;
+                if (exit == OPTIONS_GO_ON && !o->common.json)
                         printf("%s: %u changes\n", job.device_name, outcome.operations);
-                if (status == OPTIONS_GO_ON)
-                        status = tell(o, shaper, &result);
+                if (exit == OPTIONS_GO_ON)
+                        exit = tell(o, shaper, &result);
         }
         tc_shaper_free(shaper);
         qos_job_fini(&job);
-        return status;
+        return exit;
 }
 
 static const struct verb {

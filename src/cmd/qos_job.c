@@ -161,7 +161,7 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 return QOS_EXIT_WRONG;
         }
         r = find_device(job, o->device ?: device, needs_device);
-        if (r != OPTIONS_GO_ON)
+        if (r != OPTIONS_GO_ON || job->device_only)
                 return r;
         job->destinations = calloc(EVB_SFI_MAX, sizeof *job->destinations);
         if (!job->destinations)
@@ -217,6 +217,12 @@ int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_re
 {
         *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED};
         return read_command_line(job, needs_request, true);
+}
+
+int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o)
+{
+        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED, .device_only = true};
+        return read_command_line(job, false, true);
 }
 
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o)

@@ -7,7 +7,7 @@
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 #include "evb/tc/diff.h"
-#include "evb/tc/kind.h"
+#include "evb/tc/drift.h"
 #include "evb/tc/watch.h"
 #include "qos.h"
 
@@ -57,19 +57,12 @@ static void is_ready(void *ctx, uint32_t events)
         }
 }
 
-/* Which way a change would have to go tells what is wrong. */
 static void tell_drift(struct watching *w, const struct tc_change *c)
 {
-        static const char *const is[] = {[TC_ADD] = "is missing", [TC_REPLACE] = "was replaced", [TC_CHANGE] = "was changed", [TC_DELETE] = "was added or replaced"};
         char text[TC_OUTCOME_TEXT_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
 
-        tc_object_name(c->object, &b);
-        strbuf_add(&b, " %s", is[c->verb]);
-        if (c->verb == TC_CHANGE && c->object->kind) {
-                strbuf_add(&b, "; wanted:");
-                c->object->kind->words(c->object, &b);
-        }
+        tc_drift_describe(c, &b);
         tell(w, text);
 }
 
@@ -79,7 +72,7 @@ static int repair(struct watching *w, const struct tc_tree *have)
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
-                fprintf(stderr, "evb qos: %s has a root qdisc of someone else, with classes: left as it is; --force replaces it\n", w->job.device_name);
+                fprintf(stderr, "evb qos: %s has a root qdisc of someone else: left as it is; --force replaces it\n", w->job.device_name);
                 return 0;
         }
         r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);

@@ -76,9 +76,9 @@ const struct scenario_key scenario_keys[] = {
         {"network", "mtu", KEY_BYTES, AT(network, mtu_bytes), "1500", NULL, 0, 1280, 65535, "Largest packet: data and control datagrams are made to fit."},
         {"network", "switch-buffer", KEY_BYTES, AT(network, switch_buffer_bytes), "256KiB", NULL, 0, 4096, GIB, "Buffer of each of the switch's output ports."},
         {"network", "control-group", KEY_TEXT, AT(network, control_group), "239.255.69.86", "a multicast address | none", 0, 0, 0, "Where the DFM multicasts; none: it sends to each node in turn.", true},
-        {"network", "control-port", KEY_COUNT, AT(network, control_port), "46800", NULL, 0, 1, 65535, "UDP port of control messages.", true},
-        {"network", "data-port", KEY_COUNT, AT(network, data_port), "46801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments.", true},
-        {"network", "order-port", KEY_COUNT, AT(network, order_port), "46802", NULL, 0, 1, 65535, "TCP port of the DFM where nodes that stand by wait for the orders of evb lab.", true},
+        {"network", "control-port", KEY_COUNT, AT(network, control_port), "26800", NULL, 0, 1, 65535, "UDP port of control messages.", true},
+        {"network", "data-port", KEY_COUNT, AT(network, data_port), "26801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments.", true},
+        {"network", "order-port", KEY_COUNT, AT(network, order_port), "26802", NULL, 0, 1, 65535, "TCP port of the DFM where nodes that stand by wait for the orders of evb lab.", true},
         {"network", "send-buffer", KEY_BYTES, AT(network, send_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of each of a ROS's data sockets."},
         {"network", "receive-buffer", KEY_BYTES, AT(network, receive_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of an SFI's data socket."},
         {"network", "segmentation", KEY_CHOICE, AT(network, segmentation), "auto", "auto|on|off", 0, 0, 0, "Let the kernel cut and join datagrams (UDP_SEGMENT, UDP_GRO)."},
@@ -95,6 +95,7 @@ const struct scenario_key scenario_keys[] = {
 
         {"qos", "overhead", KEY_BYTES, AT(qos, overhead_bytes), "auto", "auto", SCENARIO_UNCHANGED, 0, 256, "Bytes that a packet takes on the wire beyond what the kernel counts; auto: 24 (preamble, checksum, gap of Ethernet) with qos.rate = auto, 0 with a rate that is told."},
         {"qos", "required", KEY_CHOICE, AT(qos, required), "yes", "no|yes", 0, 0, 0, "yes: a ROS that cannot shape does not run; no: it runs unshaped, and says so."},
+        {"qos", "on-drift", KEY_CHOICE, AT(qos, on_drift), "repair", "repair|warn", 0, 0, 0, "What a ROS does when others change its shaping while it runs; it logs either, and reports for how long it was unshaped."},
 
         {"tuning", "mtu", KEY_BYTES, AT(tuning, mtu_bytes), "unchanged", "unchanged", SCENARIO_UNCHANGED, 68, 65535, "MTU of a ROS's interface while it runs."},
         {"tuning", "rx-usecs", KEY_COUNT, AT(tuning, rx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: longest time from a packet's arrival to the interrupt, in microseconds."},

@@ -13,7 +13,7 @@
 
 #define GROUP "239.255.69.1"
 #define PORT 7100
-#define CONTROL_PORT 46800
+#define CONTROL_PORT 26800
 
 /* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab to be made. */
 static int find_nodes(const struct lab_point *p, struct scenario *s)

@@ -296,8 +296,12 @@ static void write_losses(const json_t *report)
 static void write_shaping(const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
+        uint64_t unshaped_ns = SUM(l, ROLE_ROS, unshaped_ns);
         char rate[QUANTITY_TEXT_MAX];
 
+        if (unshaped_ns > 0)
+                printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
+                       quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
         if (s)
                 printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)),
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));

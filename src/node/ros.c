@@ -195,7 +195,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         if (k < 0)
                 return k;
         say_farewell(n, r, now_ns);
-        shaping_turn(r->shaping, now_ns, ros_sfi_live(r->core));
+        shaping_turn(r->shaping, ros_sfi_live(r->core));
         node_send_due(n, r->core, step, now_ns);
         return 0;
 }
@@ -211,7 +211,6 @@ static uint64_t ros_deadline(struct node *n)
                 deadline_ns = MIN(deadline_ns, MAX(leave_ns(n), r->farewell_ns));
         else
                 deadline_ns = MIN(deadline_ns, r->farewell_ns);
-        deadline_ns = MIN(deadline_ns, shaping_deadline_ns(r->shaping));
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
 
@@ -249,7 +248,9 @@ static void ros_account(struct node *n)
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
-        shaping_account(((struct ros_node *)n->state)->shaping);
+        /* Nobody waits for us any more; the report must have the last of it. */
+        if (ros_done(n, clock_now_ns()))
+                shaping_settle(((struct ros_node *)n->state)->shaping);
 }
 
 static const struct member *ros_node_member(const struct node *n)
@@ -263,6 +264,8 @@ static void ros_reasons(const struct node *n, struct reasons *to)
 
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
+        if (shaping_fell_short(r->shaping))
+                reasons_add(to, "its traffic was not shaped at the end, which qos.required asks for");
 }
 
 const struct node_kind node_ros = {

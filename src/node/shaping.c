@@ -1,170 +1,116 @@
-/* A ROS's shaping: which layout, for whom, and what came of it. How it is done is in tc. */
+/* Between a ROS's loop and the thread that speaks to the kernel for it: a mailbox with what is wanted, newest
+ * first and last. What comes of it goes into the node's page. */
 #include "shaping.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <time.h>
 
 #include "evb/base/log.h"
-#include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/sys/thread.h"
 #include "evb/tc/request.h"
-#include "evb/tc/shaper.h"
-#include "evb/tc/status.h"
+#include "shaping_tree.h"
 
-/* Classes of SFIs that left are looked at so often until they are empty, and so long at most. */
-#define DRAIN_LOOK_NS (20 * NS_PER_MS)
-#define DRAIN_MAX_NS (5 * NS_PER_S)
-/* After a refusal it is tried again. */
-#define RETRY_NS NS_PER_S
-#define ACCOUNT_NS NS_PER_S
+/* At the end the kernel's counters are waited for. */
+#define SETTLE_MAX_NS (2 * NS_PER_S)
 
 struct shaping {
-        struct node *node;
-        struct tc_device device;
-        struct tc_shaper *shaper;
-        enum scenario_qos backend; /* QOS_NONE: only the interface is tuned */
-        uint64_t burst_bytes;
+        struct shaping_tree tree;          /* the worker's, from the start of the worker to its end */
+        uint64_t posted[EVB_SFI_MAX / 64]; /* the loop's: what it last handed over */
+        bool running, required, repairs;
+        pthread_t worker;
+        struct waker waker;
+        pthread_mutex_t lock; /* held to copy what follows, never across a system call of netlink */
+        pthread_cond_t answered_more;
         uint64_t live[EVB_SFI_MAX / 64];
-        bool wanted[EVB_SFI_MAX];
-        struct tc_destination destinations[EVB_SFI_MAX];
-        uint64_t again_ns; /* then apply again: something drains, or was refused */
-        uint64_t insist_ns;
-        uint64_t account_ns;
-        uint64_t drops;
+        uint64_t asked, answered; /* looks at the kernel */
+        bool stop;
 };
 
-static bool is_live(const uint64_t *live, unsigned sfi)
+/* False: it is to end. */
+static bool take_mail(struct shaping *s, uint64_t *live, uint64_t *asked)
 {
-        return live[sfi / 64] >> sfi % 64 & 1;
+        bool stop;
+
+        pthread_mutex_lock(&s->lock);
+        memcpy(live, s->live, sizeof s->live);
+        *asked = s->asked;
+        stop = s->stop;
+        pthread_mutex_unlock(&s->lock);
+        return !stop;
 }
 
-static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
+static void answer(struct shaping *s, uint64_t asked)
 {
-        for (size_t i = 0; p && i < p->n_warnings; i++)
-                log_warning("shaping: %s", p->warnings[i]);
-        for (size_t i = 0; i < o->n_warnings; i++)
-                log_warning("shaping: %s", o->warnings[i]);
+        pthread_mutex_lock(&s->lock);
+        s->answered = asked;
+        pthread_cond_signal(&s->answered_more);
+        pthread_mutex_unlock(&s->lock);
 }
 
-static int make_plan(struct shaping *s, struct tc_plan *ret, char *why)
+static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
-        const struct scenario *sc = s->node->scenario;
-        struct tc_request q;
-        int r;
+        bool has;
 
-        for (unsigned i = 0; i < sc->sfi.count; i++)
-                s->wanted[i] = is_live(s->live, i);
-        r = tc_request_of_scenario(&q, sc, s->node->self, &s->device, s->destinations, s->wanted, why);
-        if (r < 0)
-                return r;
-        /* All are gone: what is there stays until one comes back. */
-        if (q.n_destinations == 0)
-                return -ENODATA;
-        q.backend = s->backend;
-        return tc_plan_make(ret, &q, why);
+        pthread_mutex_lock(&s->lock);
+        has = s->stop || s->asked != asked || memcmp(live, s->live, sizeof s->live) != 0;
+        pthread_mutex_unlock(&s->lock);
+        return has;
 }
 
-static int install(struct shaping *s, uint64_t now_ns, bool first)
+/* For mail, for an announcement of the kernel's, or until something is due. */
+static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
-        char why[TC_REASON_MAX] = "";
-        struct tc_outcome o = {};
-        struct tc_plan p = {};
-        int r = make_plan(s, &p, why);
+        struct pollfd p[] = {
+                {.fd = s->waker.fd, .events = POLLIN},
+                {.fd = s->tree.watch ? tc_watch_fd(s->tree.watch) : -1, .events = POLLIN},
+        };
+        uint64_t now_ns = clock_now_ns(),
+                 until_ns = MIN(shaping_tree_deadline_ns(&s->tree), now_ns + NS_PER_S);
 
-        s->again_ns = NEVER_NS;
-        if (r == -ENODATA)
-                return 0;
-        if (r < 0)
-                return log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r));
-        r = tc_shaper_apply(s->shaper, &p, false, 0, now_ns >= s->insist_ns, &o);
-        if (r < 0)
-                s->again_ns = now_ns + RETRY_NS;
-        else if (o.undraining > 0)
-                s->again_ns = now_ns + DRAIN_LOOK_NS;
-        if (o.dropped_bytes > 0)
-                log_warning("shaping: %llu bytes for SFIs that have left were dropped", (unsigned long long)o.dropped_bytes);
-        if (r >= 0) {
-                s->burst_bytes = p.shares[0].burst_bytes;
-                stats_set(&s->node->stats->qos_backend, s->backend);
-                stats_set(&s->node->stats->qos_rate_bps, p.shares[0].rate_bps);
-                log_warnings(first ? &p : NULL, &o);
+        waker_prepare(&s->waker);
+        if (until_ns > now_ns && !has_mail(s, live, asked))
+                (void)poll(p, ARRAY_SIZE(p), (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
+        waker_done(&s->waker);
+}
+
+static void *work(void *ctx)
+{
+        struct shaping *s = ctx;
+        uint64_t live[ARRAY_SIZE(s->live)], asked, answered = 0;
+
+        while (take_mail(s, live, &asked)) {
+                shaping_tree_follow(&s->tree, clock_now_ns(), live);
+                shaping_tree_turn(&s->tree, asked != answered);
+                if (asked != answered)
+                        answer(s, asked);
+                answered = asked;
+                wait(s, live, asked);
         }
-        tc_plan_fini(&p);
-        return r < 0 ? log_error_errno(r, "shaping: %s", o.error) : 0;
+        return NULL;
 }
 
-static void note_tuning(struct shaping *s)
+static int start_worker(struct shaping *s)
 {
-        struct tc_tuning t = TC_TUNING_UNCHANGED;
-        struct node_stats *st = s->node->stats;
-
-        (void)tc_tuning_read(s->device.name, &t);
-        stats_set(&st->mtu_bytes, t.mtu_bytes);
-        stats_set(&st->rx_usecs, t.rx_usecs);
-        stats_set(&st->rx_frames, t.rx_frames);
-        stats_set(&st->tx_usecs, t.tx_usecs);
-        stats_set(&st->tx_frames, t.tx_frames);
-}
-
-static int find_device(struct shaping *s)
-{
-        const struct scenario_node *self = s->node->self;
-        char name[IF_NAMESIZE] = "";
-        int r = 0;
-
-        if (self->device[0])
-                snprintf(name, sizeof name, "%.*s", IF_NAMESIZE - 1, self->device);
-        else
-                r = tc_device_of_address(self->address, name);
-        if (r >= 0)
-                r = tc_device_read(&s->device, name);
-        if (r < 0)
-                return log_error_errno(r, "shaping: node %s: no device \"%s\" with address %s here: %m", self->name, name, self->address);
-        if (strcmp(name, "lo") == 0)
-                return log_error_errno(EOPNOTSUPP, "shaping: all nodes share lo: there is no device of this node's own to shape; allowed: qos.backend = none, qos.required = no, or evb run --net lab");
-        return 0;
-}
-
-/* That it could be made; nothing is installed. */
-static int check_plan(struct shaping *s)
-{
-        char why[TC_REASON_MAX] = "";
-        struct tc_plan p = {};
-        int r = s->backend == QOS_NONE ? 0 : make_plan(s, &p, why);
-
-        tc_plan_fini(&p);
-        return r < 0 ? log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r)) : 0;
-}
-
-static int begin(struct shaping *s, const struct tc_tuning *tuning)
-{
-        const struct scenario *sc = s->node->scenario;
-        char why[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX];
-        struct tc_outcome o = {};
-        int r = find_device(s);
+        const struct scenario_node *self = s->tree.self;
+        pthread_condattr_t monotonic;
+        int r = waker_init(&s->waker);
 
         if (r < 0)
-                return r;
-        r = tc_shaper_new(&s->shaper, &s->device, &o);
-        if (r >= 0 && sc->qos.backend != QOS_NONE)
-                r = tc_shaper_probe(s->shaper, (enum scenario_qos)sc->qos.backend, &s->backend, why, &o);
-        if (r >= 0 && !s->node->check_only)
-                r = tc_shaper_tune(s->shaper, tuning, &o);
-        if (r < 0)
-                return log_error_errno(r, "shaping: %s", o.error);
-        if (s->node->check_only)
-                return check_plan(s);
-        /* The MTU may be another now. */
-        r = tc_device_read(&s->device, s->device.name);
-        if (r >= 0 && s->backend != QOS_NONE)
-                r = install(s, clock_now_ns(), true);
-        if (r < 0)
-                return r;
-        note_tuning(s);
-        if (s->backend != QOS_NONE)
-                log_info("shaping %s: %s; %s for each SFI", s->device.name, why,
-                         quantity_format_rate(stats_get(&s->node->stats->qos_rate_bps), rate));
-        return 0;
+                return log_error_errno(r, "shaping: %m");
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&s->answered_more, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        memset(s->posted, 0xff, sizeof s->posted);
+        memset(s->live, 0xff, sizeof s->live);
+        r = thread_start(&s->worker, "evb-shaping", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
+                         work, s);
+        s->running = r >= 0;
+        return r < 0 ? log_error_errno(r, "shaping: thread: %m") : 0;
 }
 
 int shaping_new(struct shaping **ret, struct node *n)
@@ -175,18 +121,21 @@ int shaping_new(struct shaping **ret, struct node *n)
         int r;
 
         *ret = NULL;
+        if (sc->qos.backend == QOS_NONE)
+                shaping_tree_warn_of_earlier(n->self);
         if (sc->qos.backend == QOS_NONE && tc_tuning_is_unchanged(&tuning))
                 return 0;
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
-        s->node = n;
-        s->again_ns = NEVER_NS;
-        memset(s->live, 0xff, sizeof s->live);
-        r = begin(s, &tuning);
+        s->tree = (struct shaping_tree){.scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
+        s->required = sc->qos.required;
+        s->repairs = sc->qos.on_drift == QOS_REPAIR;
+        s->waker.fd = -1;
+        r = shaping_tree_open(&s->tree);
+        if (r >= 0 && s->tree.backend != QOS_NONE && !n->check_only)
+                r = start_worker(s);
         if (r < 0 || n->check_only) {
-                if (n->check_only)
-                        tc_shaper_free(take_ptr(s->shaper));
                 shaping_free(s);
                 if (r >= 0)
                         return 0;
@@ -199,73 +148,67 @@ int shaping_new(struct shaping **ret, struct node *n)
         return 0;
 }
 
+static void stop_worker(struct shaping *s)
+{
+        pthread_mutex_lock(&s->lock);
+        s->stop = true;
+        pthread_mutex_unlock(&s->lock);
+        waker_wake(&s->waker);
+        pthread_join(s->worker, NULL);
+        s->running = false;
+}
+
 struct shaping *shaping_free(struct shaping *s)
 {
-        struct tc_outcome o = {};
-
         if (!s)
                 return NULL;
-        if (s->shaper && tc_shaper_remove(s->shaper, &o) < 0)
-                log_error("shaping: %s", o.error);
-        log_warnings(NULL, &o);
-        tc_shaper_free(s->shaper);
+        if (s->running)
+                stop_worker(s);
+        waker_fini(&s->waker);
+        shaping_tree_close(&s->tree);
         free(s);
         return NULL;
 }
 
-void shaping_turn(struct shaping *s, uint64_t now_ns, const uint64_t *sfi_live)
+void shaping_turn(struct shaping *s, const uint64_t *sfi_live)
 {
-        bool changed = s && memcmp(s->live, sfi_live, sizeof s->live) != 0;
-
-        if (!s || s->backend == QOS_NONE || (!changed && now_ns < s->again_ns))
+        if (!s || !s->running || memcmp(s->posted, sfi_live, sizeof s->posted) == 0)
                 return;
-        if (changed) {
-                memcpy(s->live, sfi_live, sizeof s->live);
-                s->insist_ns = now_ns + DRAIN_MAX_NS;
-        }
-        (void)install(s, now_ns, false);
+        memcpy(s->posted, sfi_live, sizeof s->posted);
+        pthread_mutex_lock(&s->lock);
+        memcpy(s->live, sfi_live, sizeof s->live);
+        pthread_mutex_unlock(&s->lock);
+        waker_wake(&s->waker);
 }
 
-uint64_t shaping_deadline_ns(const struct shaping *s)
+void shaping_settle(struct shaping *s)
 {
-        return s ? s->again_ns : NEVER_NS;
-}
+        uint64_t until_ns = clock_now_ns() + SETTLE_MAX_NS;
+        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
+        int r = 0;
 
-static int read_counters(struct shaping *s)
-{
-        struct tc_tree have = {};
-        struct tc_status status = {};
-        int r = tc_shaper_read(s->shaper, &have);
-
-        if (r >= 0)
-                r = tc_status_make(&status, &have, NULL, 0);
-        if (r >= 0) {
-                stats_set(&s->node->stats->qos_backend, status.backend);
-                stats_set(&s->node->stats->packets_source_dropped, status.drops);
-                if (status.drops > s->drops)
-                        log_warning("shaping: %llu packets more were dropped here, at the source",
-                                    (unsigned long long)(status.drops - s->drops));
-                s->drops = status.drops;
-        }
-        tc_status_fini(&status);
-        tc_tree_fini(&have);
-        return r;
-}
-
-void shaping_account(struct shaping *s)
-{
-        uint64_t now_ns = clock_now_ns();
-
-        if (!s || s->backend == QOS_NONE)
+        if (!s || !s->running)
                 return;
-        /* Every so often; at the end at once, so that the report has the last of it. */
-        if (now_ns < s->account_ns && s->node->kind->state(s->node) != RUN_ENDED)
-                return;
-        s->account_ns = now_ns + ACCOUNT_NS;
-        (void)read_counters(s);
+        pthread_mutex_lock(&s->lock);
+        s->asked++;
+        pthread_mutex_unlock(&s->lock);
+        waker_wake(&s->waker);
+        pthread_mutex_lock(&s->lock);
+        while (r == 0 && s->answered != s->asked)
+                r = pthread_cond_timedwait(&s->answered_more, &s->lock, &until);
+        pthread_mutex_unlock(&s->lock);
+        if (r != 0)
+                log_warning("shaping: the kernel does not answer: its counters in the report are old");
 }
 
 size_t shaping_super_packet_bytes(const struct shaping *s)
 {
-        return s && s->backend == QOS_HTB ? s->burst_bytes : 0;
+        return s ? s->tree.super_packet_bytes : 0;
+}
+
+bool shaping_fell_short(const struct shaping *s)
+{
+        return s && s->required && s->repairs &&
+               atomic_load_explicit(&s->tree.unshaped, memory_order_relaxed);
 }

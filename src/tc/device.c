@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -129,6 +131,16 @@ int tc_device_of_address(const char *address, char name[static IF_NAMESIZE])
         }
         freeifaddrs(all);
         return r;
+}
+
+bool tc_device_has_ipv6(const char *device)
+{
+        char path[64 + IF_NAMESIZE], disabled = '1';
+        _cleanup_close_ int fd = -1;
+
+        snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/disable_ipv6", device);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd >= 0 && read(fd, &disabled, 1) == 1 && disabled == '0';
 }
 
 bool tc_tuning_is_unchanged(const struct tc_tuning *t)

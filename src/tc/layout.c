@@ -14,38 +14,12 @@
 #define TABLE_V4 UINT32_C(0x100)
 #define TABLE_V6 UINT32_C(0x101)
 #define BUCKETS 256
+#define BUCKET_BITS 8
 #define OFFSET_V4 16 /* of the destination in the IPv4 header, and in IPv6's */
 #define OFFSET_V6 24
 
-enum priority { CONTROL_V4 = 10, CONTROL_V6, LINEAR_V4 = 20, LINEAR_V6, HASHED_V4 = 30, HASHED_V6 };
-
-static const char *const classless[] = {"pfifo", "bfifo", "pfifo_fast", "tbf", "fq", "fq_codel", "codel", "sfq", "fq_pie", "pie", "cake", "noqueue", "noop", "sfb", "red"};
-
-static bool has_children(const struct tc_tree *t, const struct tc_object *root)
-{
-        for (size_t i = 0; i < t->n; i++) {
-                const struct tc_object *o = &t->objects[i];
-
-                if (o != root && o->handle != 0 && TC_MAJOR(o->parent) == TC_MAJOR(root->handle) && o->parent != TC_ROOT)
-                        return true;
-        }
-        return false;
-}
-
-enum tc_owner tc_layout_owner(const struct tc_tree *have)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-
-        if (!root || root->handle == 0)
-                return TC_OWNER_KERNEL;
-        if (tc_layout_backend(have) != QOS_NONE)
-                return TC_OWNER_OURS;
-        for (size_t i = 0; i < ARRAY_SIZE(classless); i++) {
-                if (strcmp(root->kind_name, classless[i]) == 0 && !has_children(have, root))
-                        return TC_OWNER_CLASSLESS;
-        }
-        return TC_OWNER_FOREIGN;
-}
+/* Not those that match by protocol, of earlier versions: a priority has but one. */
+enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
 enum scenario_qos tc_layout_backend(const struct tc_tree *have)
 {
@@ -80,8 +54,9 @@ bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
         unsigned words = f->priority % 2 ? 4 : 1, offset = f->priority % 2 ? OFFSET_V6 : OFFSET_V4;
         const struct tc_u32 *u = &f->params.u32;
 
-        if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT || f->priority < LINEAR_V4 ||
-            f->priority > HASHED_V6 || f->chain > 0 || u->divisor > 0 || u->link > 0 || u->n_matches != words)
+        if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT ||
+            f->priority < LINEAR_V4 || f->priority > HASHED_V6 || f->chain > 0 || u->divisor > 0 ||
+            u->link > 0 || u->n_matches != words + 1)
                 return false;
         for (unsigned i = 0; i < words; i++) {
                 const struct tc_u32_match *m = &u->matches[i];
@@ -100,7 +75,7 @@ static struct tc_object filter(enum priority priority)
                 .type = TC_FILTER,
                 .parent = TC_OUR_ROOT,
                 .priority = priority,
-                .protocol = priority % 2 ? ETH_P_IPV6 : ETH_P_IP,
+                .protocol = ETH_P_ALL,
                 .kind_name = "u32",
                 .kind = &tc_kind_u32,
         };
@@ -117,6 +92,13 @@ static void match(struct tc_object *f, uint32_t mask, uint32_t value, int offset
         m->offset = offset;
 }
 
+/* Not by protocol: a packet that a VLAN device above ours hands down has its tag beside it, and the tag's
+ * protocol. */
+static void match_version(struct tc_object *f)
+{
+        match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
+}
+
 /* UDP to the control port. Later fragments of a packet carry no port: for IPv4 they are told by their offset. */
 static int add_control(struct tc_tree *t, uint16_t port)
 {
@@ -130,56 +112,91 @@ static int add_control(struct tc_tree *t, uint16_t port)
         match(&v4, 0x0000ffff, port, 20);
         match(&v6, 0x0000ff00, IPPROTO_UDP << 8, 4);
         match(&v6, 0x0000ffff, port, 40);
+        match_version(&v4);
+        match_version(&v6);
         r = tc_tree_add(t, &v4);
         return r < 0 ? r : tc_tree_add(t, &v6);
 }
 
-static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32_t minor, bool hashed)
+static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32_t minor,
+                           const struct layout_hash *hash)
 {
         bool v6 = a->n_bytes == 16;
-        struct tc_object f = filter((hashed ? HASHED_V4 : LINEAR_V4) + v6);
+        struct tc_object f = filter((hash ? HASHED_V4 : LINEAR_V4) + v6);
         uint32_t word;
 
         f.handle = minor & 0xfff;
-        if (hashed)
-                f.handle |= (v6 ? TABLE_V6 : TABLE_V4) << 20 | (uint32_t)a->bytes[a->n_bytes - 1] << 12;
+        if (hash)
+                f.handle |= (v6 ? TABLE_V6 : TABLE_V4) << 20 | layout_hash_bucket(hash, a) << 12;
         f.params.u32.classid = TC_ID(TC_OUR_MAJOR, minor);
         for (int i = 0; i < a->n_bytes; i += 4) {
                 memcpy(&word, a->bytes + i, 4);
                 match(&f, UINT32_MAX, ntohl(word), (v6 ? OFFSET_V6 : OFFSET_V4) + i);
         }
+        match_version(&f);
         return tc_tree_add(t, &f);
 }
 
-/* A table with a bucket for each last byte of the address, and the way into it. */
-static int add_table(struct tc_tree *t, bool v6)
+/* A table with a bucket for each value of the address bits that spread the destinations best, and the way
+ * into it. */
+static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
 {
         struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
+        uint32_t mask = htonl((uint32_t)(BUCKETS - 1) << hash->shift);
         int r;
 
         table.handle = way.params.u32.link = (v6 ? TABLE_V6 : TABLE_V4) << 20;
         table.params.u32.divisor = BUCKETS;
         way.handle = 1;
-        way.params.u32.hash_mask[3] = 0xff;
-        way.params.u32.hash_offset = v6 ? OFFSET_V6 + 12 : OFFSET_V4;
-        match(&way, 0, 0, 0);
+        memcpy(way.params.u32.hash_mask, &mask, sizeof mask);
+        way.params.u32.hash_offset = (int16_t)((v6 ? OFFSET_V6 : OFFSET_V4) + 4 * hash->word);
+        match_version(&way);
         r = tc_tree_add(t, &table);
         return r < 0 ? r : tc_tree_add(t, &way);
 }
 
-static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+/* That of the table that is there. */
+static bool read_hash(const struct tc_tree *have, bool v6, struct layout_hash *ret)
 {
+        struct tc_object place = filter(HASHED_V4 + v6);
+        const struct tc_object *way;
+        uint32_t mask;
+
+        place.handle = 1;
+        way = tc_tree_find(have, &place);
+        if (!way || way->kind != &tc_kind_u32 || way->params.u32.link == 0)
+                return false;
+        memcpy(&mask, way->params.u32.hash_mask, sizeof mask);
+        mask = ntohl(mask);
+        ret->word = (unsigned)(way->params.u32.hash_offset - (v6 ? OFFSET_V6 : OFFSET_V4)) / 4;
+        ret->shift = mask ? (unsigned)__builtin_ctz(mask) : 0;
+        return ret->word < (v6 ? 4 : 1) && ret->shift <= 32 - BUCKET_BITS &&
+               mask == (uint32_t)(BUCKETS - 1) << ret->shift;
+}
+
+static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors,
+                       const struct tc_tree *have)
+{
+        struct layout_hash hashes[2];
         size_t n_of[2] = {};
         int r = 0;
 
         for (size_t i = 0; i < p->n; i++)
                 n_of[p->addresses[i].n_bytes == 16]++;
         for (int v6 = 0; r >= 0 && v6 < 2; v6++) {
-                if (n_of[v6] > TC_LINEAR_MAX)
-                        r = add_table(t, v6);
+                struct layout_hash old;
+
+                if (n_of[v6] <= TC_LINEAR_MAX)
+                        continue;
+                layout_hash_choose(&hashes[v6], p, v6, read_hash(have, v6, &old) ? &old : NULL);
+                r = add_table(t, v6, &hashes[v6]);
         }
-        for (size_t i = 0; r >= 0 && i < p->n; i++)
-                r = add_destination(t, &p->addresses[i], minors[i], n_of[p->addresses[i].n_bytes == 16] > TC_LINEAR_MAX);
+        for (size_t i = 0; r >= 0 && i < p->n; i++) {
+                bool v6 = p->addresses[i].n_bytes == 16;
+
+                r = add_destination(t, &p->addresses[i], minors[i],
+                                    n_of[v6] > TC_LINEAR_MAX ? &hashes[v6] : NULL);
+        }
         if (r >= 0 && p->control_port > 0)
                 r = add_control(t, p->control_port);
         return r;
@@ -251,12 +268,14 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc
 
         if (r >= 0) {
                 numbers->minors = minors;
-                r = choose_numbers(numbers, p, tc_layout_owner(have) == TC_OWNER_OURS ? have : &nothing);
+                if (tc_layout_owner(have) != TC_OWNER_OURS)
+                        have = &nothing;
+                r = choose_numbers(numbers, p, have);
         }
         if (r >= 0)
                 r = layout_add_classes(&t, p, minors);
         if (r >= 0)
-                r = add_filters(&t, p, minors);
+                r = add_filters(&t, p, minors, have);
         if (r < 0) {
                 tc_tree_fini(&t);
                 return r;

@@ -78,7 +78,16 @@ int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *c
         mnl_attr_put_strz(m, TCA_KIND, o->kind_name);
         if (o->chain > 0)
                 mnl_attr_put_u32(m, TCA_CHAIN, o->chain);
-        return verb == TC_DELETE ? 0 : put_options(m, o);
+        if (verb == TC_DELETE)
+                return 0;
+        if (o->has_stab && !tc_object_lacks_table(o)) {
+                struct nlattr *nest = mnl_attr_nest_start(m, TCA_STAB);
+
+                nest->nla_type = TCA_STAB;
+                mnl_attr_put(m, TCA_STAB_BASE, sizeof o->stab, o->stab);
+                mnl_attr_nest_end(m, nest);
+        }
+        return put_options(m, o);
 }
 
 static void read_stats(const struct nlattr *nest, struct tc_counters *s)
@@ -182,6 +191,14 @@ static bool object_type(uint16_t message_type, enum tc_type *ret)
         return false;
 }
 
+static void read_stab(struct tc_object *o, const struct nlattr *stab)
+{
+        const struct nlattr *a[TCA_STAB_MAX + 1];
+
+        kind_read(stab, a, TCA_STAB_MAX);
+        o->has_stab = kind_get(a[TCA_STAB_BASE], o->stab, sizeof o->stab);
+}
+
 int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_ifindex)
 {
         const struct nlattr *attributes[TCA_MAX + 1] = {}, *a;
@@ -212,6 +229,8 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
                 o.handle = u32_handle(tc.tcm_handle);
         if (attributes[TCA_STATS2])
                 read_stats(attributes[TCA_STATS2], &o.counters);
+        if (o.type == TC_QDISC)
+                read_stab(&o, attributes[TCA_STAB]);
         r = read_options(&o, attributes[TCA_OPTIONS]);
         if (r < 0)
                 return r;

@@ -2,6 +2,7 @@
 #include "evb/tc/object.h"
 
 #include <errno.h>
+#include <linux/pkt_sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,10 +98,21 @@ bool tc_object_equal(const struct tc_object *a, const struct tc_object *b)
         /* The handles of the kernel's own qdiscs say nothing, and filters were compared by theirs. */
         if (a->type != TC_FILTER && (a->handle != b->handle || a->parent != b->parent))
                 return false;
+        if (a->has_stab != b->has_stab || memcmp(a->stab, b->stab, sizeof a->stab) != 0)
+                return false;
         if (a->kind && b->kind)
                 return a->kind->equal(a, b);
         return a->kind == b->kind && a->options_bytes == b->options_bytes &&
                (a->options_bytes == 0 || memcmp(a->options, b->options, a->options_bytes) == 0);
+}
+
+bool tc_object_lacks_table(const struct tc_object *o)
+{
+        struct tc_sizespec spec;
+
+        _Static_assert(sizeof spec == sizeof o->stab, "all of it is kept");
+        memcpy(&spec, o->stab, sizeof spec);
+        return o->has_stab && spec.tsize > 0;
 }
 
 const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place)

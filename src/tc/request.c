@@ -38,8 +38,12 @@ int tc_request_of_scenario(struct tc_request *ret, const struct scenario *s, con
 {
         uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
         struct tc_request q = {
-                .link_rate_bps = s->network.link_rate_bps ?: device ? device->speed_bps : 0,
-                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .link_rate_bps = s->network.link_rate_bps
+                                         ?: device ? device->speed_bps
+                                                   : 0,
+                /* TCP, and other programs, fill the device's packets: one that is larger than a burst never
+                   passes. */
+                .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
                 .switch_buffer_bytes = s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
                 /* One socket for each SFI; the kernel doubles what is asked for, and counts with that. */
@@ -50,7 +54,9 @@ int tc_request_of_scenario(struct tc_request *ret, const struct scenario *s, con
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
                 .control_port = (uint16_t)s->network.control_port,
-                .overhead_bytes = (uint16_t)(s->qos.overhead_bytes == SCENARIO_UNCHANGED ? overhead : s->qos.overhead_bytes),
+                .overhead_bytes =
+                        (uint16_t)(s->qos.overhead_bytes == SCENARIO_UNCHANGED ? overhead
+                                                                               : s->qos.overhead_bytes),
                 .destinations = destinations,
         };
         int r;

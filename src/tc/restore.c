@@ -12,8 +12,15 @@
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};
 #define DEPTH_MAX 32
 
+/* Without the table that their dump lacks the kernel refuses them. */
+static const char *const wants_table[] = {"red", "gred", "choke"};
+
 static bool can_be_made(const struct tc_object *o)
 {
+        for (size_t i = 0; i < ARRAY_SIZE(wants_table); i++) {
+                if (strcmp(o->kind_name, wants_table[i]) == 0)
+                        return false;
+        }
         if (o->type != TC_CLASS)
                 return o->handle != 0;
         for (size_t i = 0; i < ARRAY_SIZE(makes_classes); i++) {

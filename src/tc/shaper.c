@@ -10,14 +10,18 @@
 #include "evb/base/util.h"
 #include "evb/tc/kind.h"
 #include "evb/tc/units.h"
+#include "shaper_internal.h"
 
 #define DRAIN_NS (5 * NS_PER_S)
+/* RFC 8200, section 5: below it there is no IPv6. */
+#define IPV6_MTU_MIN 1280u
 
 struct tc_shaper {
         struct tc_device device;
         struct tc_socket *socket;
         struct tc_state state;
         bool locked;
+        struct tc_tree installed; /* by us: what was there before is known, whatever others do to it since */
         struct tc_tuning untuned, remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
 };
 
@@ -52,6 +56,7 @@ struct tc_shaper *tc_shaper_free(struct tc_shaper *s)
         if (!s)
                 return NULL;
         tc_socket_free(s->socket);
+        tc_tree_fini(&s->installed);
         if (s->locked)
                 tc_state_fini(&s->state);
         free(s);
@@ -67,6 +72,11 @@ const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *
 {
         *ret_n = s->state.n_asked;
         return s->state.asked;
+}
+
+const struct tc_tree *tc_shaper_installed(const struct tc_shaper *s)
+{
+        return &s->installed;
 }
 
 int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
@@ -164,19 +174,20 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
 /* Before anything is changed: whose root is there, and what will have to be put back. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o)
 {
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-        char handle[TC_HANDLE_TEXT_MAX];
         int r = 0;
 
         o->owner = tc_layout_owner(have);
         if (o->owner == TC_OWNER_OURS)
                 return 0;
-        tc_tree_fini(&s->state.saved);
+        if (s->installed.n == 0)
+                tc_tree_fini(&s->state.saved);
         if (o->owner == TC_OWNER_KERNEL)
                 return 0;
         if (o->owner == TC_OWNER_FOREIGN && !force)
-                return tc_outcome_fail(o, -EEXIST, "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, and removal puts it back",
-                                       s->device.name, root->kind_name, tc_handle_format(root->handle, handle));
+                return shaper_refuse_foreign(s->device.name, have, o);
+        shaper_warn_of_loss(s->device.name, have, o);
+        if (s->installed.n > 0)
+                return 0;
         r = tc_socket_dump(s->socket, s->device.ifindex, true, &s->state.saved);
         return r < 0 ? tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r)) : 0;
 }
@@ -193,7 +204,10 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_o
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        return r < 0 ? tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r)) : 0;
+        /* What was there before us is in the file already: a full disk must not keep us from a repair. */
+        if (r < 0 && s->installed.n == 0)
+                return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
+        return 0;
 }
 
 /* The plan did not come to be. What was there before us is ours to know only while something of ours is there. */
@@ -205,7 +219,8 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
                 free(s->state.asked);
         s->state.asked = asked;
         s->state.n_asked = n_asked;
-        if (o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 && tc_layout_owner(&now) != TC_OWNER_OURS) {
+        if (s->installed.n == 0 && o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 &&
+            tc_layout_owner(&now) != TC_OWNER_OURS) {
                 struct tc_tuning previous = s->state.previous;
 
                 tc_state_erase(&s->state);
@@ -214,6 +229,14 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
         if (s->state.saved.n > 0 || s->state.n_asked > 0 || !tc_tuning_is_unchanged(&s->state.previous))
                 (void)tc_state_write(&s->state);
         tc_tree_fini(&now);
+}
+
+static struct tc_tree take_tree(struct tc_tree *t)
+{
+        struct tc_tree taken = *t;
+
+        *t = (struct tc_tree){};
+        return taken;
 }
 
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns, bool insist, struct tc_outcome *o)
@@ -238,13 +261,19 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
                         tc_outcome_fail(o, r, "%s", strerror(-r));
         }
         /* To undo, all of a foreign tree has to be known. */
-        if (r >= 0)
-                r = tc_apply(s->socket, s->device.ifindex, s->state.saved.n > 0 && o->owner != TC_OWNER_OURS ? &s->state.saved : &have, &want,
-                             patience_ns, insist, o);
+        if (r >= 0) {
+                bool new = s->installed.n == 0 && s->state.saved.n > 0 && o->owner != TC_OWNER_OURS;
+
+                r = tc_apply(s->socket, s->device.ifindex, new ? &s->state.saved : &have, &want, patience_ns,
+                             insist, o);
+        }
         if (r < 0)
                 forget_plan(s, asked, n_asked, o);
-        else
+        else {
                 free(asked);
+                tc_tree_fini(&s->installed);
+                s->installed = take_tree(&want);
+        }
         tc_tree_fini(&want);
         tc_tree_fini(&have);
         return r;
@@ -259,6 +288,17 @@ static void forget_tuning(struct tc_shaper *s, const struct tc_tuning *before)
                 (void)tc_state_write(&s->state);
 }
 
+/* The device may have another name by now, and its old name another device; false: it is gone. */
+static bool follow_name(struct tc_shaper *s)
+{
+        char name[IF_NAMESIZE];
+
+        if (!if_indextoname((unsigned)s->device.ifindex, name))
+                return false;
+        strcpy(s->device.name, name);
+        return true;
+}
+
 int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *o)
 {
         struct tc_tuning now, before = s->state.previous;
@@ -267,10 +307,19 @@ int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_
 
         if (tc_tuning_is_unchanged(want))
                 return 0;
+        if (!follow_name(s))
+                return tc_outcome_fail(o, -ENODEV, "%s is gone", s->device.name);
         r = tc_tuning_read(s->device.name, &now);
         if (r >= 0) {
                 if (tc_tuning_is_so(want, &now))
                         return 0;
+                if (want->mtu_bytes < IPV6_MTU_MIN && now.mtu_bytes >= IPV6_MTU_MIN &&
+                    tc_device_has_ipv6(s->device.name))
+                        return tc_outcome_fail(
+                                o, -EINVAL,
+                                "an MTU of %u would make the kernel remove the IPv6 addresses of %s: choose "
+                                "%u or more, or disable IPv6 first (sysctl net.ipv6.conf.%s.disable_ipv6=1)",
+                                want->mtu_bytes, s->device.name, IPV6_MTU_MIN, s->device.name);
                 /* What was there before us, not what we set the last time; on the disk before it is gone. */
                 tc_tuning_remember(&s->state.previous, &now, want);
                 r = tc_state_write(&s->state);
@@ -295,7 +344,7 @@ void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *o)
         struct tc_ack ack = {};
         int r;
 
-        if (tc_tuning_is_unchanged(&s->untuned))
+        if (tc_tuning_is_unchanged(&s->untuned) || !follow_name(s))
                 return;
         r = tc_tuning_write(s->socket, s->device.name, &s->untuned, NULL, &ack);
         s->untuned = TC_TUNING_UNCHANGED;
@@ -352,8 +401,10 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
         }
         if (r >= 0)
                 r = apply_send(s->socket, s->device.ifindex, changes, n, o);
-        if (r >= 0)
-                r = apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left);
+        /* Also where a change was refused: what is queued goes out at its own rate, and what does not is
+         * counted. */
+        if (apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left) < 0)
+                r = -EIO;
         o->dropped_bytes = left;
         tc_tree_fini(&faster);
         return r;
@@ -379,8 +430,14 @@ static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
 {
         struct tc_tree have = {};
-        int r = tc_shaper_read(s, &have);
+        int r;
 
+        if (!follow_name(s)) {
+                tc_outcome_warn(o, "%s is gone: nothing of it can be put back", s->device.name);
+                tc_state_erase(&s->state);
+                return 0;
+        }
+        r = tc_shaper_read(s, &have);
         if (r < 0)
                 return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
         o->owner = tc_layout_owner(&have);
@@ -395,8 +452,10 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
                 if (o->dropped_bytes > 0)
                         tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped", (unsigned long long)o->dropped_bytes,
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
-        } else
+        } else if (s->state.restoring)
                 r = finish_restoring(s, o);
+        else
+                shaper_warn_of_absent(s->device.name, &s->state.saved, &have, o);
         if (r >= 0)
                 r = put_tuning_back(s, o);
         if (r >= 0)

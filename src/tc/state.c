@@ -57,9 +57,25 @@ static json_t *object_to_json(const struct tc_object *o)
 {
         _cleanup_free_ char *hex = to_hex(o->options, o->options_bytes);
 
-        return json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:I, s:s, s:s}", "type", (int)o->type, "handle", (json_int_t)o->handle, "parent",
-                         (json_int_t)o->parent, "kernel_handle", (json_int_t)o->kernel_handle, "priority", (int)o->priority, "protocol",
-                         (int)o->protocol, "chain", (json_int_t)o->chain, "kind", o->kind_name, "options", hex ?: "");
+        _cleanup_free_ char *stab = o->has_stab ? to_hex(o->stab, sizeof o->stab) : NULL;
+
+        return json_pack("{s:i, s:I, s:I, s:I, s:i, s:i, s:I, s:s, s:s, s:s*}", "type", (int)o->type,
+                         "handle", (json_int_t)o->handle, "parent", (json_int_t)o->parent, "kernel_handle",
+                         (json_int_t)o->kernel_handle, "priority", (int)o->priority, "protocol",
+                         (int)o->protocol, "chain", (json_int_t)o->chain, "kind", o->kind_name, "options",
+                         hex ?: "", "stab", stab);
+}
+
+static bool stab_from_hex(struct tc_object *o, const char *hex)
+{
+        size_t n = 0;
+        _cleanup_free_ uint8_t *bytes = from_hex(hex, &n);
+
+        if (!bytes || n != sizeof o->stab)
+                return false;
+        memcpy(o->stab, bytes, n);
+        o->has_stab = true;
+        return true;
 }
 
 /* Decoded as a message would be. */
@@ -67,11 +83,13 @@ static int object_from_json(const json_t *j, struct tc_tree *t)
 {
         json_int_t handle, parent, kernel_handle, chain = 0;
         int type, priority, protocol, r;
-        const char *kind, *hex;
+        const char *kind, *hex, *stab = NULL;
         struct tc_object o = {};
 
-        if (json_unpack((json_t *)j, "{s:i, s:I, s:I, s:I, s:i, s:i, s?I, s:s, s:s}", "type", &type, "handle", &handle, "parent", &parent,
-                        "kernel_handle", &kernel_handle, "priority", &priority, "protocol", &protocol, "chain", &chain, "kind", &kind, "options", &hex) < 0)
+        if (json_unpack((json_t *)j, "{s:i, s:I, s:I, s:I, s:i, s:i, s?I, s:s, s:s, s?s}", "type", &type,
+                        "handle", &handle, "parent", &parent, "kernel_handle", &kernel_handle, "priority",
+                        &priority, "protocol", &protocol, "chain", &chain, "kind", &kind, "options", &hex,
+                        "stab", &stab) < 0)
                 return -EBADMSG;
         if (type < TC_QDISC || type > TC_FILTER || strlen(kind) >= sizeof o.kind_name)
                 return -EBADMSG;
@@ -85,6 +103,8 @@ static int object_from_json(const json_t *j, struct tc_tree *t)
                 .chain = (uint32_t)chain,
         };
         strcpy(o.kind_name, kind);
+        if (stab && !stab_from_hex(&o, stab))
+                return -EBADMSG;
         o.options = from_hex(hex, &o.options_bytes);
         if (!o.options)
                 return -EBADMSG;
@@ -180,15 +200,18 @@ static void make_identity(struct tc_state *s, const struct tc_device *d)
         snprintf(s->of, sizeof s->of, "%s %llu %d", boot, (unsigned long long)cookie, d->ifindex);
 }
 
+static const char *state_folder(void)
+{
+        return getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
+}
+
 /* By its number: the name of a device may change. */
 static int make_path(struct tc_state *s, const struct tc_device *d)
 {
-        const char *folder = getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
+        const char *folder = state_folder();
         struct stat ns;
 
         if (stat("/proc/thread-self/ns/net", &ns) < 0)
-                return -errno;
-        if (mkdir(folder, 0755) < 0 && errno != EEXIST)
                 return -errno;
         make_identity(s, d);
         return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino, d->ifindex) >= sizeof s->path ? -ENAMETOOLONG : 0;
@@ -233,6 +256,8 @@ int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_hold
         *ret_holder = 0;
         if (r < 0)
                 return r;
+        if (mkdir(state_folder(), 0755) < 0 && errno != EEXIST)
+                return -errno;
         s.fd = open_locked(s.path, ret_holder);
         if (s.fd < 0)
                 return s.fd;

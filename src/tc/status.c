@@ -2,7 +2,6 @@
 #include "evb/tc/status.h"
 
 #include <errno.h>
-#include <linux/if_ether.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,7 +115,7 @@ static void add_place(const struct tc_object *o, struct strbuf *b)
         tc_handle_format(o->handle, handle);
         tc_handle_format(o->parent, parent);
         if (o->type == TC_FILTER) {
-                strbuf_add(b, " parent %s protocol %s prio %u handle ", parent, o->protocol == ETH_P_IPV6 ? "ipv6" : "ip", o->priority);
+                strbuf_add(b, " parent %s protocol all prio %u handle ", parent, o->priority);
                 if (o->params.u32.divisor > 0)
                         strbuf_add(b, "%x:", o->handle >> 20);
                 else if (o->handle >> 12 > 0)

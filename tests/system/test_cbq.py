@@ -88,7 +88,8 @@ def check_tc(qdiscs, classes, filters, status):
         assert abs(float(tbf[3]) / (1000 if tbf[4] else 1) / seconds - 1) < 0.01, f"{d}\n{qdiscs}"
         own = [b for b in blocks if f"flowid {d['classid']} " in b]
         assert len(own) == 1 and ipaddress.ip_address(d["address"]) == matched_address(own[0]), f"{d}\n{filters}"
-        assert ("protocol ipv6" in own[0]) == (":" in d["address"]), own
+        version = "60000000" if ":" in d["address"] else "40000000"
+        assert f"match {version}/f0000000 at 0" in own[0], own
     n = len(status["destinations"])
     assert (qdiscs.count("qdisc "), classes.count("class cbq"), filters.count("flowid")) == (n + 3, n + 4, n + 2), qdiscs + classes
 

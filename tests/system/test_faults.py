@@ -100,7 +100,7 @@ def foreign(evb):
         hostile = [b"", b"x", b"EVB1", ours, ours + bytes(16), bytes(1400), b"EVB1" + b"\xff" * 1000, os.urandom(900),
                    b"EVB1\x02\x00" + bytes(40), b"EVB1\x01\x00\x20\x00\x63\x00\x00\x00" + bytes(60)]
         for node in ("dfm", "ros1", "sfi1", "sfi2"):
-            for port in (46800, 46801):
+            for port in (26800, 26801):
                 for bytes_ in hostile:
                     try:
                         sender.sendto(bytes_, (running.address(node), port))

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import time
 
@@ -31,7 +33,7 @@ def pair():
 def plan(evb):
     """Pure: needs no privilege, and says what the contract says."""
     done = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit", "--dest", "127.0.0.3", "--link-rate", "1Gbit", "--sources", "6",
-              "--switch-buffer", "128KiB", "--control-port", "46800", "--mtu", "1500", "--json")
+              "--switch-buffer", "128KiB", "--control-port", "26800", "--mtu", "1500", "--json")
     report = json.loads(done.stdout)
     assert report["device"] == "lo" and report["backend"] == "htb+tbf" and report["operations"] == 0 and report["foreign_root"] is False
     first, second = report["destinations"]
@@ -94,12 +96,12 @@ def life(evb):
     """Applied, applied again, changed, shown, removed."""
     with pair() as network:
         before = texts(network, "a")
-        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
         assert first["operations"] > 10 and first["backend"] == "htb+tbf", first
         assert [d["rate_bps"] for d in first["destinations"]] == [8000000, 9000000]
-        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "46800")
+        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
         assert again["operations"] == 0, again
-        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "46800")
+        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "26800")
         assert len(changed["destinations"]) == 1 and changed["destinations"][0]["rate_bps"] == 5000000
         status = network.qos(evb, "a", "status", "--dev", "eth0")
         assert status["destinations"][0]["asked_bps"] == 5000000 and status["operations"] == 0
@@ -112,18 +114,17 @@ def life(evb):
 def counters(evb):
     """Traffic goes where it is told to, by destination, port and family; ARP and all else to the default class."""
     with pair() as network:
-        network.qos(evb, "a", "apply", *TWO, "--control-port", "46800", "--dest", "239.1.2.3=7Mbit")
+        network.qos(evb, "a", "apply", *TWO, "--control-port", "26800", "--dest", "239.1.2.3=7Mbit")
         network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
         with network.inside("a"):
-            import socket
             four, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         for _ in range(10):
             four.sendto(b"x" * 100, ("10.9.0.2", 5000))
             six.sendto(b"x" * 100, ("fd00:9::2", 5000))
             four.sendto(b"x" * 100, ("239.1.2.3", 5000))
-            four.sendto(b"x" * 100, ("10.9.0.2", 46800))
-            four.sendto(b"x" * 100, ("239.255.69.86", 46800))
-            six.sendto(b"x" * 100, ("fd00:9::2", 46800))
+            four.sendto(b"x" * 100, ("10.9.0.2", 26800))
+            four.sendto(b"x" * 100, ("239.255.69.86", 26800))
+            six.sendto(b"x" * 100, ("fd00:9::2", 26800))
 
         def packets():
             s = network.qos(evb, "a", "status", "--dev", "eth0")
@@ -154,6 +155,66 @@ def many(evb):
 
         wait_until("packets in their classes", lambda: got() == want)
         out.close()
+
+
+def bpf(command, attributes):
+    """The system call; a descriptor, or the reason why the case is skipped."""
+    import ctypes
+    import platform
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    if not number:
+        raise Skip(f"the number of the bpf system call of {platform.machine()} is not known here")
+    buffer = ctypes.create_string_buffer(attributes.ljust(120, b"\0"), 120)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, 120)
+    if fd < 0:
+        raise Skip(f"no BPF program that tags packets: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
+def tag_all(network, node, device):
+    """As a VLAN device above does: a tag beside each packet. Gone when the result is closed."""
+    import ctypes
+    code = struct.pack("<BBhiBBhiBBhiBBhiBBhi", 0xb7, 2, 0, socket.htons(0x8100), 0xb7, 3, 0, 5,
+                       0x85, 0, 0, 18, 0xb7, 0, 0, -1, 0x95, 0, 0, 0)  # vlan_push(packet, 802.1Q, 5); go on
+    instructions, license = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+    with network.inside(node):
+        program = bpf(5, struct.pack("<IIQQ", 3, len(code) // 8, ctypes.addressof(instructions),
+                                     ctypes.addressof(license)))
+        link = bpf(28, struct.pack("<IIII", program, socket.if_nametoindex(device), 47, 0))
+    os.close(program)
+    return link
+
+
+def vlan(evb):
+    """What a VLAN device above sends finds its class: by row, by hash, control."""
+    for more in (0, 100):
+        with pair() as network:
+            dests = [w for i in range(1, more + 1)
+                     for w in ("--dest", f"10.8.0.{i}=1Mbit", "--dest", f"fd00:8::{i}=1Mbit")]
+            network.qos(evb, "a", "apply", *TWO, *dests, "--control-port", "4680")
+            four = network.socket("a")
+            six = network.socket("a", family=socket.AF_INET6)
+            for address in ("10.9.0.2", "fd00:9::2"):
+                link = json.loads(network.run("b", "ip", "-j", "link", "show", "dev", "eth0").stdout)[0]
+                network.ip("a", "neigh", "replace", address, "lladdr", link["address"], "dev", "eth0")
+
+            def packets():
+                s = network.qos(evb, "a", "status", "--dev", "eth0")
+                known = {d["address"]: d["packets"] for d in s["destinations"]}
+                return known["10.9.0.2"], known["fd00:9::2"], s["control"]["packets"]
+
+            link = tag_all(network, "a", "eth0")
+            before = packets()
+            for _ in range(10):
+                four.sendto(b"x", ("10.9.0.2", 5000))
+                six.sendto(b"x", ("fd00:9::2", 5000))
+                four.sendto(b"x", ("10.9.0.2", 4680))
+                six.sendto(b"x", ("fd00:9::2", 4680))
+            want = tuple(n + more for n, more in zip(before, (10, 10, 20)))
+            wait_until("tagged packets in their classes", lambda: packets() == want)
+            os.close(link)
+            four.close()
+            six.close()
 
 
 def live(evb):
@@ -276,13 +337,13 @@ def control_latency(evb):
     as fast; it is some 50 times."""
     with pair() as network:
         latency = {}
-        for name, more in (("without", ()), ("with", ("--control-port", "46800", "--control-rate", "500kbit"))):
+        for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
             # The wire itself is what data fill: the rate for the destination is above it.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
             stream = Numbered(network, "a", "b", "10.9.0.2")
             stream.out.setblocking(False)
             echo, answer = network.socket("a"), network.socket("b")
-            answer.bind(("10.9.0.2", 46800))
+            answer.bind(("10.9.0.2", 26800))
             answer.settimeout(30)
             samples = []
             for _ in range(12):
@@ -292,7 +353,7 @@ def control_latency(evb):
                 except BlockingIOError:
                     pass
                 began = time.monotonic()
-                echo.sendto(b"ping", ("10.9.0.2", 46800))
+                echo.sendto(b"ping", ("10.9.0.2", 26800))
                 answer.recv(100)
                 samples.append(time.monotonic() - began)
                 stream.take()
@@ -325,6 +386,59 @@ def tuning(evb):
         assert done.returncode == 2, done
         done = network.evb(evb, "a", "qos", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--rx-frames", "16", check=False)
         assert done.returncode == 77 and "tuning of eth0" in done.stderr, done
+
+
+def jumbo_device(evb):
+    """A device whose packets are larger than network.mtu: TCP fills them, and they pass."""
+    with pair() as network, folder() as where:
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nrate = 20Mbit\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+        for node in ("a", "b"):
+            network.ip(node, "link", "set", "eth0", "mtu", "9000")
+        network.qos(evb, "a", "apply", "--config", str(path), "--node", "r")
+        stream = socket.SOCK_STREAM
+        with network.socket("b", stream) as listener, network.socket("a", stream) as sender:
+            listener.bind(("10.9.0.2", 5000))
+            listener.listen()
+            sender.settimeout(60)
+            sender.connect(("10.9.0.2", 5000))
+            receiver = listener.accept()[0]
+            receiver.settimeout(60)
+            got, wanted = 0, 2 << 20
+            while got < wanted:
+                sender.sendall(bytes(1 << 14))
+                got += len(receiver.recv(1 << 16))
+            receiver.close()
+        drops = [d["drops"] for d in network.qos(evb, "a", "status", "--dev", "eth0")["destinations"]]
+        assert drops == [0], drops
+
+
+def small_mtu(evb):
+    """Below 1280 the kernel takes a device's IPv6 addresses away: refused, by flag and by key."""
+    with pair() as network, folder() as where:
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[tuning]\nmtu = 1000\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+
+        def state():
+            return texts(network, "a") + network.run("a", "ip", "addr", "show", "dev", "eth0").stdout
+
+        def mtu():
+            return network.qos(evb, "a", "status", "--dev", "eth0")["interface"]["mtu_bytes"]
+
+        before = state()
+        for words in (("qos", "apply", *TWO, "--mtu", "1000"), ("ros", "--config", str(path), "--node", "r")):
+            done = network.evb(evb, "a", *words, check=False)
+            assert done.returncode == 2 and "disable IPv6 first" in done.stderr, done
+        assert before == state()
+        network.run("a", "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6")
+        network.qos(evb, "a", "apply", *TWO, "--mtu", "1000")
+        assert mtu() == 1000
+        network.qos(evb, "a", "remove", "--dev", "eth0")
+        assert mtu() == 1500
 
 
 def scenario(evb):
@@ -393,6 +507,7 @@ main({
     "life": life,
     "counters": counters,
     "many": many,
+    "vlan": vlan,
     "live": live,
     "full-queue": full_queue,
     "drops-alarm": drops_alarm,
@@ -402,6 +517,8 @@ main({
     "watch-gone": watch_gone,
     "control-latency": control_latency,
     "tuning": tuning,
+    "jumbo-device": jumbo_device,
+    "small-mtu": small_mtu,
     "scenario": scenario,
     "iperf3": iperf3,
 })

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import tempfile
 
-from harness import Running, Skip, complete, folder, main, need_root, run, scenario, settings
-from network import sh, wait_until
+from harness import ROOT, Running, Skip, complete, folder, main, need_root, run, scenario, settings
+from network import Network, sh, wait_until
 
 QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s", "dfm.event-timeout": "20s"}
 
@@ -127,6 +127,67 @@ def killed(evb):
             running.end(expect=(0, 1))
 
 
+def stop_command(evb, config, node):
+    """What the unit runs after its readout has ended, with the variables as systemd sets them."""
+    unit = (ROOT / "configs" / "systemd" / "evb-ros@.service").read_text()
+    words = re.search(r"^ExecStopPost=-?(.*)$", unit, re.M)[1].split()
+    assert words[0] == "/usr/bin/evb", words
+    variables = {"${EVB_CONFIG}": str(config), "${EVB_NODE}": node}
+    return [evb, *(variables.get(word, word) for word in words[1:])]
+
+
+def unit_stopped(evb):
+    """A readout dies by SIGKILL; what its unit runs then leaves the device as it was before, however often."""
+    with Network("a", "b") as network, folder() as where:
+        network.pair("a", "b")
+        root = ("tbf", "rate", "50mbit", "burst", "20k", "limit", "77k")
+        network.tc("a", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", *root)
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nbackend = htb+tbf\n"
+                        "[tuning]\nmtu = 1400\n[node d]\nrole = dfm\naddress = 10.9.0.9\n"
+                        "[node r]\nrole = ros\naddress = 10.9.0.1\n[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+
+        def state():
+            return re.sub("refcnt [0-9]+", "", "".join(
+                [network.tc("a", what, "show", "dev", "eth0").stdout for what in ("qdisc", "class", "filter")]
+                + [network.run("a", "cat", "/sys/class/net/eth0/mtu").stdout]))
+
+        before = state()
+        ros = network.popen("a", evb, "ros", "--config", str(path), "--node", "r")
+        wait_until("shaping", lambda: "shaping eth0" in ros.stderr.readline())
+        ros.kill()
+        ros.communicate()
+        assert "htb e7b:" in state()
+        for changes in (True, False, False):
+            done = network.run("a", *stop_command(evb, path, "r"))
+            assert ("eth0: 0 changes" not in done.stdout) == changes, done
+            assert state() == before, state()
+        assert not os.listdir(os.environ["EVB_STATE_DIRECTORY"])
+        # A readout that shapes nothing has neither the privilege nor a folder.
+        where.chmod(0o755)
+        nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        network.run("a", *nobody, *stop_command(evb, path, "r"),
+                    env={**os.environ, "EVB_STATE_DIRECTORY": "/nonexistent/evb"})
+
+
+def left_over(evb):
+    """A ROS without shaping says that its device is shaped all the same, as a killed one has left it."""
+    with Network("a", "b") as network, folder() as where:
+        network.pair("a", "b")
+        path = where / "s.conf"
+        path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+        network.qos(evb, "a", "apply", "--config", str(path), "--node", "r")
+        ros = network.popen("a", evb, "ros", "--config", str(path), "--node", "r")
+        try:
+            line = ros.stderr.readline()
+            assert "eth0 is shaped, though qos.backend = none" in line, line
+        finally:
+            ros.kill()
+            ros.communicate()
+
+
 def required(evb):
     """Shaping that cannot be had is said, 77; where qos.required = no allows it the run is unshaped, and says so."""
     with folder() as where:
@@ -167,6 +228,8 @@ main({
     "v6": lambda evb: whole(evb, **{"network.control-group": "ff05::6986"}),
     "follows-sfis": follows_sfis,
     "killed": killed,
+    "unit-stopped": unit_stopped,
+    "left-over": left_over,
     "required": required,
     "paced": paced,
     "no-cbq": no_cbq,

@@ -17,7 +17,7 @@ from harness import LIMIT_S, folder, main
 from network import Network, wait_until
 
 DFM = "10.9.0.1"
-PORT = 46802
+PORT = 26802
 
 
 class Speaker:
@@ -151,12 +151,12 @@ def events(evb):
         pids = re.findall(r"run (\d+) begins", bed.log("ros1"))
         assert len(pids) == len(points), bed.log("ros1")
         # What the command line sets is set for all, but for what is a machine's own.
-        words = ("--again", "--set", "run.seed=99", "--set", "network.order-port=46802")
+        words = ("--again", "--set", "run.seed=99", "--set", "network.order-port=26802")
         with subprocess.Popen(bed.command("C1", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
             bed.wait_for("ros1", "begins", times=len(points) + 1)
             given = bed.child_words("ros1")
             said = running.communicate(timeout=LIMIT_S)[1]
-        assert "run.seed=99" in given and "network.order-port=46802" not in given and "refuses" not in said, (given, said)
+        assert "run.seed=99" in given and "network.order-port=26802" not in given and "refuses" not in said, (given, said)
         done = bed.order("C7")
         assert "need more nodes than the scenario has" in done.stderr, done.stderr
 
@@ -307,7 +307,7 @@ def port_taken(evb):
         bed.all_there()
         for name, address in (("ros1", "10.9.0.2"), ("dfm", DFM)):
             with bed.network.socket(name) as s:
-                s.bind((address, 46800))
+                s.bind((address, 26800))
                 begin = time.monotonic()
                 done = bed.order("C1")
                 took = time.monotonic() - begin

@@ -25,6 +25,7 @@ enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
+enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -76,6 +77,7 @@ struct scenario {
         } network;
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
+                uint64_t on_drift; /* enum scenario_drift */
         } qos;
         /* SCENARIO_UNCHANGED: left as they are. */
         struct {

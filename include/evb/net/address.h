@@ -21,7 +21,7 @@ struct net_address {
 int net_address_parse(struct net_address *ret, const char *text, uint16_t port);
 /* "HOST:PORT", host as above (IPv6 in brackets). -EINVAL. */
 int net_address_parse_with_port(struct net_address *ret, const char *text);
-/* "192.168.1.5:46800", "[::1]:46800"; returns `text`. */
+/* "192.168.1.5:26800", "[::1]:26800"; returns `text`. */
 char *net_address_format(const struct net_address *a, char text[static NET_ADDRESS_TEXT_MAX]);
 bool net_address_equal(const struct net_address *a, const struct net_address *b);
 /* The ports may differ. */

@@ -11,6 +11,7 @@
 #define TC_KIND_MAX 16
 #define TC_U32_KEYS_MAX 8
 #define TC_HANDLE_TEXT_MAX 24
+#define TC_STAB_BYTES 24
 
 #define TC_ID(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
 #define TC_MAJOR(handle) ((uint32_t)(handle) >> 16)
@@ -99,6 +100,11 @@ struct tc_object {
         char kind_name[TC_KIND_MAX];
         const struct tc_kind *kind; /* NULL: one that we do not speak; only `options` tells of it */
         union tc_params params;
+        /* Of qdiscs: struct tc_sizespec of its size table (`tc ... stab`), by which a packet counts as larger
+         * than it is. The kernel does not report the table itself; without one (no link layer, only an
+         * overhead) this is all of it. */
+        bool has_stab;
+        uint8_t stab[TC_STAB_BYTES];
         /* TCA_OPTIONS as they were read; owned by the tree. */
         uint8_t *options;
         size_t options_bytes;
@@ -126,6 +132,9 @@ bool tc_object_equal(const struct tc_object *a, const struct tc_object *b);
 const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place);
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
+
+/* The kernel does not report all of the size table. */
+bool tc_object_lacks_table(const struct tc_object *o);
 
 /* "e7b:1001", as tc writes it; "root". Returns text. */
 char *tc_handle_format(uint32_t handle, char text[static TC_HANDLE_TEXT_MAX]);

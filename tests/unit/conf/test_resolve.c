@@ -123,7 +123,7 @@ static void test_keys_that_do_not_fit(void **state)
         } cases[] = {
                 {"trigger.kind=poisson", "allowed: periodic, or a trigger.rate"},
                 {"trigger.kind=burst", "allowed: periodic, or a trigger.rate"},
-                {"network.data-port=46800", "is the control port too"},
+                {"network.data-port=26800", "is the control port too"},
                 {"dfm.node-timeout=500ms", "three times dfm.keep-alive"},
                 {"dfm.event-timeout=2s", "longer than sfi.timeout"},
                 {"network.loss=1", "below 1"},

@@ -94,7 +94,7 @@ static void tells_mistakes(void **state)
         expect_error(NODES, "network.loss=1", "network.loss", "below 1");
         expect_error(NODES, "dfm.event-timeout=1s", "dfm.event-timeout", "longer than sfi.timeout");
         expect_error(NODES, "dfm.node-timeout=300ms", "dfm.node-timeout", "three times");
-        expect_error(NODES, "network.data-port=46800", "network.data-port", "another one");
+        expect_error(NODES, "network.data-port=26800", "network.data-port", "another one");
         expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count", "are asked for, and [node NAME] sections name 1");
         expect_error("[node a]\nrole = cook\n", NULL, ":2: node a.role", "dfm|ros|sfi");
         expect_error("[node a]\nrole = dfm\n[node b]\nrole = dfm\n[node c]\nrole = ros\n[node d]\nrole = sfi\n", NULL, "node.role", "2 nodes are the DFM");
@@ -156,6 +156,24 @@ static void written_and_read_again(void **state)
         assert_int_equal(again.n_nodes, s.n_nodes);
 }
 
+/* A port that Linux gives to others by itself (net.ipv4.ip_local_port_range) may be taken when a node starts. */
+static void default_ports_are_nobodys(void **state)
+{
+        size_t n = 0;
+
+        (void)state;
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                size_t length = strlen(k->name);
+
+                if (length < 5 || strcmp(k->name + length - 5, "-port") != 0)
+                        continue;
+                assert_in_range(strtoul(k->standard, NULL, 10), 1024, 32767);
+                n++;
+        }
+        assert_true(n >= 3);
+}
+
 static int make_path(void **state)
 {
         int fd;
@@ -181,6 +199,7 @@ int main(void)
                 cmocka_unit_test(tells_many_at_once),
                 cmocka_unit_test(relative_paths_are_the_files_own),
                 cmocka_unit_test(written_and_read_again),
+                cmocka_unit_test(default_ports_are_nobodys),
         };
 
         return cmocka_run_group_tests(tests, make_path, remove_path);

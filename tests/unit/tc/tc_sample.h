@@ -36,7 +36,7 @@ static inline struct tc_request sample_request(struct tc_destination *to, size_t
                 .sources = 6,
                 .send_buffer_bytes = 2 << 20,
                 .backend = backend,
-                .control_port = 46800,
+                .control_port = 26800,
                 .destinations = to,
                 .n_destinations = n,
         };

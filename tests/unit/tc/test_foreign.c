@@ -1,6 +1,8 @@
 /* What others have set up on a device: put back to the letter where it was replaced, left alone where it is beside the root. */
 #include "tc_network.h"
 
+#include "evb/tc/drift.h"
+
 #include <linux/rtnetlink.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -102,25 +104,38 @@ static const struct {
         const char *name, *commands[5];
 } intrusions[] = {
         {"a leaf with classes of its own",
-         {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1", "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
+         {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1",
+          "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
           "class add dev " NETWORK_DEVICE " parent 9:1 classid 9:2 htb rate 1mbit quantum 2000"}},
         {"a class with a leaf with classes",
-         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000", "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000",
+          "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
           "class add dev " NETWORK_DEVICE " parent 99: classid 99:1 htb rate 1mbit quantum 2000"}},
         {"classes below classes",
-         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000", "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
-        {"a class below a destination's", {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
+         {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000",
+          "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
+        {"a class below a destination's",
+         {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
         {"a leaf of another kind with the same handle",
-         {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001", "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
-        {"a queue of no size below a TBF", {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
+         {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001",
+          "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
+        {"a queue of no size below a TBF",
+         {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
         {"a priority of ours with another protocol",
-         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol all prio 20 u32 match u32 0 0 flowid e7b:3"}},
-        {"a priority of ours in another chain", {"filter add dev " NETWORK_DEVICE " parent e7b: chain 5 prio 20 protocol ip u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol ip prio 22 u32 match u32 0 0 flowid e7b:3"}},
+        {"a priority of ours in another chain",
+         {"filter add dev " NETWORK_DEVICE
+          " parent e7b: chain 5 prio 22 protocol all u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
         {"a filter of ours with another match",
-         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 20", "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 20 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
+         {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol all prio 22 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
         {"a table with the number of ours",
          {"filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 handle 100: u32 divisor 256",
-          "filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
+          "filter add dev " NETWORK_DEVICE
+          " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
 };
 
 /* The next apply has it as it is to be, whatever someone did. */
@@ -236,6 +251,125 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
         tc_plan_fini(&p);
 }
 
+static char *detailed_text(void)
+{
+        char *text = calloc(1, 4096);
+        FILE *from = popen("tc -d qdisc show dev " NETWORK_DEVICE, "r");
+
+        (void)!fread(text, 1, 4095, from);
+        pclose(from);
+        return text;
+}
+
+/* `stab overhead 24` is put back; of the table for ATM the kernel reports only the size. */
+static void a_size_table_is_kept_or_refused(void **state)
+{
+        static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_plan p = sample_plan(&q);
+        struct tc_outcome o = {}, forced = {};
+        struct tc_shaper *s;
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+                char command[160];
+
+                snprintf(command, sizeof command,
+                         "qdisc add dev " NETWORK_DEVICE
+                         " root handle 5: stab overhead 24 linklayer ethernet %s",
+                         roots[i]);
+                network_tc(command);
+                text = detailed_text();
+                assert_non_null(strstr(text, "overhead 24"));
+                s = network_shaper();
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
+                        fail_msg("%s", o.error);
+                tc_shaper_free(s);
+                s = network_shaper(); /* from the file */
+                remove_all(s);
+                tc_shaper_free(s);
+                then = detailed_text();
+                assert_string_equal(text, then);
+                free(text);
+                free(then);
+                network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        }
+        network_tc("qdisc add dev " NETWORK_DEVICE
+                   " root handle 5: stab overhead 24 linklayer atm pfifo limit 77");
+        text = detailed_text();
+        s = network_shaper();
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
+        assert_non_null(strstr(o.error, "pfifo 5: (its stab)"));
+        then = detailed_text();
+        assert_string_equal(text, then);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced), 0);
+        assert_int_equal(forced.n_warnings, 1);
+        assert_non_null(strstr(forced.warnings[0], "cannot put pfifo 5: back exactly"));
+        forced = (struct tc_outcome){};
+        assert_int_equal(tc_shaper_remove(s, &forced), 0);
+        assert_int_equal(forced.n_warnings, 1);
+        tc_shaper_free(s);
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        free(text);
+        free(then);
+        tc_plan_fini(&p);
+}
+
+/* Others delete our root, or put one of theirs there: what was there before us is put back in the end all the
+ * same. */
+static void what_was_there_is_known_through_a_repair(void **state)
+{
+        static const char *const intrusions_at_root[] = {
+                "qdisc del dev " NETWORK_DEVICE " root",
+                "qdisc replace dev " NETWORK_DEVICE " root handle 77: pfifo limit 10",
+        };
+        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        char *text, *then;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
+        text = whole_text();
+        for (size_t i = 0; i < ARRAY_SIZE(intrusions_at_root); i++) {
+                struct tc_shaper *s = network_shaper();
+                char what[TC_OUTCOME_TEXT_MAX];
+                struct tc_tree have;
+
+                apply(s, &q);
+                network_tc(intrusions_at_root[i]);
+                have = network_dump();
+                assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 1);
+                tc_tree_fini(&have);
+                /* Where the state file is to be written there is no room any more. */
+                assert_int_equal(system("mkdir $EVB_STATE_DIRECTORY/$(ls $EVB_STATE_DIRECTORY).new"), 0);
+                assert_true(apply(s, &q) > 0);
+                assert_int_equal(system("rmdir $EVB_STATE_DIRECTORY/*.new"), 0);
+                have = network_dump();
+                assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 0);
+                tc_tree_fini(&have);
+                remove_all(s);
+                tc_shaper_free(s);
+                then = whole_text();
+                assert_string_equal(text, then);
+                free(then);
+        }
+        /* Ours is taken away, and nobody repairs it: that what was there before stays away is said. */
+        struct tc_shaper *s = network_shaper();
+        struct tc_outcome o = {};
+
+        apply(s, &q);
+        network_tc(intrusions_at_root[0]);
+        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(o.n_warnings, 1);
+        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not put back"));
+        tc_shaper_free(s);
+        free(text);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -243,6 +377,8 @@ int main(void)
                 cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
                 cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
                 cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
+                cmocka_unit_test(what_was_there_is_known_through_a_repair),
+                cmocka_unit_test(a_size_table_is_kept_or_refused),
         };
 
         return network_run_tests(tests);

@@ -79,13 +79,13 @@ static void check_by_libnl(const struct tc_tree *have, int ifindex)
                 uint32_t classid, value, mask;
                 int offset, offmask;
 
-                if (rtnl_cls_get_prio(c) != 20 || rtnl_u32_get_classid(c, &classid) < 0 || classid == 0)
+                if (rtnl_cls_get_prio(c) != 22 || rtnl_u32_get_classid(c, &classid) < 0 || classid == 0)
                         continue;
                 assert_int_equal(rtnl_u32_get_key(c, 0, &value, &mask, &offset, &offmask), 0);
                 assert_int_equal(offset, 16);
                 assert_int_equal(mask, UINT32_MAX);
                 for (size_t i = 0; i < have->n; i++) {
-                        if (have->objects[i].priority == 20 && have->objects[i].params.u32.classid == classid)
+                        if (have->objects[i].priority == 22 && have->objects[i].params.u32.classid == classid)
                                 assert_memory_equal(&value, have->objects[i].params.u32.matches[0].value, 4);
                 }
                 seen += 1000;
@@ -313,7 +313,7 @@ static void drift_is_put_right(void **state)
         network_tc("class change dev " NETWORK_DEVICE " parent e7b:1 classid e7b:1001 htb rate 1mbit burst 15k quantum 3000");
         network_tc("qdisc change dev " NETWORK_DEVICE " parent e7b:1002 handle 1002: tbf rate 3mbit burst 5k limit 1m");
         network_tc("qdisc del dev " NETWORK_DEVICE " parent e7b:1003 handle 1003:");
-        network_tc("filter del dev " NETWORK_DEVICE " parent e7b: prio 20");
+        network_tc("filter del dev " NETWORK_DEVICE " parent e7b: prio 22");
         network_tc("class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:77 htb rate 1mbit burst 15k quantum 3000");
         assert_int_equal(apply(s, &q), 1 + 1 + 1 + 3 + 1);
         have = network_dump();

@@ -1,0 +1,396 @@
+/* A ROS's shaping as the kernel has it: installed, following the SFIs, watched against others. How it is done
+ * is in tc. */
+#include "shaping_tree.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/tc/drift.h"
+#include "evb/tc/layout.h"
+#include "evb/tc/request.h"
+#include "evb/tc/status.h"
+
+/* Classes of SFIs that left are looked at so often until they are empty, and so long at most. */
+#define DRAIN_LOOK_NS (20 * NS_PER_MS)
+#define DRAIN_MAX_NS (5 * NS_PER_S)
+/* After a refusal it is tried again. */
+#define RETRY_NS NS_PER_S
+/* Drops are looked for this often, and drift that no event has announced. */
+#define LOOK_NS NS_PER_S
+/* Someone who changes one thing most often changes another. */
+#define SETTLE_NS (20 * NS_PER_MS)
+#define EVENTS_MAX 4096
+
+static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
+{
+        for (size_t i = 0; p && i < p->n_warnings; i++)
+                log_warning("shaping: %s", p->warnings[i]);
+        for (size_t i = 0; i < o->n_warnings; i++)
+                log_warning("shaping: %s", o->warnings[i]);
+}
+
+/* What is tried each second is refused each second: the same refusal is logged once. */
+static int refuse(struct shaping_tree *t, int r, const char *why)
+{
+        if (strcmp(t->refused, why) != 0)
+                log_error_errno(r, "shaping: %s", why);
+        snprintf(t->refused, sizeof t->refused, "%s", why);
+        return r;
+}
+
+static int make_plan(struct shaping_tree *t, struct tc_plan *ret, char *why)
+{
+        const struct scenario *sc = t->scenario;
+        struct tc_request q;
+        int r;
+
+        for (unsigned i = 0; i < sc->sfi.count; i++)
+                t->wanted[i] = t->live[i / 64] >> i % 64 & 1;
+        r = tc_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, why);
+        if (r < 0)
+                return r;
+        q.backend = t->backend;
+        return tc_plan_make(ret, &q, why);
+}
+
+static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
+{
+        char why[TC_REASON_MAX] = "";
+        struct tc_outcome o = {};
+        struct tc_plan p = {};
+        int r = make_plan(t, &p, why);
+
+        t->changed = false;
+        t->again_ns = NEVER_NS;
+        if (r < 0)
+                return refuse(t, r, why[0] ? why : strerror(-r));
+        r = tc_shaper_apply(t->shaper, &p, false, 0, now_ns >= t->insist_ns, &o);
+        if (r < 0)
+                t->again_ns = now_ns + RETRY_NS;
+        else if (o.undraining > 0)
+                t->again_ns = now_ns + DRAIN_LOOK_NS;
+        if (o.dropped_bytes > 0)
+                log_warning("shaping: %llu bytes for SFIs that have left were dropped",
+                            (unsigned long long)o.dropped_bytes);
+        if (r >= 0) {
+                t->super_packet_bytes =
+                        first && t->backend == QOS_HTB ? p.shares[0].burst_bytes : t->super_packet_bytes;
+                t->refused[0] = '\0';
+                stats_set(&t->stats->qos_backend, t->backend);
+                stats_set(&t->stats->qos_rate_bps, p.shares[0].rate_bps);
+                log_warnings(first ? &p : NULL, &o);
+        }
+        tc_plan_fini(&p);
+        return r < 0 ? refuse(t, r, o.error) : 0;
+}
+
+static void note_tuning(struct shaping_tree *t)
+{
+        struct tc_tuning now = TC_TUNING_UNCHANGED;
+
+        (void)tc_tuning_read(t->device.name, &now);
+        stats_set(&t->stats->mtu_bytes, now.mtu_bytes);
+        stats_set(&t->stats->rx_usecs, now.rx_usecs);
+        stats_set(&t->stats->rx_frames, now.rx_frames);
+        stats_set(&t->stats->tx_usecs, now.tx_usecs);
+        stats_set(&t->stats->tx_frames, now.tx_frames);
+}
+
+static int find_device(const struct scenario_node *self, struct tc_device *ret, char name[static IF_NAMESIZE])
+{
+        int r = 0;
+
+        name[0] = '\0';
+        if (self->device[0])
+                snprintf(name, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, self->device);
+        else
+                r = tc_device_of_address(self->address, name);
+        return r < 0 ? r : tc_device_read(ret, name);
+}
+
+void shaping_tree_warn_of_earlier(const struct scenario_node *self)
+{
+        struct tc_socket *socket = NULL;
+        struct tc_tree have = {};
+        char name[IF_NAMESIZE];
+        struct tc_device d;
+
+        if (find_device(self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
+            tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
+                log_warning(
+                        "%s is shaped, though qos.backend = none: by evb qos, or by a node that was killed; "
+                        "`evb qos remove --dev %s` removes it",
+                        name, name);
+        tc_tree_fini(&have);
+        tc_socket_free(socket);
+}
+
+/* The shaper of the device, the interface tuned, and the layout that the kernel can. */
+static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], struct tc_outcome *o)
+{
+        struct tc_tuning tuning = tc_tuning_of_scenario(t->scenario);
+        enum scenario_qos asked = (enum scenario_qos)t->scenario->qos.backend;
+        int r = tc_shaper_new(&t->shaper, &t->device, o);
+
+        if (r >= 0 && asked != QOS_NONE)
+                r = tc_shaper_probe(t->shaper, asked, &t->backend, why, o);
+        if (r >= 0 && !t->check_only)
+                r = tc_shaper_tune(t->shaper, &tuning, o);
+        if (r < 0 || t->check_only)
+                return r;
+        /* The MTU may be another now. */
+        r = tc_device_read(&t->device, t->device.name);
+        if (r >= 0 && t->backend != QOS_NONE)
+                r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
+        return r < 0 ? tc_outcome_fail(o, r, "%s: %s", t->device.name, strerror(-r)) : 0;
+}
+
+/* That it could be made; nothing is installed. */
+static int check_plan(struct shaping_tree *t)
+{
+        char why[TC_REASON_MAX] = "";
+        struct tc_plan p = {};
+        int r = t->backend == QOS_NONE ? 0 : make_plan(t, &p, why);
+
+        tc_plan_fini(&p);
+        return r < 0 ? log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r)) : 0;
+}
+
+int shaping_tree_open(struct shaping_tree *t)
+{
+        char why[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX], name[IF_NAMESIZE];
+        struct tc_outcome o = {};
+        int r;
+
+        t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
+        memset(t->live, 0xff, sizeof t->live);
+        r = find_device(t->self, &t->device, name);
+        if (r < 0)
+                return log_error_errno(r, "shaping: node %s: no device \"%s\" with address %s here: %m",
+                                       t->self->name, name, t->self->address);
+        if (strcmp(name, "lo") == 0)
+                return log_error_errno(EOPNOTSUPP,
+                                       "shaping: all nodes share lo: there is no device of this node's own "
+                                       "to shape; allowed: "
+                                       "qos.backend = none, qos.required = no, or evb run --net lab");
+        r = open_device(t, why, &o);
+        if (r < 0)
+                return log_error_errno(r, "shaping: %s", o.error);
+        log_warnings(NULL, &o);
+        if (t->check_only)
+                return check_plan(t);
+        if (t->backend != QOS_NONE)
+                r = install(t, clock_now_ns(), true);
+        if (r < 0)
+                return r;
+        t->well_ns = clock_now_ns();
+        note_tuning(t);
+        if (t->backend != QOS_NONE)
+                log_info("shaping %s: %s; %s for each SFI", t->device.name, why,
+                         quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
+        return 0;
+}
+
+void shaping_tree_close(struct shaping_tree *t)
+{
+        struct tc_outcome o = {};
+
+        if (t->shaper && !t->check_only && tc_shaper_remove(t->shaper, &o) < 0)
+                log_error("shaping: %s", o.error);
+        log_warnings(NULL, &o);
+        t->watch = tc_watch_free(t->watch);
+        t->shaper = tc_shaper_free(t->shaper);
+}
+
+void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live)
+{
+        bool any = false;
+
+        for (size_t i = 0; i < ARRAY_SIZE(t->live); i++)
+                any |= live[i] != 0;
+        /* All are gone: what is there stays until one comes back. */
+        if (!any || memcmp(t->live, live, sizeof t->live) == 0)
+                return;
+        memcpy(t->live, live, sizeof t->live);
+        t->changed = true;
+        t->insist_ns = now_ns + DRAIN_MAX_NS;
+}
+
+static void take_events(struct shaping_tree *t)
+{
+        struct tc_event e;
+
+        for (unsigned n = 0; n < EVENTS_MAX && t->watch && tc_watch_next(t->watch, &e) > 0; n++) {
+                free(e.object.options);
+                t->gone |= e.what == TC_EVENT_LINK_GONE;
+                if (e.by_us)
+                        continue;
+                tc_event_actor(&e, t->actor, sizeof t->actor);
+                t->settle_ns = clock_now_ns() + SETTLE_NS;
+                /* What was lost may have been long ago. */
+                t->event_ns = MIN(t->event_ns, e.what == TC_EVENT_LOST ? t->well_ns : clock_now_ns());
+        }
+}
+
+static bool repairs(const struct shaping_tree *t)
+{
+        return t->scenario->qos.on_drift == QOS_REPAIR;
+}
+
+static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
+{
+        uint64_t going_on_ns = t->unshaped_since_ns == NEVER_NS ? 0 : now_ns - t->unshaped_since_ns;
+
+        stats_set(&t->stats->unshaped_ns, t->unshaped_ns + going_on_ns);
+        atomic_store_explicit(&t->unshaped, t->unshaped_since_ns != NEVER_NS, memory_order_relaxed);
+}
+
+static void begin_unshaped(struct shaping_tree *t, const char *what)
+{
+        bool announced = t->event_ns != NEVER_NS;
+        const char *then = "repairing it";
+
+        if (!repairs(t))
+                then = "left as it is, as qos.on-drift = warn says";
+        else if (t->gone)
+                then = "it is shaped again when it is back";
+        t->unshaped_since_ns = announced ? t->event_ns : t->well_ns;
+        log_warning("shaping: %s: %s, by %s: %s", t->device.name, t->gone ? "the device is gone" : what,
+                    announced && t->actor[0] ? t->actor : "someone", then);
+}
+
+static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *how)
+{
+        uint64_t took_ns = now_ns - t->unshaped_since_ns;
+
+        t->unshaped_ns += took_ns;
+        t->unshaped_since_ns = NEVER_NS;
+        log_warning("shaping: %s is shaped again%s, after %.3f s without", t->device.name, how,
+                    (double)took_ns / (double)NS_PER_S);
+}
+
+/* Another device has the name or the address now: what was remembered of the old one went with it. */
+static int find_again(struct shaping_tree *t)
+{
+        char why[TC_REASON_MAX] = "", name[IF_NAMESIZE];
+        struct tc_outcome o = {};
+        struct tc_device d;
+        int r = find_device(t->self, &d, name);
+
+        if (r < 0)
+                return r;
+        t->gone = false;
+        if (t->shaper && d.ifindex == t->device.ifindex)
+                return 0;
+        shaping_tree_close(t);
+        t->device = d;
+        r = open_device(t, why, &o);
+        if (r < 0) {
+                t->watch = tc_watch_free(t->watch);
+                t->shaper = tc_shaper_free(t->shaper);
+                return refuse(t, r, o.error);
+        }
+        return 0;
+}
+
+/* The kernel counts from zero in a class that is made anew, as by a repair; we go on. */
+static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
+{
+        struct tc_status status = {};
+        uint64_t more = 0;
+
+        if (tc_status_make(&status, have, NULL, 0) >= 0) {
+                stats_set(&t->stats->qos_backend, status.backend);
+                if (status.drops > t->drops)
+                        more = status.drops - t->drops;
+                else if (status.drops < t->drops && repaired)
+                        more = status.drops;
+                t->drops = status.drops;
+        }
+        stats_add(&t->stats->packets_source_dropped, more);
+        if (more > 0)
+                log_warning("shaping: %llu packets more were dropped here, at the source",
+                            (unsigned long long)more);
+        tc_status_fini(&status);
+}
+
+static void repair(struct shaping_tree *t, uint64_t now_ns)
+{
+        struct tc_tree have = {};
+
+        if ((t->gone || !t->shaper) && find_again(t) < 0)
+                return;
+        if (!t->shaper || install(t, now_ns, false) < 0)
+                return;
+        if (tc_shaper_read(t->shaper, &have) >= 0)
+                count_drops(t, &have, true);
+        tc_tree_fini(&have);
+        stats_add(&t->stats->shaping_repairs, 1);
+        end_unshaped(t, clock_now_ns(), " as planned");
+}
+
+static int compare_with_kernel(struct shaping_tree *t, char *what)
+{
+        struct tc_tree have = {};
+        char name[IF_NAMESIZE];
+        int r;
+
+        t->gone |= !if_indextoname((unsigned)t->device.ifindex, name);
+        if (t->gone || !t->shaper)
+                return 1;
+        r = tc_shaper_read(t->shaper, &have);
+        if (r >= 0) {
+                count_drops(t, &have, false);
+                r = tc_drift(&have, tc_shaper_installed(t->shaper), what);
+        }
+        tc_tree_fini(&have);
+        return r;
+}
+
+static void look(struct shaping_tree *t)
+{
+        char what[TC_OUTCOME_TEXT_MAX] = "";
+        uint64_t now_ns = clock_now_ns();
+        int r = compare_with_kernel(t, what);
+
+        t->settle_ns = NEVER_NS;
+        t->look_ns = now_ns + LOOK_NS;
+        if (r < 0) {
+                refuse(t, r, "the kernel does not say what it has");
+                return;
+        }
+        if (r > 0 && t->unshaped_since_ns == NEVER_NS)
+                begin_unshaped(t, what);
+        if (r > 0 && repairs(t))
+                repair(t, now_ns);
+        else if (r == 0 && t->unshaped_since_ns != NEVER_NS)
+                end_unshaped(t, now_ns, ", by someone else");
+        if (t->unshaped_since_ns == NEVER_NS) {
+                t->well_ns = clock_now_ns();
+                t->event_ns = NEVER_NS;
+        }
+        account_unshaped(t, clock_now_ns());
+}
+
+void shaping_tree_turn(struct shaping_tree *t, bool wanted)
+{
+        uint64_t now_ns = clock_now_ns();
+        bool apply = t->changed || now_ns >= t->again_ns;
+
+        take_events(t);
+        /* Before applying as well: what others did must neither be undone silently, nor where only a warning
+         * is wanted. */
+        if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
+                look(t);
+        if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))
+                (void)install(t, now_ns, false);
+}
+
+uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t)
+{
+        return MIN(MIN(t->look_ns, t->settle_ns), t->unshaped_since_ns == NEVER_NS ? t->again_ns : NEVER_NS);
+}

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What others do to the shaping of ROSs while they run, and a kernel that answers late.
+
+    test_drift.py EVB CASE SLOW_NETLINK_LIBRARY
+"""
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import ROOT, Running, folder, main, need_root, scenario, settings
+from network import sh, wait_until
+
+KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
+# Of this test alone: others run beside it.
+STATES = tempfile.TemporaryDirectory(prefix="evb-test-")
+os.environ["EVB_STATE_DIRECTORY"] = STATES.name
+
+
+class Shaped(Running):
+    """A run in namespaces whose log goes to a file, so that it can be waited for."""
+
+    def __init__(self, evb, where, keys):
+        need_root()
+        self.evb = evb
+        self.log_path = where / "log"
+        with open(self.log_path, "w") as log:
+            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings({**KEYS, **keys})]
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def __enter__(self):
+        self.wait_nodes(9)
+        self.wait_running()
+        return self
+
+    def log(self):
+        return self.log_path.read_text()
+
+    def inside(self, node, *words, check=True):
+        return sh("ip", "netns", "exec", f"evb-{self.process.pid}-{node}", *words, check=check)
+
+    def tree(self, node):
+        return self.inside(node, "tc", "qdisc", "show", "dev", "eth0").stdout
+
+    def stop(self, expect):
+        self.signal()
+        out, _ = self.process.communicate(timeout=120)
+        status = self.process.returncode
+        assert status == expect, f"exit {status}, not {expect}: {self.log()}"
+        report = json.loads(out)
+        return report, {n["name"]: n for n in report["nodes"]}
+
+
+def repair(evb):
+    """A root that someone deletes is there again; report and log have it, the other ROSs have nothing."""
+    with folder() as where, Shaped(evb, where, {}) as running:
+        for times in (1, 2):
+            running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
+            wait_until("repair", lambda: running.log().count("eth0 is shaped again as planned") == times)
+            assert "htb e7b:" in running.tree("ros1") and "tbf 1001:" in running.tree("ros1")
+        report, nodes = running.stop(0)
+        log, one, two = running.log(), nodes["ros1"], nodes["ros2"]
+        assert log.count("ros1: shaping: eth0: root qdisc htb e7b: is missing") == 2, log
+        assert log.count("repairing it") == 2, log
+        assert one["shaping_repairs"] == 2 and one["unshaped_ns"] > 0, one
+        assert two["shaping_repairs"] == 0 and two["unshaped_ns"] == 0, two
+        assert report["qos_backend"] == "htb+tbf" and not os.listdir(STATES.name)
+
+
+def changed(evb):
+    """A rate that someone changes is changed back; a classless root is replaced."""
+    with folder() as where, Shaped(evb, where, {}) as running:
+        change = ("class", "change", "dev", "eth0", "parent", "e7b:1", "classid", "e7b:1001")
+        running.inside("ros1", "tc", *change, "htb", "rate", "1mbit", "quantum", "2000")
+        wait_until("first repair", lambda: running.log().count("is shaped again as planned") == 1)
+        root = ("qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "pfifo", "limit", "10")
+        running.inside("ros1", "tc", *root)
+        wait_until("second repair", lambda: running.log().count("is shaped again as planned") == 2)
+        assert "htb e7b:" in running.tree("ros1")
+        _, nodes = running.stop(0)
+        assert nodes["ros1"]["shaping_repairs"] == 2, nodes["ros1"]
+
+
+def warn(evb):
+    """With qos.on-drift = warn it is left so, for how long is reported, and the run ends well."""
+    with folder() as where, Shaped(evb, where, {"qos.on-drift": "warn"}) as running:
+        running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
+        wait_until("warning", lambda: "left as it is, as qos.on-drift = warn says" in running.log())
+        assert "htb" not in running.tree("ros1")
+        report, nodes = running.stop(0)
+        one, two = nodes["ros1"], nodes["ros2"]
+        assert one["shaping_repairs"] == 0 and one["unshaped_ns"] > 0, one
+        assert one["qos_backend"] == "none" and two["qos_backend"] == "htb+tbf"
+        assert running.log().count("is missing") == 1, running.log()
+
+
+def foreign(evb):
+    """A root with classes, of someone else, is not touched; who has to be shaped fails for it."""
+    with folder() as where, Shaped(evb, where, {}) as running:
+        running.inside("ros1", "tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
+        running.inside("ros1", "tc", "class", "add", "dev", "eth0", "parent", "77:", "classid", "77:1", "htb",
+                       "rate", "1gbit")
+        wait_until("refusal", lambda: "root qdisc of someone else" in running.log())
+        _, nodes = running.stop(1)
+        assert running.log().count("root qdisc of someone else") == 1, running.log()
+        assert nodes["ros1"]["unshaped_ns"] > 0 and nodes["ros1"]["shaping_repairs"] == 0
+
+
+def gone(evb):
+    """A device that is deleted is no end of the ROS; one in its place, with its address, is shaped."""
+    keys = {"sfi.timeout": "1s", "dfm.event-timeout": "2s", "dfm.node-timeout": "2s",
+            "dfm.keep-alive": "50ms"}
+    with folder() as where, Shaped(evb, where, keys) as running:
+        address = running.address("ros1")
+        running.inside("ros1", "ip", "link", "del", "dev", "eth0")
+        wait_until("warning", lambda: "eth0: the device is gone" in running.log())
+        running.inside("ros1", "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
+        running.inside("ros1", "ip", "addr", "add", f"{address}/24", "dev", "eth0")
+        running.inside("ros1", "ip", "link", "set", "eth0", "up")
+        wait_until("repair", lambda: "is shaped again as planned" in running.log())
+        assert "htb e7b:" in running.tree("ros1")
+        running.signal()
+        out, _ = running.process.communicate(timeout=120)
+        ros1 = [n for n in json.loads(out)["nodes"] if n["name"] == "ros1"][0]
+        assert ros1["shaping_repairs"] == 1 and ros1["unshaped_ns"] > 0, ros1
+        assert not os.listdir(STATES.name), os.listdir(STATES.name)
+
+
+@contextlib.contextmanager
+def slow_netlink(where):
+    """Traffic control waits while the file is there."""
+    path = where / "slow"
+    environment = {"LD_PRELOAD": os.path.abspath(sys.argv[3]), "EVB_TEST_SLOW": str(path),
+                   "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    os.environ.update(environment)
+    try:
+        yield path
+    finally:
+        for name in environment:
+            del os.environ[name]
+        path.unlink(missing_ok=True)
+
+
+def counter(running, node, name):
+    """One of the node's page, found by the table in stats.h."""
+    text = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
+    names = re.findall(r"^        X\((\w+),", text, re.M)
+    page = text[text.index("struct node_stats {"):text.index("#define X(name, help) _Atomic")]
+    # Before them: the magic number, the state with its padding, and single words.
+    first = 2 + sum(len(line.split(",")) for line in re.findall(r"_Atomic uint64_t ([^;]*);", page))
+    at = 8 * (first + names.index(name))
+    return int.from_bytes(running.counters(node)[at:at + 8], "little")
+
+
+def slow(evb):
+    """While the kernel answers no ROS, all of them go on saying that they are alive, and events are built."""
+    with folder() as where, slow_netlink(where) as path, Shaped(evb, where, {"dfm.keep-alive": "50ms"}) as running:
+        path.touch()
+        ros = {name: pid for name, pid in running.nodes().items() if name.startswith("ros")}
+        wait_until("all ROSs waiting", lambda: all(os.path.exists(f"{path}.{pid}") for pid in ros.values()))
+        alive = {name: counter(running, name, "control_sent") for name in ros}
+        built = counter(running, "dfm", "events_complete")
+        wait_until("more events", lambda: counter(running, "dfm", "events_complete") > built + 500)
+        for name, n in alive.items():
+            wait_until(f"signs of life of {name}", lambda: counter(running, name, "control_sent") > n + 20)
+        path.unlink()
+        report, _ = running.stop(0)
+        assert report["events_complete"] == report["triggers"] and "gone" not in running.log(), running.log()
+
+
+main({f.__name__: f for f in (repair, changed, warn, foreign, gone, slow)})
