@@ -11,6 +11,7 @@
 #define CONNECT_NS (5 * NS_PER_S)
 #define GATHER_NS (10 * NS_PER_S)
 #define TICK_NS (100 * NS_PER_MS)
+#define ALIVE_NS (5 * NS_PER_S)
 
 size_t remote_node(const struct remote *r, const char *name)
 {
@@ -28,6 +29,7 @@ static void set_member(struct remote *r, const char *name, bool there)
         if (i == SIZE_MAX)
                 return;
         r->stands_by[i] = there;
+        r->given_up[i] &= !there;
         if (!there && r->left)
                 r->left(r->ctx, i);
 }
@@ -66,6 +68,17 @@ static void ended(void *ctx, int error)
                 log_error_errno(error, "connection to the DFM: %m");
 }
 
+/* The DFM disconnects whoever is silent while nothing runs. */
+static void say_alive(struct remote *r)
+{
+        uint64_t now_ns = clock_now_ns();
+
+        if (!r->introduced || now_ns < r->alive_ns)
+                return;
+        talk_say(&r->talk, json_pack("{s:b}", "alive", 1));
+        r->alive_ns = now_ns + MIN(ALIVE_NS, r->scenario->standby.idle_timeout_ns / 4);
+}
+
 int remote_wait(struct remote *r, bool (*done)(void *ctx), void *ctx, uint64_t deadline_ns)
 {
         int error = 0;
@@ -77,6 +90,7 @@ int remote_wait(struct remote *r, bool (*done)(void *ctx), void *ctx, uint64_t d
                         return -EINTR;
                 if (clock_now_ns() >= deadline_ns)
                         return -ETIMEDOUT;
+                say_alive(r);
                 error = loop_wait(r->loop, MIN(deadline_ns, clock_now_ns() + TICK_NS));
                 if (error < 0)
                         return error;
@@ -99,30 +113,38 @@ struct gathering {
         size_t n;
 };
 
+/* Or one is missing that was waited for before, in vain: the next point need not wait as long again. */
 static bool all_there(void *ctx)
 {
         const struct gathering *g = ctx;
-        bool all = true;
+        bool all = true, hopeless = false;
 
-        for (size_t i = 0; i < g->n; i++)
+        for (size_t i = 0; i < g->n; i++) {
                 all &= g->remote->stands_by[g->nodes[i]];
-        return all;
+                hopeless |= g->remote->given_up[g->nodes[i]];
+        }
+        return all || hopeless;
 }
 
 int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
 {
         struct gathering g = {r, nodes, n};
         int error = remote_wait(r, all_there, &g, clock_now_ns() + GATHER_NS);
+        const char *still = error == 0 ? "still " : "";
         char names[400] = "";
         struct strbuf b = strbuf_init(names, sizeof names);
 
-        if (error != -ETIMEDOUT)
+        if (error < 0 && error != -ETIMEDOUT)
                 return error;
         for (size_t i = 0; i < n; i++) {
-                if (!r->stands_by[nodes[i]])
-                        strbuf_add(&b, "%s%s", b.length > 0 ? ", " : "", r->scenario->nodes[nodes[i]].name);
+                if (r->stands_by[nodes[i]])
+                        continue;
+                r->given_up[nodes[i]] = true;
+                strbuf_add(&b, "%s%s", b.length > 0 ? ", " : "", r->scenario->nodes[nodes[i]].name);
         }
-        return log_error_errno(ENOTCONN, "not standing by: %s; start each by evb ROLE --config FILE --node NAME --standby", names);
+        if (b.length == 0)
+                return 0;
+        return log_error_errno(ENOTCONN, "%snot standing by: %s; start each by evb ROLE --config FILE --node NAME --standby", still, names);
 }
 
 static bool is_introduced(void *ctx)
@@ -162,7 +184,8 @@ int remote_new(struct remote **ret, const struct scenario *s, const char *const 
                 *r = (struct remote){.scenario = s, .settings = settings, .n_settings = n, .job = (json_int_t)clock_utc_ns(),
                                      .talk = {.heard = heard, .ended = ended, .ctx = r}};
                 r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
-                error = r->stands_by ? loop_new(&r->loop) : -ENOMEM;
+                r->given_up = calloc(s->n_nodes, sizeof *r->given_up);
+                error = r->stands_by && r->given_up ? loop_new(&r->loop) : -ENOMEM;
         }
         if (error >= 0)
                 error = connect_to_hub(r);
@@ -181,6 +204,7 @@ struct remote *remote_free(struct remote *r)
         talk_close(&r->talk);
         loop_free(r->loop);
         free(r->stands_by);
+        free(r->given_up);
         free(r);
         return NULL;
 }

@@ -11,6 +11,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
+#include "evb/conf/standby.h"
 #include "launch_internal.h"
 #include "load.h"
 #include "page_json.h"
@@ -92,6 +93,23 @@ static void run_ended(void *ctx, struct child *c)
         /* The child is cleared away before the next run, not in its own call. */
 }
 
+/* Whether this node's own configuration lets a command make this setting; else `why`. */
+static bool is_allowed(const struct job *j, const char *text, char *why, size_t size)
+{
+        const struct scenario *own = j->options->scenario;
+        const char *permission = scenario_setting_permission(text);
+
+        if (scenario_setting_is_local(text)) {
+                snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text);
+                return false;
+        }
+        if (!permission || scenario_allows(own, permission) || !scenario_setting_changes(own, text))
+                return true;
+        snprintf(why, size, "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the scenario of node %s", text,
+                 permission, j->self->name);
+        return false;
+}
+
 /* Our own settings, then the order's. How many, or -EINVAL. */
 static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why, size_t size)
 {
@@ -107,10 +125,12 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
         {
                 const char *text = json_string_value(each);
 
-                if (!text || strlen(text) != json_string_length(each) || scenario_setting_is_local(text)) {
+                if (!text || strlen(text) != json_string_length(each)) {
                         snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text ?: "(no text)");
                         return -EINVAL;
                 }
+                if (!is_allowed(j, text, why, size))
+                        return -EINVAL;
                 all[n++] = text;
         }
         return (ssize_t)n;

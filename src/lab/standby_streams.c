@@ -7,6 +7,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/conf/standby.h"
 #include "evb/net/address.h"
 #include "evb/sys/loop.h"
 #include "page_json.h"
@@ -72,6 +73,10 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
         struct flow_shape shape;
         int r;
 
+        if (!scenario_allows(s->scenario, "qos")) {
+                snprintf(why, size, "shaping needs the permission \"qos\": add it to standby.allow in the scenario of node %s", s->self->name);
+                return -EACCES;
+        }
         if (!take_shape(s, &shape, order)) {
                 snprintf(why, size, "shape: allowed: a rate, for addresses of this testbed");
                 return -EINVAL;

@@ -50,8 +50,9 @@ class Speaker:
 class Testbed:
     """A machine for each node, a switch, and one more machine to give orders from."""
 
-    def __init__(self, evb, where, ros=2, sfi=1, net="10.9.0."):
+    def __init__(self, evb, where, ros=2, sfi=1, net="10.9.0.", standby="allow = qos, output\n", commands="nodes, {desk}"):
         self.evb, self.where, self.net = evb, where, net
+        self.lets = (standby, commands)
         self.roles = {"dfm": "dfm", **{f"ros{i + 1}": "ros" for i in range(ros)}, **{f"sfi{i + 1}": "sfi" for i in range(sfi)}}
         self.network = Network("switch", *self.roles, "desk")
         self.standby = {}
@@ -66,7 +67,8 @@ class Testbed:
                 self.network.ip(host, "addr", "add", f"{self.net}{i}/64", "dev", "eth0", "nodad")
         self.scenario = self.where / "testbed.conf"
         group = "control-group = ff15::69:86\n" if ":" in self.net else ""
-        self.scenario.write_text(f"[network]\nlink-rate = 1Gbit\n{group}[trigger]\nrate = 1Hz\n[sfi]\noutput = file\ndirectory = /nonexistent\n" + "".join(
+        standby, commands = self.lets[0], self.lets[1].format(desk=f"{self.net}{len(self.roles) + 1}")
+        self.scenario.write_text(f"[network]\nlink-rate = 1Gbit\ncommand-from = {commands}\n{group}[standby]\n{standby}[trigger]\nrate = 1Hz\n[sfi]\noutput = file\ndirectory = /nonexistent\n" + "".join(
             f"[node {name}]\nrole = {role}\naddress = {self.net}{i}\ndevice = eth0\n" for i, (name, role) in enumerate(self.roles.items(), 1)))
         for name in self.roles:
             self.start(name)
@@ -124,6 +126,8 @@ class Testbed:
             yield Speaker(s)
 
     def points(self):
+        if not (self.where / "results.jsonl").exists():
+            return []
         return [json.loads(line) for line in (self.where / "results.jsonl").read_text().splitlines()]
 
 
@@ -312,7 +316,7 @@ def port_taken(evb):
                 done = bed.order("C1")
                 took = time.monotonic() - begin
             assert done.returncode == 1 and f"{name} could not take part" in done.stderr, done
-            assert took < 30 and not (bed.where / "results.jsonl").exists(), (took, done)
+            assert took < 30 and not bed.points(), (took, done)
         assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 
@@ -394,6 +398,101 @@ def missing_node(evb):
         assert bed.standby["ros1"].wait(LIMIT_S) == 0
         done = bed.order("C1", "--again")
         assert done.returncode == 1 and "not standing by: ros1" in done.stderr, done
+        # It is waited for once, and not at each point again.
+        assert done.stderr.count("still not standing by: ros1") == done.stderr.count("not standing by: ros1") - 1 == 3, done
+
+
+def permissions(evb):
+    """What a node's own scenario does not allow, no command changes: evb lab names node, setting and permission."""
+    with testbed(evb, standby="allow = none\n") as bed:
+        bed.all_there()
+        before = bed.network.tc("ros1", "qdisc", "show").stdout
+        done = bed.order("C1")
+        assert done.returncode == 1 and not bed.points(), done
+        # The DFM may be first to answer, or any other: all have the same.
+        found = re.search(r'(\w+) refuses: setting "sfi.output=null" needs the permission "output": add it to standby.allow in the scenario of node (\w+)',
+                          done.stderr)
+        assert found and found[1] == found[2], done.stderr
+        done = bed.order("B4")
+        assert "ros1 refuses: shaping needs the permission \"qos\": add it to standby.allow in the scenario of node ros1" in done.stderr, done
+        bed.scenario.write_text(bed.scenario.read_text().replace("output = file", "output = null"))
+        for name in bed.roles:
+            bed.standby[name].kill()
+            bed.standby[name].wait()
+            bed.start(name)
+        for name in bed.roles:
+            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
+        # Settings that leave all as it is need no permission.
+        assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            s.hear_until("members")
+            for job, (setting, permission) in enumerate((("qos.backend=htb", "qos"), ("sfi.output=file", "output"), ("sfi.file-size=1MiB", "output"),
+                                                         ("tuning.rx-usecs=1", "tuning"), ("network.link-rate=1kbit", "link-rate")), 1):
+                s.say({"to": ["ros1"], "order": {"kind": "run", "job": job, "settings": [setting]}})
+                answer = s.hear_until("answer")["answer"]
+                assert answer["state"] == "refused" and f'"{setting}" needs the permission "{permission}"' in answer["why"], answer
+        assert bed.network.tc("ros1", "qdisc", "show").stdout == before
+
+
+def strangers(evb):
+    """Commands from an address that is not configured are refused, and cannot keep others out by many connections."""
+    with testbed(evb, commands="nodes") as bed:
+        bed.all_there()
+        done = bed.order("C1")
+        assert done.returncode == 1 and "10.9.0.5" in done.stderr and "add its address to network.command-from in the DFM's scenario" in done.stderr, done
+        with contextlib.ExitStack() as silent:
+            for _ in range(60):
+                silent.enter_context(bed.speaker())
+            with bed.speaker("ros1") as s:
+                s.say({"command": {"version": version(evb)}})
+                assert set(s.hear_until("members")["members"]) == set(bed.roles)
+
+
+def idle(evb):
+    """Who gives no commands and shows no sign of life does not keep the next one out."""
+    with testbed(evb, standby="allow = qos, output\nidle-timeout = 1s\n") as bed:
+        bed.all_there()
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            assert "members" in s.hear()
+            assert "standby.idle-timeout" in s.hear_until("refused")["refused"] and s.hear() is None
+        # A run without an end is none.
+        with bed.speaker() as s:
+            s.say({"command": {"version": version(evb)}})
+            assert "members" in s.hear()
+            s.say({"to": list(bed.roles), "order": {"kind": "run", "job": 7, "settings": ["run.number=77", "sfi.output=null", "scenario.duration=3s"]}})
+            answers = {s.hear_until("answer")["from"] for _ in bed.roles}
+            assert answers == set(bed.roles)
+            assert "standby.idle-timeout" in s.hear_until("refused")["refused"]
+        # evb lab waits for a node that is missing longer than that.
+        bed.standby["ros1"].kill()
+        bed.standby["ros1"].wait()
+        done = bed.order("C1")
+        assert "not standing by: ros1" in done.stderr and "refuses" not in done.stderr, done
+
+
+def twice(evb):
+    """A node that is started twice: the second one is refused, the first one goes on with its run."""
+    with testbed(evb) as bed:
+        bed.all_there()
+        first = bed.standby["ros1"]
+        with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            bed.wait_for("ros1", "begins")
+            bed.start("ros1")
+            second = bed.standby["ros1"]
+            try:
+                bed.wait_for("ros1", "the DFM refuses this node: node ros1 is standing by already, connected from 10.9.0.2")
+                bed.wait_for("dfm", "is refused: node ros1 is standing by already")
+                said = running.communicate(timeout=LIMIT_S)[1]
+                assert "has gone" not in said and len(bed.points()) == 4, said
+            finally:
+                first.kill()
+                first.wait()
+        # It takes over when the first one has gone.
+        bed.wait_for("dfm", "node ros1 stands by\n", times=2)
+        bed.wait_for("ros1", "the DFM accepts this node now")
+        assert second.poll() is None and bed.log("ros1").count("the DFM refuses") == bed.log("ros1").count("already, connected from") >= 1
 
 
 def refused(evb):
@@ -442,6 +541,8 @@ def hostile(evb):
                 (["sfi.directory=/"], "not to be set from elsewhere"), (["ros.source=file:/etc/shadow"], "not to be set from elsewhere"),
                 (["node ros1.address=10.9.0.9"], "not to be set from elsewhere"), (["network.data-port=22"], "not to be set from elsewhere"),
                 ([7], "not to be set from elsewhere"), ("x", "an array"),
+                (["tuning.mtu=9000"], "needs the permission \"tuning\""), (["network.link-rate=2Gbit"], "needs the permission \"link-rate\""),
+                (["standby.allow=tuning", "tuning.mtu=9000"], "not to be set from elsewhere"), (["network.command-from=::/0"], "not to be set from elsewhere"),
                 (["run.seed=1"] * 200, "at most 128"), (["qos.rate=fast"], "qos.rate"), (["--help"], "SECTION.KEY=VALUE"),
                 (["ros.source=" + "\u00e9" * 60], "not to be set from elsewhere"), (["qos.rate=x" + "\u00e9" * 60], "qos.rate"),
             ):
@@ -473,5 +574,5 @@ def hostile(evb):
 
 main({
     "events": events, "shaped": shaped, "streams": streams, "v6": v6, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "lost-end": lost_end, "cut-off": cut_off, "missing-node": missing_node,
-    "refused": refused, "hostile": hostile,
+    "refused": refused, "hostile": hostile, "permissions": permissions, "strangers": strangers, "idle": idle, "twice": twice,
 })
