@@ -13,6 +13,7 @@ struct player {
         size_t node; /* in the remote's scenario */
         struct flow_part parts[FLOW_ENDS_MAX];
         unsigned n_parts;
+        bool shapes;
         enum reached { NOTHING, READY, QUIET, ENDED } reached;
 };
 
@@ -89,6 +90,7 @@ static int take_ends(struct play *p, const struct player *who, const json_t *ans
                 flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")), &shares);
         }
         p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
+        p->results[who->parts[0].flow].source_drops_unknown |= who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
         return 0;
 }
 
@@ -178,7 +180,7 @@ static json_t *shape_to_json(const struct flow_shape *s)
 static void give_parts(struct play *p, const struct flow_shape *shape)
 {
         for (size_t i = 0; i < p->n; i++) {
-                const struct player *who = &p->players[i];
+                struct player *who = &p->players[i];
                 json_t *ends = json_array(), *order;
                 bool sends = false;
 
@@ -187,7 +189,8 @@ static void give_parts(struct play *p, const struct flow_shape *shape)
                         sends |= who->parts[k].role == FLOW_SENDER;
                 }
                 order = json_pack("{s:s, s:I, s:o}", "kind", "streams", "job", p->remote->job, "ends", ends);
-                if (sends && shape->rate_bps > 0)
+                who->shapes = sends && shape->rate_bps > 0;
+                if (who->shapes)
                         json_object_set_new(order, "shape", shape_to_json(shape));
                 remote_order(p->remote, &who->node, 1, order);
         }

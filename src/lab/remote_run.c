@@ -15,6 +15,7 @@
 
 /* To start, to hear of each other, and to answer. */
 #define BESIDE_NS (10 * NS_PER_S)
+#define CPU_SECONDS_MAX 1e9
 
 /* One run: what the summary is made from, as if the nodes had been our children. */
 struct remote_run {
@@ -37,23 +38,6 @@ static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_i
         return NULL;
 }
 
-static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
-{
-        struct histogram shares;
-        json_t *report = json_object_get(answer, "report");
-        double cpu = json_number_value(json_object_get(answer, "cpu_seconds"));
-
-        c->status = (int)json_integer_value(json_object_get(answer, "status"));
-        c->usage.ru_utime = (struct timeval){.tv_sec = (time_t)cpu, .tv_usec = (suseconds_t)((cpu - (double)(time_t)cpu) * 1e6)};
-        c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
-        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0)
-                log_warning("%s: its counters are not to be understood", c->node->name);
-        if (histogram_from_json(&shares, json_object_get(answer, "cpu_shares")) >= 0)
-                histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
-        c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
-        c->report_bytes = c->report ? strlen(c->report) : 0;
-}
-
 static void stop_all(struct remote_run *run)
 {
         remote_order(run->remote, run->nodes, run->launch.n_children, json_pack("{s:s}", "kind", "stop"));
@@ -65,6 +49,32 @@ static void fail(struct remote_run *run)
         if (!run->failed)
                 stop_all(run);
         run->failed = true;
+}
+
+/* Not more than there can be: a node may say anything. */
+static struct timeval cpu_time(double seconds)
+{
+        seconds = seconds > 0 ? MIN(seconds, CPU_SECONDS_MAX) : 0;
+        return (struct timeval){.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+}
+
+static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
+{
+        struct histogram shares;
+        json_t *report = json_object_get(answer, "report");
+
+        c->status = (int)json_integer_value(json_object_get(answer, "status"));
+        c->usage.ru_utime = cpu_time(json_number_value(json_object_get(answer, "cpu_seconds")));
+        c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
+        if (histogram_from_json(&shares, json_object_get(answer, "cpu_shares")) >= 0)
+                histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
+        c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
+        c->report_bytes = c->report ? strlen(c->report) : 0;
+        /* Counters that are not known are not 0: a run without them has no figures. */
+        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0) {
+                log_error("%s: its counters cannot be understood", c->node->name);
+                fail(run);
+        }
 }
 
 /* Those that were stopped, perhaps while they still waited for the run to begin, are not to blame. */
