@@ -162,7 +162,7 @@ def events(evb):
             said = running.communicate(timeout=LIMIT_S)[1]
         assert "run.seed=99" in given and "network.order-port=46802" not in given and "refuses" not in said, (given, said)
         done = bed.order("C7")
-        assert "need more nodes than the scenario has" in done.stderr, done.stderr
+        assert "8 of 8 points of C7 are skipped: C7 needs 6 ROSs, the scenario has 2" in done.stderr and done.returncode == 1, done
 
 
 def shaped(evb):
@@ -190,7 +190,8 @@ def streams(evb):
         points = {}
         for p in bed.points():
             points.setdefault(p["id"], []).append(p)
-        assert "B6: 2 of 2 points need" in done.stderr and "B3: 3 of 6 points" in done.stderr and set(points) == {"A2", "A7", "B3", "B5", "C9"}, done
+        assert "2 of 2 points of B6 are skipped: B6 needs 3 ROSs, the scenario has 1" in done.stderr, done
+        assert "3 of 6 points of B3 are skipped: B3 needs network.mtu = 9000, the scenario has 1500" in done.stderr and set(points) == {"A2", "A7", "B3", "B5", "C9"}, done
         for p in points["A2"]:
             assert p["loss_percent"] < 100 and p["sent_mbps"] > 0, p
         unshaped, shaped_ = points["A7"]
