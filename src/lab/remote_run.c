@@ -16,6 +16,7 @@
 /* To start, to hear of each other, and to answer. */
 #define BESIDE_NS (10 * NS_PER_S)
 #define CPU_SECONDS_MAX 1e9
+#define EXIT_NO_PRIVILEGE 77
 
 /* One run: what the summary is made from, as if the nodes had been our children. */
 struct remote_run {
@@ -84,6 +85,9 @@ static void judge_end(struct remote_run *run, const struct child *c)
                 return;
         if (WIFSIGNALED(c->status))
                 log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        else if (child_state(c) < NODE_RUNNING && WEXITSTATUS(c->status) == EXIT_NO_PRIVILEGE)
+                log_error("%s could not take part: a privilege is missing%s; its own log says which", c->node->name,
+                          c->node->role == ROLE_ROS ? " (a ROS that shapes needs evb-ros-shaping.conf)" : "");
         else if (child_state(c) < NODE_RUNNING)
                 log_error("%s could not take part: status %d; its own log says why", c->node->name, WEXITSTATUS(c->status));
         else

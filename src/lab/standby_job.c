@@ -250,6 +250,7 @@ void job_stop(struct job *j, uint64_t now_ns)
 
 static void tell_streams(struct job *j)
 {
+        char why[LOAD_WHY_MAX_BYTES];
         json_t *answer;
 
         switch (streams_turn(&j->streams)) {
@@ -261,7 +262,8 @@ static void tell_streams(struct job *j)
                 break;
         case STREAMS_ENDED:
                 if (flow_group_error(&j->streams.group) < 0) {
-                        refuse(j, j->id, strerror(-flow_group_error(&j->streams.group)));
+                        streams_tell_error(&j->streams, why, sizeof why);
+                        refuse(j, j->id, why);
                 } else {
                         answer = json_pack("{s:I, s:s}", "job", j->id, "state", "ended");
                         streams_add_result(&j->streams, answer);

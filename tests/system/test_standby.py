@@ -81,11 +81,11 @@ class Testbed:
             process.wait()
         self.network.__exit__()
 
-    def start(self, name, *words, scenario=None):
+    def start(self, name, *words, scenario=None, before=()):
         log = open(self.where / f"{name}.log", "a", encoding="utf-8")
         with log:
             self.standby[name] = subprocess.Popen(
-                ["ip", "netns", "exec", self.network.name(name), self.evb, self.roles[name], "--config", str(scenario or self.scenario), "--node", name,
+                ["ip", "netns", "exec", self.network.name(name), *before, self.evb, self.roles[name], "--config", str(scenario or self.scenario), "--node", name,
                  "--standby", *words], stdout=log, stderr=log, env={**os.environ, "EVB_LOG": "info"})
 
     def log(self, name):
@@ -436,6 +436,21 @@ def permissions(evb):
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
+def privileges(evb):
+    """A node that lacks a privilege is named, with what gives it."""
+    with testbed(evb, ros=1) as bed:
+        bed.all_there()
+        for name, lacks in (("ros1", "-net_admin"), ("sfi1", "-net_raw")):
+            bed.standby[name].kill()
+            bed.standby[name].wait()
+            bed.start(name, before=("setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"))
+            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
+        done = bed.order("A7", "B4")
+        assert "ros1 refuses: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (configs/systemd)" in done.stderr, done.stderr
+        assert "sfi1 refuses: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (configs/systemd)" in done.stderr, done.stderr
+        assert 'A7: "no QoS" at 1448 could not be made' in done.stderr and done.returncode == 1 and not bed.points(), done
+
+
 def strangers(evb):
     """Commands from an address that is not configured are refused, and cannot keep others out by many connections."""
     with testbed(evb, commands="nodes") as bed:
@@ -575,5 +590,5 @@ def hostile(evb):
 
 main({
     "events": events, "shaped": shaped, "streams": streams, "v6": v6, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "lost-end": lost_end, "cut-off": cut_off, "missing-node": missing_node,
-    "refused": refused, "hostile": hostile, "permissions": permissions, "strangers": strangers, "idle": idle, "twice": twice,
+    "refused": refused, "hostile": hostile, "permissions": permissions, "privileges": privileges, "strangers": strangers, "idle": idle, "twice": twice,
 })
