@@ -253,8 +253,11 @@ static int prepare(const struct lab_options *o, const char *words, const struct 
         if (r->fd < 0)
                 return r->fd == -EBUSY ? 1 : 2;
         r->results = o->again ? json_array() : results_read(&r->path, 1);
+        if (!r->results)
+                return 2;
         r->n = plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
-        return r->results ? 0 : 2;
+        lab_states_warn();
+        return 0;
 }
 
 static void make_all(const struct lab_options *o, struct running *r)
@@ -300,7 +303,7 @@ static int run(const struct lab_options *o)
         struct strbuf b = strbuf_init(words, sizeof words);
         struct running r = {.path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
-        int status;
+        int status, error;
 
         for (size_t i = 0; i < o->common.n_words; i++)
                 strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
@@ -310,9 +313,12 @@ static int run(const struct lab_options *o)
         if (status == 0)
                 status = prepare(o, words, o->scenario ? &bed : NULL, &r);
         signals_hold();
+        /* Without it, shaping of namespaces would be remembered among that of the machine's own devices. */
+        if (status == 0 && (error = lab_states_make(states)) < 0) {
+                fprintf(stderr, "evb lab run: cannot make a folder in /tmp: %s\n", strerror(-error));
+                status = 1;
+        }
         if (status == 0) {
-                lab_states_warn();
-                (void)lab_states_make(states);
                 make_all(o, &r);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);

@@ -184,6 +184,10 @@ static bool write_line(int fd, const char *path, const json_t *figures)
                 fprintf(stderr, "%s: %s\n", path, strerror(text ? errno : ENOMEM));
                 return false;
         }
+        if (before.st_nlink == 0) {
+                fprintf(stderr, "%s: the file was removed, or replaced, while points were made\n", path);
+                return false;
+        }
         due = parts[0].iov_len = newline_due(fd, before.st_size);
         done = writev(fd, parts, ARRAY_SIZE(parts));
         if (done == (ssize_t)(due + n + 1))

@@ -98,7 +98,8 @@ static void answered(void *ctx, size_t node, const json_t *answer)
 {
         struct play *p = ctx;
         struct player *who = player_of(p, node);
-        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        char why[TALK_TEXT_MAX_BYTES];
 
         if (!who || !state)
                 return;
@@ -112,7 +113,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 p->error = MIN(p->error, r);
                 who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, why ?: "it does not say why");
+                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, talk_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
         }
 }

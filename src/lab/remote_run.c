@@ -98,7 +98,8 @@ static void judge_end(struct remote_run *run, const struct child *c)
 static void answered(void *ctx, size_t node, const json_t *answer)
 {
         struct remote_run *run = ctx;
-        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        char why[TALK_TEXT_MAX_BYTES];
         struct child *c;
         size_t i;
 
@@ -106,7 +107,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         if (!c || !state || run->answered[i])
                 return;
         if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", c->node->name, why ?: "it does not say why");
+                log_error("%s refuses: %s", c->node->name, talk_text(json_object_get(answer, "why"), why, sizeof why));
                 fail(run);
         } else if (strcmp(state, "ended") == 0) {
                 take_result(run, c, answer);

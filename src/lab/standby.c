@@ -38,18 +38,21 @@ static void answer(void *ctx, json_t *what)
 }
 
 /* A node that is refused comes again every few seconds: one line for each reason. */
-static void tell_refusal(struct standby *s, const char *why)
+static void tell_refusal(struct standby *s, const json_t *refused)
 {
+        char why[TALK_TEXT_MAX_BYTES];
+
+        (void)talk_text(refused, why, sizeof why);
         if (strncmp(s->refused, why, sizeof s->refused - 1) == 0)
                 return;
-        snprintf(s->refused, sizeof s->refused, "%s", why);
+        snprintf(s->refused, sizeof s->refused, "%.*s", (int)sizeof s->refused - 1, why);
         log_error("the DFM refuses this node: %s", why);
 }
 
 static void heard(void *ctx, json_t *message)
 {
         struct standby *s = ctx;
-        const char *refused = json_string_value(json_object_get(message, "refused"));
+        const json_t *refused = json_object_get(message, "refused");
 
         if (json_object_get(message, "welcome")) {
                 if (s->refused[0])

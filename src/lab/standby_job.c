@@ -15,10 +15,13 @@
 #include "launch_internal.h"
 #include "load.h"
 #include "page_json.h"
+#include "talk.h"
 
 #define SETTINGS_MAX 128u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
+/* How long a run may take to end that an order gave long times: not longer, or than our own scenario allows. */
+#define STOP_MOST_NS (60 * NS_PER_S)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
               void (*answer)(void *ctx, json_t *what), void *ctx)
@@ -76,7 +79,11 @@ static json_t *text_to_json(const char *text)
 
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
-        log_warning("an order is refused: %s", why);
+        char text[LOAD_WHY_MAX_BYTES];
+
+        /* It quotes the order. */
+        snprintf(text, sizeof text, "%s", why);
+        log_warning("an order is refused: %s", talk_printable(text));
         j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
 
@@ -244,7 +251,7 @@ void job_stop(struct job *j, uint64_t now_ns)
         if (!j->child.running || j->press != JOB_GOES)
                 return;
         j->press = JOB_TOLD_TO_END;
-        j->kill_ns = now_ns + launch_drain_ns(j->scenario);
+        j->kill_ns = now_ns + MIN(launch_drain_ns(j->scenario), MAX(launch_drain_ns(j->options->scenario), STOP_MOST_NS));
         kill(j->child.pid, SIGTERM);
 }
 

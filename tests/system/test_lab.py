@@ -230,6 +230,45 @@ def at_once(evb):
         assert done.returncode in (0, 1) and "measures on this machine too" not in done.stderr and f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout, done
 
 
+def same_pid(evb):
+    """A process number that comes again meets the namespaces of a killed launcher that had it."""
+    need_root()
+    if sh("ip", "-V", check=False).returncode != 0:
+        raise Skip("ip (iproute2) is not installed")
+    with folder() as where:
+        path = where / "results.jsonl"
+        script = f"ip netns add evb-$$-switch && ip netns add evb-$$-sender1 && exec {evb} lab run A2 --quick --results {path}"
+        with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+            said = running.communicate(timeout=LIMIT_S)[0]
+        assert running.returncode in (0, 1) and len(points(path)) == 3, said
+        assert f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout
+
+
+def removed(evb):
+    """Points do not go to a file that nobody can find any more."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        with subprocess.Popen([evb, "lab", "run", "C2", "--results", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            try:
+                wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
+                path.unlink()
+                said = running.communicate(timeout=LIMIT_S)[1]
+            finally:
+                running.kill()
+        assert running.returncode == 1 and "the file was removed, or replaced, while points were made" in said, said
+
+
+def no_state(evb):
+    """Where shaping cannot remember apart what it found in namespaces, nothing is measured."""
+    need_root()
+    script = f"mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && {evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r"
+    if str(evb).startswith("/tmp/"):
+        raise Skip("the program lies in /tmp")
+    done = sh("unshare", "-m", "sh", "-c", script)
+    assert done.stdout == "status 1\n" and "cannot make a folder in /tmp: Read-only file system" in done.stderr, done
+
+
 def clean(evb):
     """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
     need_root()
@@ -284,4 +323,5 @@ def killed(evb):
 
 
 main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed,
-      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once})
+      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once, "same-pid": same_pid, "removed": removed,
+      "no-state": no_state})

@@ -302,6 +302,14 @@ def lost_dfm(evb):
         bed.start("dfm")
         for name in bed.roles:
             bed.wait_for("dfm", f"node {name} stands by\n", times=2)
+        # One that comes back in the middle of a measurement costs a point; the others are made.
+        with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            bed.wait_for("ros1", "begins")
+            bed.standby["dfm"].kill()
+            bed.standby["dfm"].wait()
+            bed.start("dfm")
+            said = running.communicate(timeout=LIMIT_S)[1]
+        assert "connection to the DFM" in said and len(bed.points()) == 3 and "1 points could not be made" in said, said
         bed.standby["dfm"].send_signal(signal.SIGTERM)
         assert bed.standby["dfm"].wait(LIMIT_S) == 0
 
