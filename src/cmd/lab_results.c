@@ -18,6 +18,8 @@
 /* Lines that are no results: so many are named, and a file with more is not one of results. */
 #define SPOILT_NAMED_MAX 5u
 #define SPOILT_MAX 1000u
+#define LOCK_TRIES 10
+#define LOCK_PAUSE_NS 100000000
 
 static bool is_text(const json_t *r, const char *key, const char *value)
 {
@@ -149,6 +151,17 @@ json_t *results_of_bed(const json_t *results, const char *id, const struct lab_b
         return some;
 }
 
+/* Forked ends of streams hold the lock of a killed run until the kernel has ended them, a moment later. */
+static bool is_locked_by_another(int fd)
+{
+        for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
+                if (i == LOCK_TRIES)
+                        return true;
+                nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
+        }
+        return false;
+}
+
 int results_open(const char *path)
 {
         _cleanup_close_ int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
@@ -157,7 +170,7 @@ int results_open(const char *path)
                 fprintf(stderr, "%s: %s\n", path, strerror(errno));
                 return -errno;
         }
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        if (is_locked_by_another(fd)) {
                 fprintf(stderr, "%s: another evb lab run writes to this file; wait for its end, or name another file by --results\n", path);
                 return -EBUSY;
         }

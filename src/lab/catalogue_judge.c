@@ -99,7 +99,7 @@ JUDGE(b1)
 JUDGE(b2)
 {
         (void)j;
-        snprintf(why, size, "the lab's devices have no interrupts to coalesce: to be asked of real network cards, by the keys tuning.*");
+        snprintf(why, size, "the lab's devices have no interrupts to coalesce; real network cards have, and the keys tuning.* set them");
         return LAB_UNKNOWN;
 }
 

@@ -115,6 +115,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         } else if (strcmp(state, "refused") == 0) {
                 log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, talk_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
+                who->reached = ENDED;
         }
 }
 
@@ -145,6 +146,17 @@ static bool all_reached(void *ctx)
         return all || p->error < 0;
 }
 
+/* A node that is stopped, or too slow, says nothing itself; another may have failed by it. */
+static void tell_late(const struct play *p)
+{
+        static const char *const awaited[] = {[READY] = "ready", [QUIET] = "quiet", [ENDED] = "at its end"};
+
+        for (size_t i = 0; i < p->n; i++) {
+                if (p->players[i].reached < p->awaited)
+                        log_error("%s is not %s in time", p->remote->scenario->nodes[p->players[i].node].name, awaited[p->awaited]);
+        }
+}
+
 static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
 {
         struct play *p = ctx;
@@ -152,6 +164,8 @@ static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
 
         p->awaited = state == FLOW_WAIT ? READY : state == FLOW_END ? ENDED : QUIET;
         r = remote_wait(p->remote, all_reached, p, deadline_ns);
+        if (r == -ETIMEDOUT || p->error == -ECANCELED)
+                tell_late(p);
         return p->error < 0 ? p->error : r;
 }
 

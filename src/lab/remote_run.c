@@ -185,6 +185,10 @@ static int make(struct remote_run *run, const char *const *settings, size_t n)
         run->launch.end_ns = clock_now_ns();
         run->remote->answered = NULL;
         run->remote->left = NULL;
+        for (size_t i = 0; r == -ETIMEDOUT && i < run->launch.n_children; i++) {
+                if (!run->answered[i])
+                        log_error("%s does not answer", run->launch.children[i].node->name);
+        }
         if (r < 0)
                 return log_error_errno(r, "waiting for the nodes' answers: %m");
         if (run->failed)

@@ -230,6 +230,25 @@ def at_once(evb):
         assert done.returncode in (0, 1) and "measures on this machine too" not in done.stderr and f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout, done
 
 
+def any_moment(evb):
+    """Ctrl-C at any moment leaves whole points, and nothing else."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for moment in range(15):
+                with subprocess.Popen([evb, "lab", "run", "A2,C2,B1", "--quick", "--again", "--results", str(path)], stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL) as running:
+                    # From before its first line to within its second point.
+                    time.sleep(moment * moment * 0.01)
+                    running.send_signal(number)
+                    status = running.wait(LIMIT_S)
+                assert status in (1, -number), status
+                assert not any(f"evb-{running.pid}-" in name for name in os.listdir("/run/netns"))
+                assert not list(pathlib.Path("/tmp").glob(f"evb-lab-state-{running.pid}-*"))
+                assert not path.exists() or all({"id", "x", "version"} <= set(p) for p in points(path))
+
+
 def same_pid(evb):
     """A process number that comes again meets the namespaces of a killed launcher that had it."""
     need_root()
@@ -323,5 +342,5 @@ def killed(evb):
 
 
 main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed,
-      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once, "same-pid": same_pid, "removed": removed,
+      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once, "same-pid": same_pid, "any-moment": any_moment, "removed": removed,
       "no-state": no_state})
