@@ -102,11 +102,13 @@ static size_t keep_possible(const struct lab_measurement *m, struct lab_point *p
                         strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
         }
         if (kept < n)
-                fprintf(stderr, "evb lab run: %zu of %zu points of %s are skipped: %s\n", n - kept, n, m->id, lacks);
+                fprintf(stderr, "evb lab run: %zu of %zu points of %s are skipped: %s\n", n - kept, n, m->id,
+                        lacks);
         return kept;
 }
 
-static size_t plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points, size_t max, size_t *ret_skipped)
+static size_t plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
+                   size_t max, size_t *ret_skipped)
 {
         size_t n = 0;
 
@@ -186,8 +188,8 @@ static enum made make(int fd, const char *path, struct lab_point *p, json_t *res
         if (!figures || interrupted) {
                 json_decref(figures);
                 if (!interrupted)
-                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g could not be made\n", p->measurement->id, p->panel ?: "",
-                                p->panel ? ", " : "", p->series, p->x);
+                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g could not be made\n",
+                                p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x);
                 return NOT_MADE;
         }
         if (twin)
@@ -200,7 +202,8 @@ static enum made make(int fd, const char *path, struct lab_point *p, json_t *res
         return MADE;
 }
 
-static int tell_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed, const json_t *results)
+static int tell_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                         const json_t *results)
 {
         json_t *all = json_array(), *whole;
         FILE *to = options_open_json(&o->common);
@@ -245,7 +248,8 @@ struct running {
         bool full; /* points cannot be kept any more */
 };
 
-static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed, struct running *r)
+static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                   struct running *r)
 {
         /* A full disk is an error of the call that meets it. */
         signal(SIGXFSZ, SIG_IGN);
@@ -282,12 +286,15 @@ static void make_all(const struct lab_options *o, struct running *r)
 }
 
 /* An exit status. */
-static int tell_end(const struct lab_options *o, const char *words, const struct lab_bed *bed, const struct running *r)
+static int tell_end(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                    const struct running *r)
 {
         int status;
 
         if (signals_are_waiting() || r->full) {
-                fprintf(stderr, "evb lab run: %s; the points made so far are in %s, and the same command goes on from there\n",
+                fprintf(stderr,
+                        "evb lab run: %s; the points made so far are in %s, and the same command goes on "
+                        "from there\n",
                         r->full ? "stopped, as no more points can be kept" : "interrupted", r->path);
                 return 1;
         }
@@ -301,7 +308,8 @@ static int run(const struct lab_options *o)
 {
         char states[LAB_STATES_PATH_MAX] = "", words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
-        struct running r = {.path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
+        struct running r = {
+            .path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
         int status, error;
 
@@ -360,7 +368,8 @@ static json_t *planned_of(const struct lab_measurement *m, const json_t *results
         json_t *all = json_array();
 
         for (size_t i = 0; i < n; i++)
-                json_array_append_new(all, json_pack("{s:s, s:f, s:s?}", "series", points[i].series, "x", points[i].x, "panel", points[i].panel));
+                json_array_append_new(all, json_pack("{s:s, s:f, s:s?}", "series", points[i].series, "x",
+                                                     points[i].x, "panel", points[i].panel));
         return all;
 }
 

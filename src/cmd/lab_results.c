@@ -42,9 +42,11 @@ static bool is_of_the_catalogue(const json_t *r)
 /* What every result has; others would be read as something else later. */
 static bool is_result(const json_t *r)
 {
-        static const char *const texts[] = {"id", "series", "settings", "time", "kernel", "processor", "version"};
+        static const char *const texts[] = {"id",     "series",    "settings", "time",
+                                            "kernel", "processor", "version"};
         const json_t *panel = json_object_get(r, "panel"), *bed = json_object_get(r, "testbed");
-        bool is = json_is_object(r) && json_is_number(json_object_get(r, "x")) && json_is_integer(json_object_get(r, "processors"));
+        bool is = json_is_object(r) && json_is_number(json_object_get(r, "x")) &&
+                  json_is_integer(json_object_get(r, "processors"));
 
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
                 is &= json_is_string(json_object_get(r, texts[i]));
@@ -171,7 +173,10 @@ int results_open(const char *path)
                 return -errno;
         }
         if (is_locked_by_another(fd)) {
-                fprintf(stderr, "%s: another evb lab run writes to this file; wait for its end, or name another file by --results\n", path);
+                fprintf(stderr,
+                        "%s: another evb lab run writes to this file; wait for its end, or name another file "
+                        "by --results\n",
+                        path);
                 return -EBUSY;
         }
         return take_fd(&fd);

@@ -16,5 +16,6 @@ json_t *results_of(const json_t *results, const char *id);
 json_t *results_of_bed(const json_t *results, const char *id, const struct lab_bed *bed);
 /* Opens the file that points go to, for this process alone; its descriptor. Negative errno: told. */
 int results_open(const char *path);
-/* Completes a point's figures with what it is, the machine and the time; appends it, whole or not at all. False: not written (told). */
+/* Completes a point's figures with what it is, the machine and the time; appends it, whole or not at all.
+ * False: not written (told). */
 bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures);

@@ -76,7 +76,10 @@ void lab_states_warn(void)
                 pid_t owner = owner_of(e->d_name);
 
                 if (owner > 0)
-                        fprintf(stderr, "evb lab run: process %d measures on this machine too: each disturbs the figures of the other\n", (int)owner);
+                        fprintf(stderr,
+                                "evb lab run: process %d measures on this machine too: each disturbs the "
+                                "figures of the other\n",
+                                (int)owner);
         }
         if (d)
                 closedir(d);

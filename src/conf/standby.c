@@ -1,4 +1,5 @@
-/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and asked when a command comes. */
+/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and asked when a
+ * command comes. */
 #include "evb/conf/standby.h"
 
 #include <errno.h>
@@ -13,7 +14,8 @@
 static const struct {
         const char *permission, *keys;
 } permissions[] = {
-        {"qos", "qos."}, {"tuning", "tuning."}, {"link-rate", "network.link-rate="}, {"output", "sfi.output="}, {"output", "sfi.file-"},
+    {"qos", "qos."},           {"tuning", "tuning."},   {"link-rate", "network.link-rate="},
+    {"output", "sfi.output="}, {"output", "sfi.file-"},
 };
 
 /* The next word of a list with commas or blanks between; "": its end. */
@@ -57,12 +59,14 @@ bool scenario_setting_changes(const struct scenario *s, const char *setting)
 
         if (!other || !equals)
                 return true;
-        snprintf(section, sizeof section, "%.*s", (int)MIN((size_t)(dot - setting), sizeof section - 1), setting);
+        snprintf(section, sizeof section, "%.*s", (int)MIN((size_t)(dot - setting), sizeof section - 1),
+                 setting);
         snprintf(name, sizeof name, "%.*s", (int)MIN((size_t)(equals - dot - 1), sizeof name - 1), dot + 1);
         key = scenario_key_find(section, name);
         if (!key || scenario_key_set(other, key, equals + 1) < 0)
                 return true;
-        return strcmp(scenario_key_value(s, key, mine, sizeof mine), scenario_key_value(other, key, theirs, sizeof theirs)) != 0;
+        return strcmp(scenario_key_value(s, key, mine, sizeof mine),
+                      scenario_key_value(other, key, theirs, sizeof theirs)) != 0;
 }
 
 struct range {
@@ -131,7 +135,8 @@ bool scenario_lets_command(const struct scenario *s, int family, const uint8_t *
         if (is_loopback(family, address))
                 return true;
         while (list = next_word(list, word, sizeof word), word[0]) {
-                if (strcmp(word, "nodes") == 0 ? is_of_node(s, family, address) : parse_range(&r, word) && is_in(&r, family, address))
+                if (strcmp(word, "nodes") == 0 ? is_of_node(s, family, address)
+                                               : parse_range(&r, word) && is_in(&r, family, address))
                         return true;
         }
         return false;
@@ -154,12 +159,17 @@ void conf_check_standby(struct loading *l)
 
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (!is_permission(word))
-                        conf_key_error(l, "standby", "allow", "\"%s\" is not a permission, allowed: none, or qos, tuning, link-rate, output", word);
+                        conf_key_error(
+                            l, "standby", "allow",
+                            "\"%s\" is not a permission, allowed: none, or qos, tuning, link-rate, output",
+                            word);
         }
         list = l->scenario->network.command_from;
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
                         conf_key_error(l, "network", "command-from",
-                                       "\"%s\" is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS, with commas between", word);
+                                       "\"%s\" is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS, "
+                                       "with commas between",
+                                       word);
         }
 }

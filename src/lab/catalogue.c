@@ -222,7 +222,8 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
         size_t n;
 
         *p = (struct lab_point){.measurement = m, .bed = bed, .panel = panel ? panel->name : NULL, .series = s->name, .x = x};
-        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base, panel ? panel->settings : "", panel ? " " : "", s->settings,
+        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base,
+                             panel ? panel->settings : "", panel ? " " : "", s->settings,
                              quick ? lab_quick_setting(m) : "");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
         p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
@@ -268,7 +269,8 @@ static bool is_enough(double needed, double there, const char *what, char *lack,
 {
         if (needed <= there)
                 return true;
-        snprintf(lack, size, "needs %.0f %s%s, the scenario has %.0f", needed, what, needed > 1 ? "s" : "", there);
+        snprintf(lack, size, "needs %.0f %s%s, the scenario has %.0f", needed, what, needed > 1 ? "s" : "",
+                 there);
         return false;
 }
 
@@ -280,19 +282,23 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
 
         if (!s)
                 return true;
-        if (!is_enough(lab_setting(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack, size) ||
-            !is_enough(lab_setting(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI", lack, size))
+        if (!is_enough(lab_setting(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack,
+                       size) ||
+            !is_enough(lab_setting(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI",
+                       lack, size))
                 return false;
         buffer_kib = lab_setting(p, "network.switch-buffer", 0);
-        if (is_varied(p, "network.switch-buffer") && buffer_kib * 1024 != (double)s->network.switch_buffer_bytes) {
-                snprintf(lack, size, "needs network.switch-buffer = %.0fKiB, the scenario has %g KiB", buffer_kib,
-                         (double)s->network.switch_buffer_bytes / 1024);
+        if (is_varied(p, "network.switch-buffer") &&
+            buffer_kib * 1024 != (double)s->network.switch_buffer_bytes) {
+                snprintf(lack, size, "needs network.switch-buffer = %.0fKiB, the scenario has %g KiB",
+                         buffer_kib, (double)s->network.switch_buffer_bytes / 1024);
                 return false;
         }
         mtu = lab_setting(p, "mtu", (double)s->network.mtu_bytes);
         if (mtu == (double)s->network.mtu_bytes)
                 return true;
-        snprintf(lack, size, "needs network.mtu = %.0f, the scenario has %.0f", mtu, (double)s->network.mtu_bytes);
+        snprintf(lack, size, "needs network.mtu = %.0f, the scenario has %.0f", mtu,
+                 (double)s->network.mtu_bytes);
         return false;
 }
 

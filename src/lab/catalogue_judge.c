@@ -23,8 +23,10 @@ JUDGE(a1)
 {
         double loss = least(of(j, NULL), "loss_percent");
 
-        snprintf(why, size, "least loss at any size %.1f %%, most %.1f %%; receivers that take 55,000 packets/s, as A3 and A4 tell of the published ones", loss,
-                 most(of(j, NULL), "loss_percent"));
+        snprintf(why, size,
+                 "least loss at any size %.1f %%, most %.1f %%; receivers that take 55,000 packets/s, as A3 "
+                 "and A4 tell of the published ones",
+                 loss, most(of(j, NULL), "loss_percent"));
         return loss > SOME_LOSS_PERCENT ? LAB_AGREES : LAB_DIFFERS;
 }
 
@@ -38,7 +40,8 @@ JUDGE(a2)
 
 JUDGE(a3)
 {
-        double small = most(between(of(j, NULL), 0, 40), "loss_percent"), large = most(between(of(j, NULL), 70, NEVER_X), "loss_percent");
+        double small = most(between(of(j, NULL), 0, 40), "loss_percent"),
+               large = most(between(of(j, NULL), 70, NEVER_X), "loss_percent");
 
         snprintf(why, size, "up to 40 bytes %.1f %% lost, from 70 bytes %.2f %%", small, large);
         return small > SOME_LOSS_PERCENT && large < SOME_LOSS_PERCENT ? LAB_AGREES : LAB_DIFFERS;
@@ -46,7 +49,8 @@ JUDGE(a3)
 
 JUDGE(a4)
 {
-        double small = most(between(of(j, NULL), 0, 100), "loss_percent"), large = most(between(of(j, NULL), 201, NEVER_X), "loss_percent");
+        double small = most(between(of(j, NULL), 0, 100), "loss_percent"),
+               large = most(between(of(j, NULL), 201, NEVER_X), "loss_percent");
 
         snprintf(why, size, "up to 100 bytes %.1f %% lost, above 200 bytes %.2f %%", small, large);
         return large < SOME_LOSS_PERCENT ? LAB_AGREES : LAB_DIFFERS;
@@ -54,7 +58,8 @@ JUDGE(a4)
 
 JUDGE(a5)
 {
-        double none = most(of(j, "no QoS"), "received_mbps"), qos = most(of(j, "QoS at 1000 Mbit/s"), "received_mbps");
+        double none = most(of(j, "no QoS"), "received_mbps"),
+               qos = most(of(j, "QoS at 1000 Mbit/s"), "received_mbps");
 
         snprintf(why, size, "%.0f Mbit/s without, %.0f with", none, qos);
         return qos > 0.95 * none ? LAB_AGREES : LAB_DIFFERS;
@@ -62,7 +67,8 @@ JUDGE(a5)
 
 JUDGE(a6)
 {
-        double none = most(of(j, "no QoS"), "sender_cpu_percent"), qos = most(of(j, "QoS at 1000 Mbit/s"), "sender_cpu_percent");
+        double none = most(of(j, "no QoS"), "sender_cpu_percent"),
+               qos = most(of(j, "QoS at 1000 Mbit/s"), "sender_cpu_percent");
 
         snprintf(why, size, "at most %.0f %% of a processor without, %.0f %% with; the kernel's work behind the queue is not the sender's account", none, qos);
         if (none <= 0 || qos <= 0)
@@ -72,7 +78,8 @@ JUDGE(a6)
 
 JUDGE(a7)
 {
-        double none = most(of(j, "no QoS"), "gap_p50_us"), qos = most(of(j, "QoS at 10 Mbit/s"), "gap_p50_us"),
+        double none = most(of(j, "no QoS"), "gap_p50_us"),
+               qos = most(of(j, "QoS at 10 Mbit/s"), "gap_p50_us"),
                tail = most(of(j, "QoS at 10 Mbit/s"), "gap_p99_us");
 
         snprintf(why, size, "median gap %.0f us without, %.0f us with QoS, 99 %% below %.0f us: high-resolution timers space packets evenly, no 10 ms tick", none, qos, tail);
@@ -81,7 +88,8 @@ JUDGE(a7)
 
 JUDGE(a8)
 {
-        double none = most(of(j, "no QoS"), "gap_p50_us"), qos = most(of(j, "QoS at 10 Mbit/s"), "gap_p50_us");
+        double none = most(of(j, "no QoS"), "gap_p50_us"),
+               qos = most(of(j, "QoS at 10 Mbit/s"), "gap_p50_us");
 
         snprintf(why, size, "median gap %.0f us without, %.0f us with QoS", none, qos);
         return none > 900 && none < 1100 && qos > 900 && qos < 1100 ? LAB_AGREES : LAB_DIFFERS;
@@ -91,21 +99,24 @@ JUDGE(b1)
 {
         double slowest = least(of(j, NULL), "mbyte_per_s");
 
-        snprintf(why, size, "%.0f to %.0f Mbyte/s, beside the %.0f of a gigabit wire", slowest, most(of(j, NULL), "mbyte_per_s"),
-                 WIRE_MBYTE_PER_S);
+        snprintf(why, size, "%.0f to %.0f Mbyte/s, beside the %.0f of a gigabit wire", slowest,
+                 most(of(j, NULL), "mbyte_per_s"), WIRE_MBYTE_PER_S);
         return slowest > WIRE_MBYTE_PER_S ? LAB_BETTER : LAB_DIFFERS;
 }
 
 JUDGE(b2)
 {
         (void)j;
-        snprintf(why, size, "the lab's devices have no interrupts to coalesce; real network cards have, and the keys tuning.* set them");
+        snprintf(why, size,
+                 "the lab's devices have no interrupts to coalesce; real network cards have, and the keys "
+                 "tuning.* set them");
         return LAB_UNKNOWN;
 }
 
 JUDGE(b3)
 {
-        double normal = most(of(j, "MTU 1500"), "received_mbps"), jumbo = most(of(j, "MTU 9000"), "received_mbps");
+        double normal = most(of(j, "MTU 1500"), "received_mbps"),
+               jumbo = most(of(j, "MTU 9000"), "received_mbps");
 
         snprintf(why, size, "%.0f Mbit/s at MTU 1500, %.0f at MTU 9000", normal, jumbo);
         return jumbo >= 980 && jumbo > normal ? LAB_AGREES : LAB_DIFFERS;
@@ -150,7 +161,8 @@ JUDGE(b6)
 
 static enum lab_verdict judge_rate(struct judging *j, double push_hz, double pull_hz, char *why, size_t size)
 {
-        double push = most(of(j, "push"), "whole_events_per_second"), pull = most(of(j, "pull"), "whole_events_per_second");
+        double push = most(of(j, "push"), "whole_events_per_second"),
+               pull = most(of(j, "pull"), "whole_events_per_second");
 
         snprintf(why, size, "push %.1f kHz (%.1f then), pull %.1f kHz (%.1f then)", push / 1e3, push_hz / 1e3, pull / 1e3, pull_hz / 1e3);
         return push > 1.2 * push_hz && pull > 1.2 * pull_hz ? LAB_BETTER : push > 0.8 * push_hz ? LAB_AGREES : LAB_DIFFERS;
@@ -163,7 +175,8 @@ JUDGE(c1)
 
 JUDGE(c2)
 {
-        double push = most(of(j, "push"), "whole_bytes_per_second") / 1e6, pull = most(of(j, "pull"), "whole_bytes_per_second") / 1e6;
+        double push = most(of(j, "push"), "whole_bytes_per_second") / 1e6,
+               pull = most(of(j, "pull"), "whole_bytes_per_second") / 1e6;
         double beyond = most(between(of(j, "push"), 15000, NEVER_X), "whole_bytes_per_second") / 1e6;
 
         snprintf(why, size, "push %.0f MB/s, pull %.0f MB/s (52 then); from 15 kB on push builds %.0f MB/s, where it stopped then: the wire is the limit, not the SFI", push, pull, beyond);
@@ -184,8 +197,10 @@ JUDGE(c4)
         double beyond = most(between(pull, 14337, NEVER_X), "whole_bytes_per_second") / 1e6;
         struct strbuf b = strbuf_init(why, size);
 
-        strbuf_add(&b, "push %.0f MB/s up to 2 kB (82 then), at most %.0f MB/s from 5 kB on, with %.0f %% of the events whole; ", small_mb,
-                   large_mb, 100 * whole);
+        strbuf_add(&b,
+                   "push %.0f MB/s up to 2 kB (82 then), at most %.0f MB/s from 5 kB on, with %.0f %% of the "
+                   "events whole; ",
+                   small_mb, large_mb, 100 * whole);
         strbuf_add(&b, "pull at most %.0f MB/s (95 then)", pull_mb);
         /* A quick sweep ends before. */
         if (!isnan(beyond))
@@ -195,8 +210,10 @@ JUDGE(c4)
 
 JUDGE(c5)
 {
-        double mb20 = most(of(j, "20 Mbit/s"), "whole_bytes_per_second") / 1e6, mb40 = most(of(j, "40 Mbit/s"), "whole_bytes_per_second") / 1e6;
-        double mb50 = most(of(j, "50 Mbit/s"), "whole_bytes_per_second") / 1e6, free = most(of(j, "auto"), "whole_bytes_per_second") / 1e6;
+        double mb20 = most(of(j, "20 Mbit/s"), "whole_bytes_per_second") / 1e6,
+               mb40 = most(of(j, "40 Mbit/s"), "whole_bytes_per_second") / 1e6;
+        double mb50 = most(of(j, "50 Mbit/s"), "whole_bytes_per_second") / 1e6,
+               free = most(of(j, "auto"), "whole_bytes_per_second") / 1e6;
         double lost = sum(of(j, NULL), "switch_packets");
 
         snprintf(why, size, "%.0f, %.0f and %.0f MB/s at 20, 40 and 50 Mbit/s, %.0f with the plan's own rate; %.0f packets lost at the port", mb20, mb40, mb50, free, lost);
@@ -214,7 +231,8 @@ static double best_pull(struct judging *j, size_t like)
         double best = 0;
 
         for (size_t i = 0; i < j->n; i++) {
-                if (strncmp(j->points[i].series, "pull", 4) == 0 && is_same_place(&j->points[i], &j->points[like]))
+                if (strncmp(j->points[i].series, "pull", 4) == 0 &&
+                    is_same_place(&j->points[i], &j->points[like]))
                         best = MAX(best, figure_of(j, i, "whole_bytes_per_second"));
         }
         return best;
@@ -234,7 +252,8 @@ static void keep_worst(struct worst *w, double share, const struct lab_point *p)
 static void tell_worst(struct strbuf *b, const char *of_what, const struct worst *w)
 {
         if (w->at)
-                strbuf_add(b, "; at worst %.1f %% of %s (%.0f bytes; %s)", 100 * w->share, of_what, w->at->x, w->at->panel ?: "");
+                strbuf_add(b, "; at worst %.1f %% of %s (%.0f bytes; %s)", 100 * w->share, of_what, w->at->x,
+                           w->at->panel ?: "");
 }
 
 static bool is_at_least(const struct worst *w, double share)
@@ -272,7 +291,8 @@ JUDGE(c6)
         tell_worst(&b, "the port's payload limit where overloaded", &full);
         tell_worst(&b, "the best pull there", &pull);
         tell_worst(&b, "what is offered elsewhere", &spare);
-        if (!full.at || !is_at_least(&full, FULL_SHARE) || !is_at_least(&pull, AS_GOOD_SHARE) || !is_at_least(&spare, AS_GOOD_SHARE))
+        if (!full.at || !is_at_least(&full, FULL_SHARE) || !is_at_least(&pull, AS_GOOD_SHARE) ||
+            !is_at_least(&spare, AS_GOOD_SHARE))
                 return LAB_DIFFERS;
         return lost == 0 && dropped == 0 ? LAB_BETTER : LAB_DIFFERS;
 }
@@ -294,7 +314,8 @@ static double slowest_system(struct judging *j, struct strbuf *b)
                 /* Not every system is in a quick run. */
                 if (isnan(fast))
                         continue;
-                strbuf_add(b, "%s %.0f MB/s shaped with %s", isinf(slowest) ? "; at most" : ",", fast / 1e6, panel);
+                strbuf_add(b, "%s %.0f MB/s shaped with %s", isinf(slowest) ? "; at most" : ",", fast / 1e6,
+                           panel);
                 slowest = MIN(slowest, fast);
         }
         return slowest;
@@ -305,15 +326,17 @@ JUDGE(c7)
         double lost = packets_at_ports(j, "shaped");
         struct strbuf b = strbuf_init(why, size);
 
-        strbuf_add(&b, "packets lost at ports: %.0f shaped, %.0f shaped and not staggered, %.0f unshaped", lost,
-                   packets_at_ports(j, "shaped, not staggered"), packets_at_ports(j, "push"));
+        strbuf_add(&b, "packets lost at ports: %.0f shaped, %.0f shaped and not staggered, %.0f unshaped",
+                   lost, packets_at_ports(j, "shaped, not staggered"), packets_at_ports(j, "push"));
         return slowest_system(j, &b) > 0 && lost == 0 ? LAB_BETTER : LAB_DIFFERS;
 }
 
 JUDGE(c8)
 {
-        double plain = sum(of(j, "TCP"), "switch_packets"), shaped = sum(of(j, "TCP, shaped"), "switch_packets");
-        double fast = most(of(j, "TCP, shaped"), "whole_bytes_per_second") / 1e6, slow = most(of(j, "TCP"), "whole_bytes_per_second") / 1e6;
+        double plain = sum(of(j, "TCP"), "switch_packets"),
+               shaped = sum(of(j, "TCP, shaped"), "switch_packets");
+        double fast = most(of(j, "TCP, shaped"), "whole_bytes_per_second") / 1e6,
+               slow = most(of(j, "TCP"), "whole_bytes_per_second") / 1e6;
 
         snprintf(why, size, "%.0f packets lost at the port unshaped, %.0f shaped; %.0f MB/s and %.0f MB/s", plain, shaped, slow, fast);
         return shaped < plain && fast >= 0.97 * slow ? LAB_BETTER : LAB_DIFFERS;
@@ -321,7 +344,8 @@ JUDGE(c8)
 
 JUDGE(c9)
 {
-        double one = most(of(j, "one class for all"), "echo_p99_us"), own = most(of(j, "a class for control"), "echo_p99_us");
+        double one = most(of(j, "one class for all"), "echo_p99_us"),
+               own = most(of(j, "a class for control"), "echo_p99_us");
 
         snprintf(why, size, "99 %% of echoes within %.0f us at most in one class with the data, within %.0f us in a class of their own", one, own);
         return own > 0 && own * 5 < one ? LAB_BETTER : LAB_DIFFERS;
@@ -339,7 +363,8 @@ static void drop_signs_of_zero(char *text)
         }
 }
 
-enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent, char *why, size_t size)
+enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                           char *why, size_t size)
 {
         enum lab_verdict verdict = LAB_UNKNOWN;
         struct strbuf b = strbuf_init(why, size);

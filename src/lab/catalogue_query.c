@@ -134,7 +134,8 @@ static void find_results(struct judging *j, const json_t *results)
         }
 }
 
-int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results, enum lab_extent extent)
+int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
+                 enum lab_extent extent)
 {
         *j = (struct judging){.m = m};
         j->points = calloc(LAB_POINTS_MAX, sizeof *j->points);
@@ -170,8 +171,8 @@ static void add_names(const struct judging *j, const char *lack, size_t n, struc
 
                 if (!j->lacks[i] || strcmp(j->lacks[i], lack) != 0)
                         continue;
-                strbuf_add(to, "%s%s at %g%s%s%s", named++ > 0 ? ", " : "", p->series, p->x, p->panel ? " (" : "", p->panel ?: "",
-                           p->panel ? ")" : "");
+                strbuf_add(to, "%s%s at %g%s%s%s", named++ > 0 ? ", " : "", p->series, p->x,
+                           p->panel ? " (" : "", p->panel ?: "", p->panel ? ")" : "");
         }
         if (n > named)
                 strbuf_add(to, ", and %zu more", n - named);

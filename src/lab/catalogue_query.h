@@ -1,5 +1,5 @@
-/* What verdicts ask of points: the planned ones, each with its newest result. A point that was not made, or a figure that is not
- * known, is noted by whoever asks for it; lab_judge() makes no verdict then. Pure. */
+/* What verdicts ask of points: the planned ones, each with its newest result. A point that was not made, or a
+ * figure that is not known, is noted by whoever asks for it; lab_judge() makes no verdict then. Pure. */
 #pragma once
 
 #include "evb/base/strbuf.h"
@@ -11,7 +11,8 @@ struct judging {
         const struct lab_measurement *m;
         struct lab_point *points; /* planned */
         const json_t **results;   /* of each; NULL: not made */
-        const char **lacks;       /* of each: the figure that is not known, "" where it was not made; NULL: nothing */
+        const char *
+            *lacks; /* of each: the figure that is not known, "" where it was not made; NULL: nothing */
         size_t n;
 };
 
@@ -33,7 +34,8 @@ double least(struct query q, const char *key);
 double sum(struct query q, const char *key);
 
 /* Plans the points and finds their results. -ENOMEM. */
-int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results, enum lab_extent extent);
+int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
+                 enum lab_extent extent);
 void judging_fini(struct judging *j);
 /* Nothing lacks of what was asked for. */
 bool judging_is_whole(const struct judging *j);

@@ -49,7 +49,8 @@ void figures_add_building(json_t *to, const json_t *report, const struct scenari
         bool known = seconds > 0 && is_known(report, "payload_bytes");
         double triggers = number(report, "triggers"), complete = number(report, "events_complete");
 
-        set(to, "whole_events_per_second", complete / seconds, seconds > 0 && is_known(report, "events_complete"));
+        set(to, "whole_events_per_second", complete / seconds,
+            seconds > 0 && is_known(report, "events_complete"));
         set(to, "whole_bytes_per_second", whole, known);
         set(to, "complete_share", complete / triggers, triggers > 0 && is_known(report, "events_complete"));
         set(to, "port_share", whole / limit, known && limit > 0);

@@ -67,8 +67,10 @@ bool flow_set_buffer(int fd, bool send, uint32_t bytes)
 void flow_need_buffer(int fd, bool send, uint32_t bytes)
 {
         if (!flow_set_buffer(fd, send, bytes))
-                log_warning("lab: a socket buffer of %u bytes was asked for, %llu were granted; raise net.core.%s, or use CAP_NET_ADMIN", bytes,
-                            (unsigned long long)tcp_granted_bytes(fd, send), send ? "wmem_max" : "rmem_max");
+                log_warning("lab: a socket buffer of %u bytes was asked for, %llu were granted; raise "
+                            "net.core.%s, or use CAP_NET_ADMIN",
+                            bytes, (unsigned long long)tcp_granted_bytes(fd, send),
+                            send ? "wmem_max" : "rmem_max");
 }
 
 static int open_socket(const struct flow_part *p, struct flow_page *page, bool sender)

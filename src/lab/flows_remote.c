@@ -90,7 +90,8 @@ static int take_ends(struct play *p, const struct player *who, const json_t *ans
                 flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")), &shares);
         }
         p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
-        p->results[who->parts[0].flow].source_drops_unknown |= who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
+        p->results[who->parts[0].flow].source_drops_unknown |=
+            who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
         return 0;
 }
 
@@ -113,7 +114,8 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 p->error = MIN(p->error, r);
                 who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, talk_text(json_object_get(answer, "why"), why, sizeof why));
+                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name,
+                          talk_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
                 who->reached = ENDED;
         }
@@ -153,7 +155,8 @@ static void tell_late(const struct play *p)
 
         for (size_t i = 0; i < p->n; i++) {
                 if (p->players[i].reached < p->awaited)
-                        log_error("%s is not %s in time", p->remote->scenario->nodes[p->players[i].node].name, awaited[p->awaited]);
+                        log_error("%s is not %s in time", p->remote->scenario->nodes[p->players[i].node].name,
+                                  awaited[p->awaited]);
         }
 }
 

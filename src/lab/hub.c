@@ -18,10 +18,12 @@
 /* Of this process for anything else. */
 #define OTHER_DESCRIPTORS 64u
 #define INTRODUCE_NS (10 * NS_PER_S)
-/* Connections that have not said who they are: of one address, and of all addresses that may not give commands. */
+/* Connections that have not said who they are: of one address, and of all addresses that may not give
+ * commands. */
 #define UNKNOWN_OF_ADDRESS_MAX 4u
 #define STRANGERS_MAX 4u
-/* An order is answered by ready, quiet, and ended or refused; what a node says beyond that is not passed on. */
+/* An order is answered by ready, quiet, and ended or refused; what a node says beyond that is not passed on.
+ */
 #define ANSWERS_OF_ORDER 4u
 #define ANSWERS_MAX 64u
 /* Whoever is refused comes again: so many lines of the log in so long. */
@@ -124,7 +126,8 @@ static void log_refusal(struct hub *h, const struct net_address *from, const cha
 
         if (now_ns >= h->refusals_since_ns + REFUSALS_NS) {
                 if (h->refusals > REFUSALS_LOGGED)
-                        log_warning("order port: %u more connections were refused", h->refusals - REFUSALS_LOGGED);
+                        log_warning("order port: %u more connections were refused",
+                                    h->refusals - REFUSALS_LOGGED);
                 h->refusals_since_ns = now_ns;
                 h->refusals = 0;
         }
@@ -165,8 +168,10 @@ static void introduce_member(struct peer *p, const json_t *m)
         } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) != hub_common_ground(h->scenario)) {
                 refuse(p, "nodes, ports or group of its scenario are not those of the DFM's");
         } else if (other) {
-                /* The first one may be in the middle of a run. If its machine is gone, TCP ends its connection soon. */
-                snprintf(why, sizeof why, "node %s is standing by already, connected from %s; is it started twice?", n->name,
+                /* The first one may be in the middle of a run. If its machine is gone, TCP ends its
+                 * connection soon. */
+                snprintf(why, sizeof why,
+                         "node %s is standing by already, connected from %s; is it started twice?", n->name,
                          net_address_format(&other->from, text));
                 refuse(p, why);
         } else {
@@ -186,8 +191,10 @@ static void introduce_commander(struct peer *p, const json_t *m)
         json_t *names;
 
         if (p->stranger) {
-                snprintf(why, sizeof why, "%s may not give commands: add its address to network.command-from in the DFM's scenario",
-                         net_address_format(&p->from, text));
+                snprintf(
+                    why, sizeof why,
+                    "%s may not give commands: add its address to network.command-from in the DFM's scenario",
+                    net_address_format(&p->from, text));
                 refuse(p, why);
                 return;
         }
@@ -231,7 +238,8 @@ static void pass_answer(struct peer *p, json_t *answer)
         if (p->answers_left == 0)
                 return;
         p->answers_left--;
-        if (json_integer_value(json_object_get(answer, "job")) == p->job && (strcmp(state, "ended") == 0 || strcmp(state, "refused") == 0))
+        if (json_integer_value(json_object_get(answer, "job")) == p->job &&
+            (strcmp(state, "ended") == 0 || strcmp(state, "refused") == 0))
                 p->busy = false;
         tell_commander(p->hub, json_pack("{s:s, s:O}", "from", p->node->name, "answer", answer));
 }
@@ -285,7 +293,8 @@ static bool may_command(const struct hub *h, const struct net_address *from)
 {
         bool v6 = from->any.sa_family == AF_INET6;
 
-        return scenario_lets_command(h->scenario, from->any.sa_family, v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
+        return scenario_lets_command(h->scenario, from->any.sa_family,
+                                     v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
 }
 
 static bool is_same_host(const struct net_address *a, struct net_address b)
@@ -335,12 +344,12 @@ static void accept_one(void *ctx, uint32_t events)
         struct peer *p = &h->peers[i];
 
         *p = (struct peer){
-                .hub = h,
-                .talk = {.heard = heard, .ended = ended, .ctx = p},
-                .from = from,
-                .kind = PEER_UNKNOWN,
-                .since_ns = loop_now_ns(h->loop),
-                .stranger = stranger,
+            .hub = h,
+            .talk = {.heard = heard, .ended = ended, .ctx = p},
+            .from = from,
+            .kind = PEER_UNKNOWN,
+            .since_ns = loop_now_ns(h->loop),
+            .stranger = stranger,
         };
         if (talk_open(&p->talk, h->loop, fd, false) < 0)
                 p->kind = PEER_FREE;
@@ -418,7 +427,8 @@ static void end_idle_commander(struct hub *h, uint64_t now_ns)
 
         if (!h->commander || now_ns < h->commander->heard_ns + timeout_ns || is_measuring(h))
                 return;
-        snprintf(why, sizeof why, "it was silent for %.1f s (standby.idle-timeout) and no measurement runs", (double)timeout_ns / NS_PER_S);
+        snprintf(why, sizeof why, "it was silent for %.1f s (standby.idle-timeout) and no measurement runs",
+                 (double)timeout_ns / NS_PER_S);
         refuse(h->commander, why);
 }
 

@@ -136,13 +136,17 @@ static int connect_to_hub(struct remote *r, uint64_t until_ns)
         int error = net_address_parse(&to, dfm->address, (uint16_t)r->scenario->network.order_port);
 
         if (error < 0)
-                return log_error_errno(error, "%s: node %s has no address, which evb lab --scenario needs", r->scenario->path, dfm->name);
+                return log_error_errno(error, "%s: node %s has no address, which evb lab --scenario needs",
+                                       r->scenario->path, dfm->name);
         while ((error = introduce(r, &to)) < 0) {
                 if (r->refused)
                         return error;
                 if (clock_now_ns() >= until_ns || signals_are_waiting())
-                        return log_error_errno(error, "no DFM takes orders at %s, port %llu: start it by evb dfm --config FILE --node %s --standby",
-                                               dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
+                        return log_error_errno(
+                            error,
+                            "no DFM takes orders at %s, port %llu: start it by evb dfm --config FILE --node "
+                            "%s --standby",
+                            dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
                 talk_close(&r->talk);
                 r->lost = false;
                 nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
@@ -169,7 +173,8 @@ static bool all_there(void *ctx)
         return all || hopeless;
 }
 
-/* The DFM's node may have been started again: the points that are left need not be lost with its connection. */
+/* The DFM's node may have been started again: the points that are left need not be lost with its connection.
+ */
 static int connect_again(struct remote *r)
 {
         uint64_t until_ns = clock_now_ns() + (r->hub_given_up ? 0 : GATHER_NS);
@@ -188,7 +193,8 @@ static int connect_again(struct remote *r)
 int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
 {
         struct gathering g = {r, nodes, n};
-        int again = connect_again(r), error = again < 0 ? again : remote_wait(r, all_there, &g, clock_now_ns() + GATHER_NS);
+        int again = connect_again(r),
+            error = again < 0 ? again : remote_wait(r, all_there, &g, clock_now_ns() + GATHER_NS);
         const char *still = error == 0 ? "still " : "";
         char names[400] = "";
         struct strbuf b = strbuf_init(names, sizeof names);
@@ -203,7 +209,9 @@ int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
         }
         if (b.length == 0)
                 return 0;
-        return log_error_errno(ENOTCONN, "%snot standing by: %s; start each by evb ROLE --config FILE --node NAME --standby", still, names);
+        return log_error_errno(
+            ENOTCONN, "%snot standing by: %s; start each by evb ROLE --config FILE --node NAME --standby",
+            still, names);
 }
 
 int remote_new(struct remote **ret, const struct scenario *s, const char *const *settings, size_t n)

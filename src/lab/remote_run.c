@@ -56,7 +56,8 @@ static void fail(struct remote_run *run)
 static struct timeval cpu_time(double seconds)
 {
         seconds = seconds > 0 ? MIN(seconds, CPU_SECONDS_MAX) : 0;
-        return (struct timeval){.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+        return (struct timeval){.tv_sec = (time_t)seconds,
+                                .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
 }
 
 static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
@@ -86,7 +87,8 @@ static void judge_end(struct remote_run *run, const struct child *c)
         if (WIFSIGNALED(c->status))
                 log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
         else if (child_state(c) < NODE_RUNNING && WEXITSTATUS(c->status) == EXIT_NO_PRIVILEGE)
-                log_error("%s could not take part: a privilege is missing%s; its own log says which", c->node->name,
+                log_error("%s could not take part: a privilege is missing%s; its own log says which",
+                          c->node->name,
                           c->node->role == ROLE_ROS ? " (a ROS that shapes needs evb-ros-shaping.conf)" : "");
         else if (child_state(c) < NODE_RUNNING)
                 log_error("%s could not take part: status %d; its own log says why", c->node->name, WEXITSTATUS(c->status));
@@ -107,7 +109,8 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         if (!c || !state || run->answered[i])
                 return;
         if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", c->node->name, talk_text(json_object_get(answer, "why"), why, sizeof why));
+                log_error("%s refuses: %s", c->node->name,
+                          talk_text(json_object_get(answer, "why"), why, sizeof why));
                 fail(run);
         } else if (strcmp(state, "ended") == 0) {
                 take_result(run, c, answer);

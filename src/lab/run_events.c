@@ -102,13 +102,17 @@ static void set_cpu_share(json_t *o, const char *name, const json_t *report, con
         const json_t *cpu = inside(report, "cpu_seconds", role);
         double seconds = json_number_value(json_object_get(report, "seconds"));
 
-        json_object_set_new(o, name, json_is_number(cpu) && seconds > 0 ? json_real(json_number_value(cpu) / seconds) : json_null());
+        json_object_set_new(o, name,
+                            json_is_number(cpu) && seconds > 0 ? json_real(json_number_value(cpu) / seconds)
+                                                               : json_null());
 }
 
 static json_t *flatten(const json_t *report, const struct scenario *s)
 {
-        static const char *const plain[] = {"qos_backend", "qos_rate_bps", "seconds", "triggers", "events_complete", "events_partial", "events_lost",
-                                            "event_rate_hz", "throughput_bytes_per_second", "busy_seconds"};
+        static const char *const plain[] = {"qos_backend", "qos_rate_bps",    "seconds",
+                                            "triggers",    "events_complete", "events_partial",
+                                            "events_lost", "event_rate_hz",   "throughput_bytes_per_second",
+                                            "busy_seconds"};
         json_t *o = json_object();
 
         for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
@@ -150,7 +154,8 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
                 log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id, p->series, p->x, status);
         free(text);
         if (report && json_integer_value(json_object_get(report, "triggers")) == 0) {
-                log_error("lab: %s, %s at %g: a run without a single trigger", p->measurement->id, p->series, p->x);
+                log_error("lab: %s, %s at %g: a run without a single trigger", p->measurement->id, p->series,
+                          p->x);
                 json_decref(report);
                 return NULL;
         }

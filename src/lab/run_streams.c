@@ -119,7 +119,8 @@ json_t *lab_run_streams(const struct lab_point *p)
                 r = p->bed ? flows_run_remote(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
         }
         if (r >= 0) {
-                result = kind == FLOW_ECHO ? stream_figures_echo(&results[0]) : stream_figures(flows, results, n);
+                result =
+                    kind == FLOW_ECHO ? stream_figures_echo(&results[0]) : stream_figures(flows, results, n);
                 stream_figures_add_shares(result, results, n);
                 stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
                 if (lab && netns_lab_switch_drops(lab, &at_ports) >= 0)
@@ -154,7 +155,9 @@ json_t *lab_run_copy(const struct lab_point *p)
                         rounds++;
                 }
         }
-        json_object_set_new(o, "mbyte_per_s", json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
+        json_object_set_new(
+            o, "mbyte_per_s",
+            json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
         free(from);
         free(to);
         return o;

@@ -20,7 +20,8 @@
 #define SETTINGS_MAX 128u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
-/* How long a run may take to end that an order gave long times: not longer, or than our own scenario allows. */
+/* How long a run may take to end that an order gave long times: not longer, or than our own scenario allows.
+ */
 #define STOP_MOST_NS (60 * NS_PER_S)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
@@ -112,8 +113,10 @@ static bool is_allowed(const struct job *j, const char *text, char *why, size_t 
         }
         if (!permission || scenario_allows(own, permission) || !scenario_setting_changes(own, text))
                 return true;
-        snprintf(why, size, "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the scenario of node %s", text,
-                 permission, j->self->name);
+        snprintf(why, size,
+                 "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the scenario of "
+                 "node %s",
+                 text, permission, j->self->name);
         return false;
 }
 
@@ -251,7 +254,8 @@ void job_stop(struct job *j, uint64_t now_ns)
         if (!j->child.running || j->press != JOB_GOES)
                 return;
         j->press = JOB_TOLD_TO_END;
-        j->kill_ns = now_ns + MIN(launch_drain_ns(j->scenario), MAX(launch_drain_ns(j->options->scenario), STOP_MOST_NS));
+        j->kill_ns = now_ns + MIN(launch_drain_ns(j->scenario),
+                                  MAX(launch_drain_ns(j->options->scenario), STOP_MOST_NS));
         kill(j->child.pid, SIGTERM);
 }
 

@@ -74,7 +74,10 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
         int r;
 
         if (!scenario_allows(s->scenario, "qos")) {
-                snprintf(why, size, "shaping needs the permission \"qos\": add it to standby.allow in the scenario of node %s", s->self->name);
+                snprintf(why, size,
+                         "shaping needs the permission \"qos\": add it to standby.allow in the scenario of "
+                         "node %s",
+                         s->self->name);
                 return -EACCES;
         }
         if (!take_shape(s, &shape, order)) {
@@ -88,7 +91,9 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
         }
         r = lab_shape_device(&s->shaper, device, &shape, why, size);
         if (r == -EPERM || r == -EACCES)
-                snprintf(why, size, "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)", device, s->self->name);
+                snprintf(why, size,
+                         "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
+                         device, s->self->name);
         return r;
 }
 
@@ -171,7 +176,10 @@ void streams_tell_error(const struct streams *s, char *why, size_t size)
                 watches |= s->group.ends[i].part.role == FLOW_WATCHER;
         /* As the kernel says it without CAP_NET_RAW, and systemd's RestrictAddressFamilies=. */
         if (watches && (error == EPERM || error == EACCES || error == EAFNOSUPPORT))
-                snprintf(why, size, "watching the wire is not permitted: node %s needs evb-sfi-watching.conf (configs/systemd)", s->self->name);
+                snprintf(why, size,
+                         "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
+                         "(configs/systemd)",
+                         s->self->name);
         else
                 snprintf(why, size, "%s", strerror(error));
 }

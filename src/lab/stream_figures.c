@@ -44,7 +44,8 @@ static void add_gaps(json_t *o, const struct histogram *gaps)
                 const char *name;
                 double q;
         } quantiles[] = {
-                {"gap_p1_us", 0.01}, {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5}, {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1},
+            {"gap_p1_us", 0.01},  {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5},
+            {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
@@ -55,7 +56,8 @@ static void add_gaps(json_t *o, const struct histogram *gaps)
 
 json_t *stream_figures(const struct flow *flows, const struct flow_result *results, unsigned n)
 {
-        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0, receiver_cpu = 0;
+        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0,
+               receiver_cpu = 0;
         double seconds = results[0].seconds, sending = results[0].sending_seconds;
         json_t *o = json_object();
 
@@ -107,7 +109,8 @@ void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned 
         }
         json_object_set_new(o, "sender_cpu", cpu_meter_describe(&results[0].sender_shares));
         json_object_set_new(o, "receiver_cpu", cpu_meter_describe(&results[0].receiver_shares));
-        json_object_set(o, "sender_cpu_p50_percent", json_object_get(json_object_get(o, "sender_cpu"), "p50") ?: json_null());
+        json_object_set(o, "sender_cpu_p50_percent",
+                        json_object_get(json_object_get(o, "sender_cpu"), "p50") ?: json_null());
 }
 
 static void set_packets(json_t *o, const char *name, uint64_t packets, bool known)
@@ -115,8 +118,10 @@ static void set_packets(json_t *o, const char *name, uint64_t packets, bool know
         json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
 }
 
-/* Loss, told by the place where the kernel counted it; null where nothing of the kind is, or nobody could be asked. */
-void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind, bool shaped)
+/* Loss, told by the place where the kernel counted it; null where nothing of the kind is, or nobody could be
+ * asked. */
+void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
+                               bool shaped)
 {
         uint64_t at_sources = 0, at_sockets = 0;
 

@@ -1,4 +1,5 @@
-/* What a node's own scenario lets the commands of `evb lab` do: which settings they may change, and whom they may come from. */
+/* What a node's own scenario lets the commands of `evb lab` do: which settings they may change, and whom they
+ * may come from. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,8 +7,8 @@
 
 #include "evb/conf/scenario.h"
 
-/* The permission in standby.allow that a command needs to change this setting ("SECTION.KEY=VALUE"); NULL: none. Keys that no
- * command may ever set are another matter: scenario_setting_is_local(). */
+/* The permission in standby.allow that a command needs to change this setting ("SECTION.KEY=VALUE"); NULL:
+ * none. Keys that no command may ever set are another matter: scenario_setting_is_local(). */
 const char *scenario_setting_permission(const char *setting);
 /* Whether standby.allow names this permission. */
 bool scenario_allows(const struct scenario *s, const char *permission);

@@ -68,7 +68,8 @@ struct lab_measurement {
         enum lab_verdict (*judge)(struct judging *j, char *why, size_t size);
 };
 
-/* The points that a verdict needs: those of a whole sweep, or of a quick one; LAB_AS_MADE: as the results look. */
+/* The points that a verdict needs: those of a whole sweep, or of a quick one; LAB_AS_MADE: as the results
+ * look. */
 enum lab_extent { LAB_AS_MADE, LAB_QUICK, LAB_WHOLE };
 
 extern const struct lab_measurement lab_catalogue[];
@@ -79,13 +80,15 @@ const struct lab_measurement *lab_find(const char *id);
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
 /* The setting that makes the points of an --quick run shorter. */
 const char *lab_quick_setting(const struct lab_measurement *m);
-/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for; else `lack` says what is missing. */
+/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for; else `lack` says
+ * what is missing. */
 bool lab_can_make(const struct lab_point *p, char *lack, size_t size);
 /* LAB_QUICK or LAB_WHOLE, as the results look. */
 enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results);
-/* A verdict on the results of a measurement (others are not among them). LAB_UNKNOWN where a point or a figure of it lacks:
- * `why` names them. */
-enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent, char *why, size_t size);
+/* A verdict on the results of a measurement (others are not among them). LAB_UNKNOWN where a point or a
+ * figure of it lacks: `why` names them. */
+enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                           char *why, size_t size);
 /* The bed's name in results; "": this machine. */
 const char *lab_bed_name(const struct lab_bed *bed);
 /* Published figures that can be put into the same picture; ends with an empty label. */

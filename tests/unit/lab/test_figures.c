@@ -125,12 +125,14 @@ static void what_is_not_known_is_null(void **state)
 static void unknown_is_null(void **state)
 {
         static const char *const of[] = {"events_complete", "payload_bytes"};
-        static const char *const figures_of[2][3] = {{"whole_events_per_second", "complete_share", NULL}, {"whole_bytes_per_second", "port_share", "built_share"}};
+        static const char *const figures_of[2][3] = {{"whole_events_per_second", "complete_share", NULL},
+                                                     {"whole_bytes_per_second", "port_share", "built_share"}};
         json_t *o;
 
         (void)state;
         for (size_t i = 0; i < 2; i++) {
-                json_t *report = json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
+                json_t *report =
+                    json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
 
                 json_object_set_new(report, of[i], json_null());
                 o = json_object();
@@ -151,9 +153,12 @@ static void unknown_is_null(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(unknown_is_null), cmocka_unit_test(an_early_stop_does_not_flatter),          cmocka_unit_test(a_long_drain_does_not_flatter),
-                cmocka_unit_test(one_trigger_more_does_not_flatter),       cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
-                cmocka_unit_test(what_is_not_known_is_null),
+            cmocka_unit_test(unknown_is_null),
+            cmocka_unit_test(an_early_stop_does_not_flatter),
+            cmocka_unit_test(a_long_drain_does_not_flatter),
+            cmocka_unit_test(one_trigger_more_does_not_flatter),
+            cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
+            cmocka_unit_test(what_is_not_known_is_null),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,7 +239,9 @@ static void idle_commander(void **state)
 static void busy_commander(void **state)
 {
         static const char *const ends[] = {
-                "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n", "{\"answer\": {\"job\": 5, \"state\": \"refused\"}}\n", NULL,
+            "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n",
+            "{\"answer\": {\"job\": 5, \"state\": \"refused\"}}\n",
+            NULL,
         };
         char line[300];
 
@@ -247,7 +249,8 @@ static void busy_commander(void **state)
         assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
                 introduce();
-                assert_true(say(t.commander, "{\"order\": {\"kind\": \"streams\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
+                assert_true(say(t.commander,
+                                "{\"order\": {\"kind\": \"streams\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
                 hear(t.member, line, sizeof line);
                 assert_true(say(t.member, "{\"answer\": {\"job\": 4, \"state\": \"ended\"}}\n"));
                 hear(t.commander, line, sizeof line);
@@ -259,7 +262,8 @@ static void busy_commander(void **state)
                         hear(t.commander, line, sizeof line);
                         assert_non_null(strstr(line, "answer"));
                 } else {
-                        assert_true(say(t.commander, "{\"order\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
+                        assert_true(
+                            say(t.commander, "{\"order\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
                         hear(t.member, line, sizeof line);
                 }
                 assert_idle_is_told();
@@ -324,8 +328,8 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         const struct CMUnitTest tests[] = {
-                CASE(stop_is_last),   CASE(descriptors),      CASE(second_of_a_name),   CASE(idle_commander),
-                CASE(busy_commander), CASE(talkative_member), CASE(silent_connections),
+            CASE(stop_is_last),   CASE(descriptors),      CASE(second_of_a_name),   CASE(idle_commander),
+            CASE(busy_commander), CASE(talkative_member), CASE(silent_connections),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

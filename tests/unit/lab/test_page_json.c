@@ -84,7 +84,8 @@ static void spoiled(void **state)
 /* A counter that is missing, no number or below 0 makes the page none. */
 static void spoiled_counters(void **state)
 {
-        static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped", "qos_rate_bps"};
+        static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",
+                                            "qos_rate_bps"};
 
         (void)state;
         fill();
@@ -105,7 +106,8 @@ static void spoiled_counters(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was), cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled),
+        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was),
+                                           cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled),
                                            cmocka_unit_test(spoiled_counters)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,8 @@ static void all_received(void **state)
         result.sent_messages = result.received_messages[0] = 10;
         result.sent_bytes = result.received_bytes[0] = 1000000;
         o = stream_figures(&flow, &result, 1);
-        assert_true(number(o, "loss_percent") == 0 && number(o, "lost_messages") == 0 && number(o, "received_mbps") == 4);
+        assert_true(number(o, "loss_percent") == 0 && number(o, "lost_messages") == 0 &&
+                    number(o, "received_mbps") == 4);
         json_decref(o);
         result.received_messages[0] = 5;
         o = stream_figures(&flow, &result, 1);
@@ -102,7 +103,8 @@ static void losses(void **state)
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup(f, set_up)
-        const struct CMUnitTest tests[] = {CASE(nothing_sent), CASE(all_received), CASE(no_gaps), CASE(losses)};
+        const struct CMUnitTest tests[] = {CASE(nothing_sent), CASE(all_received), CASE(no_gaps),
+                                           CASE(losses)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
