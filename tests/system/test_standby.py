@@ -366,8 +366,8 @@ def frozen_node(evb):
         finally:
             bed.standby["sfi1"].send_signal(signal.SIGCONT)
         assert done.returncode == 1 and "sfi1 is not ready in time" in done.stderr and not bed.points(), done
-        done = bed.order("A7")
-        assert done.returncode in (0, 1) and len(bed.points()) == 2, (done, bed.log("sfi1"))
+        # On a busy machine a stream may not begin in time: the same command goes on from there.
+        wait_until("points of a node that goes on", lambda: bed.order("A7") and len(bed.points()) == 2)
 
 
 def lost_end(evb):
