@@ -88,7 +88,7 @@ static int refuse_unknown(const char *words)
         return 0;
 }
 
-/* Points that the bed has nodes and wires for. What others lack is told, each thing once. */
+/* Points that the bed has nodes and wires for. It reports what others lack, each thing once. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
 {
         char lack[160] = "", lacks[600] = "";

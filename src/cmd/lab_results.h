@@ -14,8 +14,8 @@ bool results_have(const json_t *results, const struct lab_point *p);
 /* Those of one measurement; of any machines, or of a bed's alone. */
 json_t *results_of(const json_t *results, const char *id);
 json_t *results_of_bed(const json_t *results, const char *id, const struct lab_bed *bed);
-/* Opens the file that points go to, for this process alone; its descriptor. Negative errno: told. */
+/* Opens the file that points go to, for this process alone; its descriptor. Negative errno, reported. */
 int results_open(const char *path);
 /* Completes a point's figures with what it is, the machine and the time; appends it, whole or not at all.
- * False: not written (told). */
+ * False: not written, reported. */
 bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures);

@@ -66,7 +66,7 @@ static void ended(void *ctx, int error)
         struct remote *r = ctx;
 
         r->lost = true;
-        /* What has never been one is told by who connects. */
+        /* Whoever connects reports what has never been a connection. */
         if (r->introduced)
                 log_error_errno(error, "connection to the DFM: %m");
 }

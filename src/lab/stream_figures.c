@@ -118,7 +118,7 @@ static void set_packets(json_t *o, const char *name, uint64_t packets, bool know
         json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
 }
 
-/* Loss, told by the place where the kernel counted it; null where nothing of the kind is, or nobody could be
+/* Loss, by the place where the kernel counted it; null where nothing of the kind is, or nobody could be
  * asked. */
 void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
                                bool shaped)

@@ -157,7 +157,7 @@ def gaps(evb):
 
 
 def spoiled(evb):
-    """Files that are none of results, or only in part: told, and never read as something else."""
+    """Files that are none of results, or only in part: reported, and never read as something else."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -211,7 +211,7 @@ def full_disk(evb):
 
 
 def at_once(evb):
-    """Two at once: not into one file; into two, each is told that it disturbs the other."""
+    """Two at once: not into one file; into two, the second one says that they disturb each other."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
