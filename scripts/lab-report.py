@@ -10,6 +10,7 @@ import base64
 import html
 import io
 import json
+import math
 import os
 import sys
 
@@ -28,6 +29,7 @@ SCALES = {"whole_bytes_per_second": 1e-6, "built_share": 100}
 PACKETS = ("source_packets", "switch_packets", "socket_packets")
 LOSSES = {"source_packets": "source queue, packets", "switch_packets": "switch port, packets", "socket_packets": "socket, packets",
           "lost_messages": "messages not received", "late": "late, fragments", "events_lost": "lost, events", "events_partial": "partial, events"}
+UNKNOWN_FACE = "#bbbbbb"
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
 
 
@@ -35,17 +37,38 @@ def scale(m, value):
     return value * SCALES.get(m["y"], 1)
 
 
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def series_of(m, panel=None):
+    """Points by series; what should be there and is not, or is not known, is NaN: a gap, and no line across it."""
     found = {}
+    for p in m["planned"]:
+        if panel is None or p["panel"] == panel:
+            found.setdefault(p["series"], {})[p["x"]] = (math.nan, {})
     for p in m["points"]:
         value = p.get(m["y"])
-        if value is not None and (panel is None or p["panel"] == panel):
+        if is_number(value) and (panel is None or p.get("panel") == panel):
             found.setdefault(p["series"], {})[p["x"]] = (scale(m, value), p)
     return {name: sorted(points.items()) for name, points in found.items()}
 
 
+def has_gaps(m):
+    return any(math.isnan(v) for panel in m["panels"] or [None] for points in series_of(m, panel).values() for _, (v, _) in points)
+
+
 def lost_packets(p):
     return sum(p.get(key) or 0 for key in PACKETS)
+
+
+def is_loss_unknown(p):
+    """At the switch: nobody could ask it. null elsewhere: nothing of the kind is there."""
+    return "switch_packets" in p and p["switch_packets"] is None
+
+
+def face_of(p, colour):
+    return "white" if lost_packets(p) else UNKNOWN_FACE if is_loss_unknown(p) else colour
 
 
 def lost_events(p):
@@ -55,7 +78,10 @@ def lost_events(p):
 def draw_gaps(m, axes):
     """Gaps between packets: the share that is not longer."""
     for i, (name, points) in enumerate(series_of(m).items()):
-        p = points[-1][1][1]
+        p = next((p for _, (_, p) in reversed(points) if p.get("gap_edges_us") and p.get("gap_below")), None)
+        if p is None:
+            axes.plot([], [], color=COLOURS[i], label=f"{name}: not measured", linewidth=2)
+            continue
         axes.plot(p["gap_edges_us"], [100 * v for v in p["gap_below"]], color=COLOURS[i], label=name, linewidth=2)
     axes.set_xscale("log")
     axes.set_xlim(0.5, 1e5)
@@ -65,13 +91,17 @@ def draw_gaps(m, axes):
 
 
 def draw_points(axes, series, names, size):
-    """Hollow where packets were lost, ringed where events were. A name's place gives it its colour in all panels."""
+    """Hollow where packets were lost, grey where that is not known, ringed where events were lost, a cross on the axis for a gap.
+    A name's place gives it its colour in all panels."""
     for name, points in series.items():
         i = names.index(name)
         colour, mark = COLOURS[i % 8], MARKS[i % 8]
         axes.plot([x for x, _ in points], [v for _, (v, _) in points], color=colour, linewidth=size / 3.5, zorder=2 + i / 10)
         for x, (v, p) in points:
-            axes.plot(x, v, color=colour, marker=mark, markersize=size, markerfacecolor="white" if lost_packets(p) else colour, markeredgewidth=size / 5,
+            if math.isnan(v):
+                axes.plot(x, 0, color=colour, marker="x", markersize=size, transform=axes.get_xaxis_transform(), zorder=4, clip_on=False)
+                continue
+            axes.plot(x, v, color=colour, marker=mark, markersize=size, markerfacecolor=face_of(p, colour), markeredgewidth=size / 5,
                       zorder=2.05 + i / 10, clip_on=False)
             if lost_events(p):
                 axes.plot(x, v, marker="o", markersize=2.2 * size, markerfacecolor="none", markeredgecolor="#cc0000", zorder=4, clip_on=False)
@@ -87,6 +117,10 @@ def legend_of(m, names, size):
         handles.append(plt.Rectangle((0, 0), 1, 1, color="#bbbbbb", label="line: median of 50 ms;\nband: 10 % to 90 % of them"))
     if any(lost_packets(p) for p in m["points"]):
         handles.append(sign(marker="o", markerfacecolor="white", markeredgecolor="#555555", markeredgewidth=size / 5, label="hollow: packets lost"))
+    if any(is_loss_unknown(p) and not lost_packets(p) for p in m["points"]):
+        handles.append(sign(marker="o", markerfacecolor=UNKNOWN_FACE, markeredgecolor="#555555", markeredgewidth=size / 5, label="grey: losses not known"))
+    if has_gaps(m):
+        handles.append(sign(marker="x", markeredgecolor="#555555", label="cross on the axis:\nnot measured, or not known"))
     if any(lost_events(p) for p in m["points"]):
         handles.append(sign(marker="o", markerfacecolor="none", markeredgecolor="#cc0000", label="ring: not all events whole"))
     return handles
@@ -94,7 +128,7 @@ def legend_of(m, names, size):
 
 def set_log_x(axes, m, text):
     axes.set_xscale("log")
-    ticks = sorted({p["x"] for p in m["points"]})
+    ticks = sorted({p["x"] for p in m["planned"] + m["points"]})
     # Not so close that their numbers touch.
     kept = [t for i, t in enumerate(ticks) if i == 0 or t / ticks[i - 1] > 1.3]
     kept = kept if len(kept) > 1 else ticks
@@ -110,7 +144,8 @@ def tidy(axes):
 def draw_bands(m, axes):
     """What processors spent in most intervals of 50 ms: all but a tenth above and a tenth below."""
     for i, points in enumerate(series_of(m).values()):
-        spread = [(x, p["sender_cpu"]["p10"], p["sender_cpu"]["p90"]) for x, (_, p) in points if p.get("sender_cpu")]
+        cpu = [(x, p.get("sender_cpu") or {}) for x, (_, p) in points]
+        spread = [(x, *(c[q] if is_number(c.get(q)) else math.nan for q in ("p10", "p90"))) for x, c in cpu]
         axes.fill_between(*zip(*spread), color=COLOURS[i % 8], alpha=0.18, linewidth=0, zorder=1.5)
 
 
@@ -147,7 +182,7 @@ def draw_single(m):
 def draw_grid(m):
     """Small pictures on the same axes: "ROW, COLUMN" is the name of a panel."""
     named = [tuple(([""] + name.split(", "))[-2:]) for name in m["panels"]]
-    made = {place: name for place, name in zip(named, m["panels"]) if any(p["panel"] == name for p in m["points"])}
+    made = {place: name for place, name in zip(named, m["panels"]) if any(p["panel"] == name for p in m["planned"] + m["points"])}
     rows, columns = ([word for word in dict.fromkeys(place[k] for place in named) if any(place[k] == word for place in made)] for k in (0, 1))
     names = list(series_of(m))
     figure, grid = plt.subplots(len(rows), len(columns), figsize=(max(2.5 * len(columns), 9), 1.4 + (2.2 if len(rows) > 1 else 3.2) * len(rows)), sharex=True,
@@ -200,6 +235,13 @@ def summary(description, pictures):
     return "\n".join(lines) + "\n"
 
 
+def loss_text(known, n):
+    """The most of those that are known, of n in all; 0 of some is not 0 of all."""
+    if not known:
+        return "not known"
+    return f"{max(known) + 0.0:,.0f}" + (f", not known at {n - len(known)} of {n}" if len(known) < n else "")
+
+
 def loss_table(m):
     """Where each series lost what: of all its points the one that lost most there."""
     columns = [key for key in LOSSES if any(key in p for p in m["points"])]
@@ -207,8 +249,8 @@ def loss_table(m):
         return ""
     rows = []
     for name in dict.fromkeys(p["series"] for p in m["points"]):
-        known = {key: [p[key] for p in m["points"] if p["series"] == name and p.get(key) is not None] for key in columns}
-        cells = "".join(f"<td>{max(known[key]):,.0f}</td>" if known[key] else "<td>not known</td>" for key in columns)
+        known = {key: [p[key] for p in m["points"] if p["series"] == name and is_number(p.get(key))] for key in columns}
+        cells = "".join(f"<td>{loss_text(known[key], sum(p['series'] == name for p in m['points']))}</td>" for key in columns)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     return ("<p>Lost, by place; the worst of a series' points:</p><table><tr><th></th>" + "".join(f"<th>{LOSSES[key]}</th>" for key in columns) + "</tr>"
             + "".join(rows) + "</table>")

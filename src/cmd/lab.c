@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <libgen.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -87,27 +88,40 @@ static int refuse_unknown(const char *words)
         return 0;
 }
 
-/* Points that the bed has nodes and wires for; how many others there are is told. */
+/* Points that the bed has nodes and wires for. It reports what others lack, each thing once. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
 {
+        char lack[160] = "", lacks[600] = "";
+        struct strbuf b = strbuf_init(lacks, sizeof lacks);
         size_t kept = 0;
 
         for (size_t i = 0; i < n; i++) {
-                if (lab_can_make(&points[i]))
+                if (lab_can_make(&points[i], lack, sizeof lack))
                         points[kept++] = points[i];
+                else if (!strstr(lacks, lack))
+                        strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
         }
         if (kept < n)
-                fprintf(stderr, "evb lab run: %s: %zu of %zu points need more nodes than the scenario has, or another MTU or buffer, and are left out\n", m->id, n - kept, n);
+                fprintf(stderr, "evb lab run: %zu of %zu points of %s are skipped: %s\n", n - kept, n, m->id,
+                        lacks);
         return kept;
 }
 
-static size_t plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points, size_t max)
+static size_t plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
+                   size_t max, size_t *ret_skipped)
 {
         size_t n = 0;
 
+        *ret_skipped = 0;
         for (size_t i = 0; i < n_lab_catalogue; i++) {
-                if (is_meant(&lab_catalogue[i], words))
-                        n += keep_possible(&lab_catalogue[i], points + n, lab_points(&lab_catalogue[i], bed, quick, points + n, max - n));
+                size_t all, kept;
+
+                if (!is_meant(&lab_catalogue[i], words))
+                        continue;
+                all = lab_points(&lab_catalogue[i], bed, quick, points + n, max - n);
+                kept = keep_possible(&lab_catalogue[i], points + n, all);
+                n += kept;
+                *ret_skipped += all - kept;
         }
         return n;
 }
@@ -137,18 +151,6 @@ static void close_bed(struct lab_bed *bed)
         free((struct scenario *)bed->scenario);
 }
 
-static void judge(const struct lab_measurement *m, const json_t *results, char *why, size_t size, enum lab_verdict *ret)
-{
-        json_t *mine = results_of(results, m->id);
-
-        if (json_array_size(mine) == 0) {
-                *ret = LAB_UNKNOWN;
-                snprintf(why, size, "not measured");
-        } else
-                *ret = m->judge(m, mine, why, size);
-        json_decref(mine);
-}
-
 /* Some measure the same points and look at another figure of them. */
 static const json_t *same_point(const json_t *results, const struct lab_point *p)
 {
@@ -174,29 +176,34 @@ static void draw(const struct lab_options *o, const struct lab_point *p, size_t 
                 p->panel ? ", " : "", p->series, p->x, (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
 }
 
-static bool make(const char *path, struct lab_point *p, json_t *results)
+enum made { MADE, NOT_MADE, NOT_KEPT };
+
+static enum made make(int fd, const char *path, struct lab_point *p, json_t *results)
 {
         const json_t *twin = same_point(results, p);
         json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
+        bool interrupted = signals_are_waiting();
 
         /* What was interrupted is no point. */
-        if (figures && signals_are_waiting()) {
+        if (!figures || interrupted) {
                 json_decref(figures);
-                return false;
+                if (!interrupted)
+                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g could not be made\n",
+                                p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x);
+                return NOT_MADE;
         }
-        if (!figures)
-                return false;
         if (twin)
                 json_object_set_new(figures, "copied", json_true());
-        if (!results_append(path, p, figures)) {
+        if (!results_append(fd, path, p, figures)) {
                 json_decref(figures);
-                return false;
+                return NOT_KEPT;
         }
         json_array_append_new(results, figures);
-        return true;
+        return MADE;
 }
 
-static int tell_verdicts(const struct lab_options *o, const char *words, const json_t *results)
+static int tell_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                         const json_t *results)
 {
         json_t *all = json_array(), *whole;
         FILE *to = options_open_json(&o->common);
@@ -206,12 +213,15 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const j
                 return 2;
         for (size_t i = 0; i < n_lab_catalogue; i++) {
                 const struct lab_measurement *m = &lab_catalogue[i];
-                enum lab_verdict v;
                 char why[600] = "";
+                enum lab_verdict v;
+                json_t *mine;
 
                 if (!is_meant(m, words))
                         continue;
-                judge(m, results, why, sizeof why, &v);
+                mine = results_of_bed(results, m->id, bed);
+                v = lab_judge(m, mine, o->quick ? LAB_QUICK : LAB_WHOLE, why, sizeof why);
+                json_decref(mine);
                 differs |= v == LAB_DIFFERS;
                 if (to != stdout)
                         printf("%-10s %-8s %s\n%-10s %-8s then: %s\n", m->id, lab_verdict_text(v), why, "", "", m->published);
@@ -228,58 +238,105 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const j
         return differs ? 1 : 0;
 }
 
+/* What one `evb lab run` has to do, and how far it is. */
+struct running {
+        const char *path;
+        int fd;
+        struct lab_point *points;
+        json_t *results;
+        size_t n, failed, skipped;
+        bool full; /* points cannot be kept any more */
+};
+
+static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                   struct running *r)
+{
+        /* A full disk is an error of the call that meets it. */
+        signal(SIGXFSZ, SIG_IGN);
+        r->fd = results_open(r->path);
+        if (r->fd < 0)
+                return r->fd == -EBUSY ? 1 : 2;
+        r->results = o->again ? json_array() : results_read(&r->path, 1);
+        if (!r->results)
+                return 2;
+        r->n = plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
+        lab_states_warn();
+        return 0;
+}
+
+static void make_all(const struct lab_options *o, struct running *r)
+{
+        double left_s = 0;
+
+        for (size_t i = 0; i < r->n; i++)
+                left_s += results_have(r->results, &r->points[i]) ? 0 : r->points[i].seconds;
+        for (size_t i = 0; i < r->n && !r->full && !signals_are_waiting(); i++) {
+                enum made made;
+
+                if (results_have(r->results, &r->points[i]))
+                        continue;
+                draw(o, &r->points[i], i, r->n, left_s);
+                made = make(r->fd, r->path, &r->points[i], r->results);
+                r->failed += made == NOT_MADE;
+                r->full = made == NOT_KEPT;
+                left_s -= r->points[i].seconds;
+        }
+        if (isatty(STDERR_FILENO))
+                fputc('\n', stderr);
+}
+
+/* An exit status. */
+static int tell_end(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                    const struct running *r)
+{
+        int status;
+
+        if (signals_are_waiting() || r->full) {
+                fprintf(stderr,
+                        "evb lab run: %s; the points made so far are in %s, and the same command goes on "
+                        "from there\n",
+                        r->full ? "stopped, as no more points can be kept" : "interrupted", r->path);
+                return 1;
+        }
+        status = tell_verdicts(o, words, bed, r->results);
+        if (r->failed > 0)
+                fprintf(stderr, "evb lab run: %zu points could not be made\n", r->failed);
+        return status == 0 && r->failed + r->skipped > 0 ? 1 : status;
+}
+
 static int run(const struct lab_options *o)
 {
-        char states[LAB_STATES_PATH_MAX] = "";
-        const char *path = o->results ?: RESULTS;
-        char words[512];
+        char states[LAB_STATES_PATH_MAX] = "", words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
-        struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
+        struct running r = {
+            .path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
-        json_t *results = NULL;
-        double left_s = 0;
-        size_t n = 0, failed = 0;
-        int status;
+        int status, error;
 
         for (size_t i = 0; i < o->common.n_words; i++)
                 strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
-        status = points ? refuse_unknown(words) : 1;
-
+        status = r.points ? refuse_unknown(words) : 1;
         if (status == 0)
                 status = open_bed(o, &bed);
-        if (status == 0) {
-                results = !o->again && access(path, F_OK) == 0 ? results_read(&path, 1) : json_array();
-                n = plan(words, o->scenario ? &bed : NULL, o->quick, points, LAB_POINTS_MAX);
-                status = results ? 0 : 2;
-        }
         if (status == 0)
-                (void)lab_states_make(states);
-        for (size_t i = 0; i < n; i++)
-                left_s += results_have(results, &points[i]) ? 0 : points[i].seconds;
+                status = prepare(o, words, o->scenario ? &bed : NULL, &r);
         signals_hold();
-        for (size_t i = 0; status == 0 && i < n && !signals_are_waiting(); i++) {
-                if (results_have(results, &points[i]))
-                        continue;
-                draw(o, &points[i], i, n, left_s);
-                failed += !make(path, &points[i], results);
-                left_s -= points[i].seconds;
-        }
-        if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
-                lab_states_remove(states);
-        if (isatty(STDERR_FILENO))
-                fputc('\n', stderr);
-        if (signals_are_waiting()) {
-                fprintf(stderr, "evb lab run: interrupted; the points made so far are in %s, and the same command goes on from there\n", path);
-                status = 1;
-        } else if (status == 0)
-                status = tell_verdicts(o, words, results);
-        if (failed > 0 && !signals_are_waiting()) {
-                fprintf(stderr, "evb lab run: %zu points could not be made\n", failed);
+        /* Without it, shaping of namespaces would be remembered among that of the machine's own devices. */
+        if (status == 0 && (error = lab_states_make(states)) < 0) {
+                fprintf(stderr, "evb lab run: cannot make a folder in /tmp: %s\n", strerror(-error));
                 status = 1;
         }
-        json_decref(results);
+        if (status == 0) {
+                make_all(o, &r);
+                if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
+                        lab_states_remove(states);
+                status = tell_end(o, words, o->scenario ? &bed : NULL, &r);
+        }
+        json_decref(r.results);
         close_bed(&bed);
-        free(points);
+        free(r.points);
+        if (r.fd >= 0)
+                close(r.fd);
         return status;
 }
 
@@ -302,13 +359,27 @@ static bool find_script(char path[static PATH_MAX])
         return false;
 }
 
+/* All points that there should be, so that those that are not there show. */
+static json_t *planned_of(const struct lab_measurement *m, const json_t *results)
+{
+        _cleanup_free_ struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
+        bool quick = lab_extent_of(m, results) == LAB_QUICK;
+        size_t n = points ? lab_points(m, NULL, quick, points, LAB_POINTS_MAX) : 0;
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n; i++)
+                json_array_append_new(all, json_pack("{s:s, s:f, s:s?}", "series", points[i].series, "x",
+                                                     points[i].x, "panel", points[i].panel));
+        return all;
+}
+
 static json_t *describe(const struct lab_measurement *m, const json_t *results)
 {
         json_t *points = results_of(results, m->id), *marks = json_array(), *panels = json_array(), *o;
         enum lab_verdict v;
         char why[600] = "";
 
-        judge(m, results, why, sizeof why, &v);
+        v = lab_judge(m, points, LAB_AS_MADE, why, sizeof why);
         for (const struct lab_mark *k = lab_marks; k->id; k++) {
                 if (strcmp(k->id, m->id) == 0)
                         json_array_append_new(marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
@@ -318,6 +389,7 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
         o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title", m->title, "published", m->published, "x_label", m->x_label,
                       "y_label", m->y_label, "y", m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points", points, "marks", marks,
                       "panels", panels);
+        json_object_set_new(o, "planned", planned_of(m, points));
         return o;
 }
 
@@ -349,6 +421,8 @@ static int report(const struct lab_options *o)
         }
         /* Debian's matplotlib belongs to Debian's python3, which need not be the first one. */
         snprintf(command, sizeof command, "p=python3; $p -c 'import matplotlib' 2>/dev/null || p=/usr/bin/python3; exec $p '%s' '%.500s'", script, output);
+        /* Should it end early, its status says so. */
+        signal(SIGPIPE, SIG_IGN);
         to = popen(command, "w");
         if (to)
                 json_dumpf(whole, to, JSON_COMPACT);

@@ -2,8 +2,12 @@
 #include "lab_results.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +15,11 @@
 #include "evb/base/util.h"
 
 #define LINE_MAX_BYTES 65536
+/* Lines that are no results: so many are named, and a file with more is not one of results. */
+#define SPOILT_NAMED_MAX 5u
+#define SPOILT_MAX 1000u
+#define LOCK_TRIES 10
+#define LOCK_PAUSE_NS 100000000
 
 static bool is_text(const json_t *r, const char *key, const char *value)
 {
@@ -30,25 +39,52 @@ static bool is_of_the_catalogue(const json_t *r)
         return has_place && json_object_get(r, m->y);
 }
 
-static void read_lines(FILE *f, const char *path, json_t *to)
+/* What every result has; others would be read as something else later. */
+static bool is_result(const json_t *r)
+{
+        static const char *const texts[] = {"id",     "series",    "settings", "time",
+                                            "kernel", "processor", "version"};
+        const json_t *panel = json_object_get(r, "panel"), *bed = json_object_get(r, "testbed");
+        bool is = json_is_object(r) && json_is_number(json_object_get(r, "x")) &&
+                  json_is_integer(json_object_get(r, "processors"));
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+                is &= json_is_string(json_object_get(r, texts[i]));
+        return is && (!panel || json_is_string(panel)) && (!bed || json_is_string(bed));
+}
+
+/* Lines as they are, or as much of them as there may be. */
+static int read_lines(FILE *f, const char *path, json_t *to)
 {
         static char line[LINE_MAX_BYTES];
-        unsigned strange = 0;
+        unsigned strange = 0, none = 0;
 
         for (unsigned number = 1; fgets(line, sizeof line, f); number++) {
                 json_error_t e;
                 json_t *j = json_loads(line, 0, &e);
 
-                if (!json_is_object(j) || !json_is_string(json_object_get(j, "id")) || !json_is_string(json_object_get(j, "series")))
-                        fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
-                else if (is_of_the_catalogue(j))
+                if (!is_result(j)) {
+                        if (none++ < SPOILT_NAMED_MAX)
+                                fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
+                } else if (is_of_the_catalogue(j))
                         json_array_append(to, j);
                 else
                         strange++;
                 json_decref(j);
+                if (none > SPOILT_MAX) {
+                        fprintf(stderr, "%s: not a file of results\n", path);
+                        return -EBADMSG;
+                }
         }
+        if (none > SPOILT_NAMED_MAX)
+                fprintf(stderr, "%s: %u lines in all are not a result\n", path, none);
         if (strange > 0)
                 fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path, strange);
+        if (ferror(f)) {
+                fprintf(stderr, "%s: %s\n", path, strerror(errno));
+                return -EIO;
+        }
+        return 0;
 }
 
 json_t *results_read(const char *const *paths, size_t n)
@@ -57,14 +93,16 @@ json_t *results_read(const char *const *paths, size_t n)
 
         for (size_t i = 0; i < n; i++) {
                 FILE *f = fopen(paths[i], "re");
+                int r = f ? read_lines(f, paths[i], all) : -errno;
 
-                if (!f) {
+                if (!f)
                         fprintf(stderr, "%s: %s\n", paths[i], strerror(errno));
+                else
+                        fclose(f);
+                if (r < 0) {
                         json_decref(all);
                         return NULL;
                 }
-                read_lines(f, paths[i], all);
-                fclose(f);
         }
         return all;
 }
@@ -101,6 +139,84 @@ json_t *results_of(const json_t *results, const char *id)
         return some;
 }
 
+json_t *results_of_bed(const json_t *results, const char *id, const struct lab_bed *bed)
+{
+        json_t *all = results_of(results, id), *some = json_array(), *r;
+        size_t i;
+
+        json_array_foreach(all, i, r)
+        {
+                if (results_are_of(r, bed))
+                        json_array_append(some, r);
+        }
+        json_decref(all);
+        return some;
+}
+
+/* Forked ends of streams hold the lock of a killed run until the kernel has ended them, a moment later. */
+static bool is_locked_by_another(int fd)
+{
+        for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
+                if (i == LOCK_TRIES)
+                        return true;
+                nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
+        }
+        return false;
+}
+
+int results_open(const char *path)
+{
+        _cleanup_close_ int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+
+        if (fd < 0) {
+                fprintf(stderr, "%s: %s\n", path, strerror(errno));
+                return -errno;
+        }
+        if (is_locked_by_another(fd)) {
+                fprintf(stderr,
+                        "%s: another evb lab run writes to this file; wait for its end, or name another file "
+                        "by --results\n",
+                        path);
+                return -EBUSY;
+        }
+        return take_fd(&fd);
+}
+
+/* A line that was cut off, by a crash or a full disk before, must not swallow the next one. */
+static size_t newline_due(int fd, off_t size)
+{
+        char last = '\n';
+
+        return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+static bool write_line(int fd, const char *path, const json_t *figures)
+{
+        _cleanup_free_ char *text = json_dumps(figures, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        size_t n = text ? strlen(text) : 0, due;
+        struct iovec parts[] = {{(char *)"\n", 0}, {text, n}, {(char *)"\n", 1}};
+        struct stat before = {};
+        ssize_t done;
+
+        if (!text || fstat(fd, &before) < 0) {
+                fprintf(stderr, "%s: %s\n", path, strerror(text ? errno : ENOMEM));
+                return false;
+        }
+        if (before.st_nlink == 0) {
+                fprintf(stderr, "%s: the file was removed, or replaced, while points were made\n", path);
+                return false;
+        }
+        due = parts[0].iov_len = newline_due(fd, before.st_size);
+        done = writev(fd, parts, ARRAY_SIZE(parts));
+        if (done == (ssize_t)(due + n + 1))
+                return true;
+        fprintf(stderr, "%s: %s\n", path, done < 0 ? strerror(errno) : "no room for a whole point");
+        /* Half a point is none. */
+        if (done > 0 && ftruncate(fd, before.st_size) < 0)
+                fprintf(stderr, "%s: its last line is half a point: %s\n", path, strerror(errno));
+        return false;
+}
+
 static void name_processor(char *text, size_t size)
 {
         FILE *f = fopen("/proc/cpuinfo", "re");
@@ -119,15 +235,12 @@ static void name_processor(char *text, size_t size)
                 fclose(f);
 }
 
-bool results_append(const char *path, const struct lab_point *p, json_t *figures)
+bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures)
 {
         char when[32], processor[128];
         time_t now = time(NULL);
         struct utsname u;
         struct tm utc;
-        FILE *f;
-        bool ok;
-
         uname(&u);
         name_processor(processor, sizeof processor);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
@@ -146,11 +259,5 @@ bool results_append(const char *path, const struct lab_point *p, json_t *figures
         json_object_set_new(figures, "processor", json_string(processor));
         json_object_set_new(figures, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
         json_object_set_new(figures, "version", json_string(EVB_VERSION));
-        f = fopen(path, "ae");
-        ok = f && json_dumpf(figures, f, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0 && fputc('\n', f) != EOF;
-        if (f && fclose(f) != 0)
-                ok = false;
-        if (!ok)
-                fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        return ok;
+        return write_line(fd, path, figures);
 }

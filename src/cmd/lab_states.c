@@ -55,6 +55,36 @@ static bool is_left_over(const char *name, const char *path)
         return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid();
 }
 
+/* "evb-lab-state-1234-abcdef" of a process 1234 that is there, and is not this one; 0: none. */
+static pid_t owner_of(const char *name)
+{
+        char *end;
+        long pid;
+
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+                return 0;
+        pid = strtol(name + strlen(PREFIX), &end, 10);
+        return pid > 0 && *end == '-' && pid != (long)getpid() && kill((pid_t)pid, 0) == 0 ? (pid_t)pid : 0;
+}
+
+void lab_states_warn(void)
+{
+        DIR *d = opendir(FOLDER);
+        struct dirent *e;
+
+        while (d && (e = readdir(d))) {
+                pid_t owner = owner_of(e->d_name);
+
+                if (owner > 0)
+                        fprintf(stderr,
+                                "evb lab run: process %d measures on this machine too: each disturbs the "
+                                "figures of the other\n",
+                                (int)owner);
+        }
+        if (d)
+                closedir(d);
+}
+
 int lab_states_clean(void)
 {
         DIR *d = opendir(FOLDER);

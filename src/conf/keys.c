@@ -79,6 +79,8 @@ const struct scenario_key scenario_keys[] = {
         {"network", "control-port", KEY_COUNT, AT(network, control_port), "26800", NULL, 0, 1, 65535, "UDP port of control messages.", true},
         {"network", "data-port", KEY_COUNT, AT(network, data_port), "26801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments.", true},
         {"network", "order-port", KEY_COUNT, AT(network, order_port), "26802", NULL, 0, 1, 65535, "TCP port of the DFM where nodes that stand by wait for the orders of evb lab.", true},
+        {"network", "command-from", KEY_TEXT, AT(network, command_from), "nodes", "nodes, ADDRESS, ADDRESS/BITS, with commas between", 0, 0, 0,
+         "Where commands of evb lab may come from, besides loopback; nodes: the addresses of the scenario's nodes.", true},
         {"network", "send-buffer", KEY_BYTES, AT(network, send_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of each of a ROS's data sockets."},
         {"network", "receive-buffer", KEY_BYTES, AT(network, receive_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of an SFI's data socket."},
         {"network", "segmentation", KEY_CHOICE, AT(network, segmentation), "auto", "auto|on|off", 0, 0, 0, "Let the kernel cut and join datagrams (UDP_SEGMENT, UDP_GRO)."},
@@ -102,6 +104,11 @@ const struct scenario_key scenario_keys[] = {
         {"tuning", "rx-frames", KEY_COUNT, AT(tuning, rx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: most packets received before the interrupt."},
         {"tuning", "tx-usecs", KEY_COUNT, AT(tuning, tx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-usecs, of packets sent."},
         {"tuning", "tx-frames", KEY_COUNT, AT(tuning, tx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-frames, of packets sent."},
+
+        {"standby", "allow", KEY_TEXT, AT(standby, allow), "none", "none, or qos, tuning, link-rate, output, with commas between", 0, 0, 0,
+         "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, sfi.output and sfi.file-*.", true},
+        {"standby", "idle-timeout", KEY_TIME, AT(standby, idle_timeout_ns), "60s", NULL, 0, 100 * MS, 3600 * NS_PER_S,
+         "The DFM disconnects a coordinator that is silent for so long and runs no measurement.", true},
 
         {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number, in the names of event files and in their headers. auto: that of the file for file:, else the next one that this machine's DFM has not used; the other nodes learn it from the DFM."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},

@@ -168,6 +168,7 @@ void conf_resolve_texts(struct loading *l)
         resolve_sizes(l);
         resolve_path(l, "sfi", "directory", directory, s->sfi.directory, sizeof s->sfi.directory);
         check_group(l);
+        conf_check_standby(l);
 }
 
 /* Nodes that reach neither each other nor the group. */

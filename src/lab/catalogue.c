@@ -210,6 +210,11 @@ static void drop_setting(char *settings, const char *key)
         }
 }
 
+const char *lab_quick_setting(const struct lab_measurement *m)
+{
+        return m->run == lab_run_events ? " scenario.duration=1s" : " seconds=0.5";
+}
+
 static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_series *s,
                        const struct lab_bed *bed, double x, bool quick)
 {
@@ -217,8 +222,9 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
         size_t n;
 
         *p = (struct lab_point){.measurement = m, .bed = bed, .panel = panel ? panel->name : NULL, .series = s->name, .x = x};
-        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base, panel ? panel->settings : "", panel ? " " : "", s->settings,
-                             !quick ? "" : events ? " scenario.duration=1s" : " seconds=0.5");
+        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base,
+                             panel ? panel->settings : "", panel ? " " : "", s->settings,
+                             quick ? lab_quick_setting(m) : "");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
         p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
         if (events) {
@@ -258,18 +264,42 @@ static bool is_varied(const struct lab_point *p, const char *key)
         return p->measurement->sweep.n_panels > 0 && strstr(p->measurement->sweep.panels[0].settings, key);
 }
 
-bool lab_can_make(const struct lab_point *p)
+/* Whether as many are there as a point needs. */
+static bool is_enough(double needed, double there, const char *what, char *lack, size_t size)
+{
+        if (needed <= there)
+                return true;
+        snprintf(lack, size, "needs %.0f %s%s, the scenario has %.0f", needed, what, needed > 1 ? "s" : "",
+                 there);
+        return false;
+}
+
+bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
 {
         bool events = p->measurement->run == lab_run_events;
         const struct scenario *s = p->bed ? p->bed->scenario : NULL;
+        double buffer_kib, mtu;
 
         if (!s)
                 return true;
-        if (lab_setting(p, events ? "ros.count" : "senders", 1) > (double)s->ros.count || lab_setting(p, events ? "sfi.count" : "receivers", 1) > (double)s->sfi.count)
+        if (!is_enough(lab_setting(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack,
+                       size) ||
+            !is_enough(lab_setting(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI",
+                       lack, size))
                 return false;
-        if (is_varied(p, "network.switch-buffer") && lab_setting(p, "network.switch-buffer", 0) * 1024 != (double)s->network.switch_buffer_bytes)
+        buffer_kib = lab_setting(p, "network.switch-buffer", 0);
+        if (is_varied(p, "network.switch-buffer") &&
+            buffer_kib * 1024 != (double)s->network.switch_buffer_bytes) {
+                snprintf(lack, size, "needs network.switch-buffer = %.0fKiB, the scenario has %g KiB",
+                         buffer_kib, (double)s->network.switch_buffer_bytes / 1024);
                 return false;
-        return lab_setting(p, "mtu", (double)s->network.mtu_bytes) == (double)s->network.mtu_bytes;
+        }
+        mtu = lab_setting(p, "mtu", (double)s->network.mtu_bytes);
+        if (mtu == (double)s->network.mtu_bytes)
+                return true;
+        snprintf(lack, size, "needs network.mtu = %.0f, the scenario has %.0f", mtu,
+                 (double)s->network.mtu_bytes);
+        return false;
 }
 
 const char *lab_bed_name(const struct lab_bed *bed)

@@ -3,7 +3,7 @@
 
 #include "evb/lab/catalogue.h"
 
-#define JUDGE(name) enum lab_verdict judge_##name(const struct lab_measurement *m, const json_t *results, char *why, size_t size)
+#define JUDGE(name) enum lab_verdict judge_##name(struct judging *j, char *why, size_t size)
 
 JUDGE(a1);
 JUDGE(a2);

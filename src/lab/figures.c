@@ -9,6 +9,11 @@ static double number(const json_t *report, const char *name)
         return json_number_value(json_object_get(report, name));
 }
 
+static bool is_known(const json_t *report, const char *name)
+{
+        return json_is_number(json_object_get(report, name));
+}
+
 static void set(json_t *o, const char *name, double value, bool known)
 {
         json_object_set_new(o, name, known ? json_real(value) : json_null());
@@ -41,9 +46,14 @@ void figures_add_building(json_t *to, const json_t *report, const struct scenari
         double ports = (double)MIN(s->sfi.count, s->ros.count);
         double limit = ports * lab_payload_limit((double)s->network.link_rate_bps, (double)s->network.mtu_bytes, fragment_bytes);
 
-        set(to, "whole_events_per_second", number(report, "events_complete") / seconds, seconds > 0);
-        set(to, "whole_bytes_per_second", whole, seconds > 0);
-        set(to, "port_share", whole / limit, seconds > 0 && limit > 0);
+        bool known = seconds > 0 && is_known(report, "payload_bytes");
+        double triggers = number(report, "triggers"), complete = number(report, "events_complete");
+
+        set(to, "whole_events_per_second", complete / seconds,
+            seconds > 0 && is_known(report, "events_complete"));
+        set(to, "whole_bytes_per_second", whole, known);
+        set(to, "complete_share", complete / triggers, triggers > 0 && is_known(report, "events_complete"));
+        set(to, "port_share", whole / limit, known && limit > 0);
         set(to, "offered_share", offered / limit, offered > 0 && limit > 0);
-        set(to, "built_share", whole / (offered > 0 ? MIN(offered, limit) : limit), seconds > 0 && limit > 0);
+        set(to, "built_share", whole / (offered > 0 ? MIN(offered, limit) : limit), known && limit > 0);
 }

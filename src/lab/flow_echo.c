@@ -27,10 +27,11 @@ static int open_datagrams(const struct flow_part *p, struct flow_page *page, con
 void flow_ask(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
         static const char data[FILL_BYTES];
-        int fd = open_datagrams(p, page, p->to, p->port, 0), fill = open_datagrams(p, page, p->to, (uint16_t)(p->port + 1), SOCK_NONBLOCK);
-        int buffer = (int)p->buffer_bytes;
+        int fd = open_datagrams(p, page, p->to, p->port, 0),
+            fill = open_datagrams(p, page, p->to, (uint16_t)(p->port + 1), SOCK_NONBLOCK);
 
-        (void)setsockopt(fill, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
+        if (p->buffer_bytes > 0)
+                flow_need_buffer(fill, true, p->buffer_bytes);
         histogram_init(&end->gaps_ns);
         flow_be_ready(page);
         while (flow_state(page) <= FLOW_GO) {

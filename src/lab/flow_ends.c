@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/if_ether.h>
 #include <linux/sock_diag.h>
 #include <netinet/ip.h>
@@ -14,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/net/tcp.h"
 #include "evb/sys/loop.h"
 
 #define PART_BYTES 262144u
@@ -51,16 +54,34 @@ struct sockaddr_in flow_address(const char *text, uint16_t port)
         return a;
 }
 
+bool flow_set_buffer(int fd, bool send, uint32_t bytes)
+{
+        int value = (int)MIN(bytes, (uint32_t)INT_MAX / 2);
+
+        /* Beyond net.core.wmem_max and rmem_max with CAP_NET_ADMIN alone; up to them for everybody. */
+        if (setsockopt(fd, SOL_SOCKET, send ? SO_SNDBUFFORCE : SO_RCVBUFFORCE, &value, sizeof value) < 0)
+                (void)setsockopt(fd, SOL_SOCKET, send ? SO_SNDBUF : SO_RCVBUF, &value, sizeof value);
+        return tcp_granted_bytes(fd, send) >= (uint64_t)value;
+}
+
+void flow_need_buffer(int fd, bool send, uint32_t bytes)
+{
+        if (!flow_set_buffer(fd, send, bytes))
+                log_warning("lab: a socket buffer of %u bytes was asked for, %llu were granted; raise "
+                            "net.core.%s, or use CAP_NET_ADMIN",
+                            bytes, (unsigned long long)tcp_granted_bytes(fd, send),
+                            send ? "wmem_max" : "rmem_max");
+}
+
 static int open_socket(const struct flow_part *p, struct flow_page *page, bool sender)
 {
         int fd = socket(AF_INET, (p->kind == FLOW_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0), on = 1;
-        int bytes = (int)p->buffer_bytes;
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
 
         if (fd < 0)
                 flow_fail(page);
-        if (bytes > 0)
-                (void)setsockopt(fd, SOL_SOCKET, sender ? SO_SNDBUFFORCE : SO_RCVBUFFORCE, &bytes, sizeof bytes);
+        if (p->buffer_bytes > 0)
+                flow_need_buffer(fd, sender, p->buffer_bytes);
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         (void)setsockopt(fd, SOL_SOCKET, sender ? SO_SNDTIMEO : SO_RCVTIMEO, &wait, sizeof wait);
         return fd;
@@ -219,14 +240,14 @@ static uint64_t stamp_ns(struct msghdr *m)
 /* Packets as they arrive from the sender at the device, before any socket has them. */
 static void watch(const struct flow_part *p, struct flow_page *page, struct flow_end *end)
 {
-        int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP)), on = 1, bytes = WATCH_BUFFER_BYTES;
+        int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP)), on = 1;
         struct in_addr from = flow_address(p->from, 0).sin_addr;
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
         uint64_t last_ns = 0;
 
         if (fd < 0)
                 flow_fail(page);
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
+        flow_need_buffer(fd, false, WATCH_BUFFER_BYTES);
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
         (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
         histogram_init(&end->gaps_ns);

@@ -13,6 +13,7 @@ struct player {
         size_t node; /* in the remote's scenario */
         struct flow_part parts[FLOW_ENDS_MAX];
         unsigned n_parts;
+        bool shapes;
         enum reached { NOTHING, READY, QUIET, ENDED } reached;
 };
 
@@ -89,6 +90,8 @@ static int take_ends(struct play *p, const struct player *who, const json_t *ans
                 flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")), &shares);
         }
         p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
+        p->results[who->parts[0].flow].source_drops_unknown |=
+            who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
         return 0;
 }
 
@@ -96,7 +99,8 @@ static void answered(void *ctx, size_t node, const json_t *answer)
 {
         struct play *p = ctx;
         struct player *who = player_of(p, node);
-        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        char why[TALK_TEXT_MAX_BYTES];
 
         if (!who || !state)
                 return;
@@ -110,8 +114,10 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 p->error = MIN(p->error, r);
                 who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name, why ?: "it does not say why");
+                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name,
+                          talk_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
+                who->reached = ENDED;
         }
 }
 
@@ -142,6 +148,18 @@ static bool all_reached(void *ctx)
         return all || p->error < 0;
 }
 
+/* A node that is stopped, or too slow, says nothing itself; another may have failed by it. */
+static void tell_late(const struct play *p)
+{
+        static const char *const awaited[] = {[READY] = "ready", [QUIET] = "quiet", [ENDED] = "at its end"};
+
+        for (size_t i = 0; i < p->n; i++) {
+                if (p->players[i].reached < p->awaited)
+                        log_error("%s is not %s in time", p->remote->scenario->nodes[p->players[i].node].name,
+                                  awaited[p->awaited]);
+        }
+}
+
 static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
 {
         struct play *p = ctx;
@@ -149,6 +167,8 @@ static int wait_for(void *ctx, enum flow_state state, uint64_t deadline_ns)
 
         p->awaited = state == FLOW_WAIT ? READY : state == FLOW_END ? ENDED : QUIET;
         r = remote_wait(p->remote, all_reached, p, deadline_ns);
+        if (r == -ETIMEDOUT || p->error == -ECANCELED)
+                tell_late(p);
         return p->error < 0 ? p->error : r;
 }
 
@@ -178,7 +198,7 @@ static json_t *shape_to_json(const struct flow_shape *s)
 static void give_parts(struct play *p, const struct flow_shape *shape)
 {
         for (size_t i = 0; i < p->n; i++) {
-                const struct player *who = &p->players[i];
+                struct player *who = &p->players[i];
                 json_t *ends = json_array(), *order;
                 bool sends = false;
 
@@ -187,7 +207,8 @@ static void give_parts(struct play *p, const struct flow_shape *shape)
                         sends |= who->parts[k].role == FLOW_SENDER;
                 }
                 order = json_pack("{s:s, s:I, s:o}", "kind", "streams", "job", p->remote->job, "ends", ends);
-                if (sends && shape->rate_bps > 0)
+                who->shapes = sends && shape->rate_bps > 0;
+                if (who->shapes)
                         json_object_set_new(order, "shape", shape_to_json(shape));
                 remote_order(p->remote, &who->node, 1, order);
         }

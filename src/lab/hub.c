@@ -10,6 +10,7 @@
 #include "evb/base/log.h"
 #include "evb/base/random.h"
 #include "evb/base/util.h"
+#include "evb/conf/standby.h"
 #include "talk.h"
 
 /* Beside the nodes: `evb lab`, others that wait to be refused, old connections of nodes that came again. */
@@ -17,6 +18,17 @@
 /* Of this process for anything else. */
 #define OTHER_DESCRIPTORS 64u
 #define INTRODUCE_NS (10 * NS_PER_S)
+/* Connections that have not said who they are: of one address, and of all addresses that may not give
+ * commands. */
+#define UNKNOWN_OF_ADDRESS_MAX 4u
+#define STRANGERS_MAX 4u
+/* An order is answered by ready, quiet, and ended or refused; what a node says beyond that is not passed on.
+ */
+#define ANSWERS_OF_ORDER 4u
+#define ANSWERS_MAX 64u
+/* Whoever is refused comes again: so many lines of the log in so long. */
+#define REFUSALS_LOGGED 10u
+#define REFUSALS_NS (10 * NS_PER_S)
 
 enum peer_kind { PEER_FREE, PEER_UNKNOWN, PEER_MEMBER, PEER_COMMANDER };
 
@@ -27,6 +39,11 @@ struct peer {
         enum peer_kind kind;
         const struct scenario_node *node; /* PEER_MEMBER */
         uint64_t since_ns;
+        bool stranger;         /* its address may not give commands */
+        uint64_t heard_ns;     /* PEER_COMMANDER: its last message */
+        json_int_t job;        /* PEER_MEMBER: the last run or streams ordered */
+        bool busy;             /* and not ended yet, as far as is known here */
+        unsigned answers_left; /* that its orders may have */
 };
 
 struct hub {
@@ -36,6 +53,8 @@ struct hub {
         struct peer *peers;
         size_t n_peers;
         struct peer *commander;
+        uint64_t refusals_since_ns;
+        unsigned refusals; /* since then */
 };
 
 static uint64_t mix(uint64_t sum, const char *text)
@@ -75,8 +94,10 @@ static void tell_commander(struct hub *h, json_t *message)
 static void stop_members(struct hub *h)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
-                if (h->peers[i].kind == PEER_MEMBER)
-                        talk_say(&h->peers[i].talk, json_pack("{s:{s:s}}", "order", "kind", "stop"));
+                if (h->peers[i].kind != PEER_MEMBER)
+                        continue;
+                h->peers[i].busy = false;
+                talk_say(&h->peers[i].talk, json_pack("{s:{s:s}}", "order", "kind", "stop"));
         }
 }
 
@@ -97,11 +118,26 @@ static void drop(struct peer *p)
         }
 }
 
-static void refuse(struct peer *p, const char *why)
+/* No peer fills the log. */
+static void log_refusal(struct hub *h, const struct net_address *from, const char *why)
 {
+        uint64_t now_ns = loop_now_ns(h->loop);
         char text[NET_ADDRESS_TEXT_MAX];
 
-        log_warning("%s is refused: %s", net_address_format(&p->from, text), why);
+        if (now_ns >= h->refusals_since_ns + REFUSALS_NS) {
+                if (h->refusals > REFUSALS_LOGGED)
+                        log_warning("order port: %u more connections were refused",
+                                    h->refusals - REFUSALS_LOGGED);
+                h->refusals_since_ns = now_ns;
+                h->refusals = 0;
+        }
+        if (h->refusals++ < REFUSALS_LOGGED)
+                log_warning("%s is refused: %s", net_address_format(from, text), why);
+}
+
+static void refuse(struct peer *p, const char *why)
+{
+        log_refusal(p->hub, &p->from, why);
         talk_say(&p->talk, json_pack("{s:s}", "refused", why));
         if (talk_is_open(&p->talk))
                 drop(p);
@@ -119,8 +155,8 @@ static void introduce_member(struct peer *p, const json_t *m)
         struct hub *h = p->hub;
         const char *name = json_string_value(json_object_get(m, "node")), *version = json_string_value(json_object_get(m, "version"));
         const struct scenario_node *n = name ? scenario_find(h->scenario, name) : NULL;
-        struct peer *other;
-        char why[200];
+        const struct peer *other = n ? member(h, n->name) : NULL;
+        char why[200], text[NET_ADDRESS_TEXT_MAX];
 
         if (!n) {
                 refuse(p, "the DFM's scenario has no such node");
@@ -131,10 +167,14 @@ static void introduce_member(struct peer *p, const json_t *m)
                 refuse(p, "the DFM is evb " EVB_VERSION);
         } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) != hub_common_ground(h->scenario)) {
                 refuse(p, "nodes, ports or group of its scenario are not those of the DFM's");
+        } else if (other) {
+                /* The first one may be in the middle of a run. If its machine is gone, TCP ends its
+                 * connection soon. */
+                snprintf(why, sizeof why,
+                         "node %s is standing by already, connected from %s; is it started twice?", n->name,
+                         net_address_format(&other->from, text));
+                refuse(p, why);
         } else {
-                other = member(h, n->name);
-                if (other)
-                        drop(other);
                 p->node = n;
                 p->kind = PEER_MEMBER;
                 log_info("node %s stands by", n->name);
@@ -147,8 +187,17 @@ static void introduce_commander(struct peer *p, const json_t *m)
 {
         struct hub *h = p->hub;
         const char *version = json_string_value(json_object_get(m, "version"));
+        char why[200], text[NET_ADDRESS_TEXT_MAX];
         json_t *names;
 
+        if (p->stranger) {
+                snprintf(
+                    why, sizeof why,
+                    "%s may not give commands: add its address to network.command-from in the DFM's scenario",
+                    net_address_format(&p->from, text));
+                refuse(p, why);
+                return;
+        }
         if (h->commander) {
                 refuse(p, "another evb lab gives orders at this moment");
                 return;
@@ -158,6 +207,7 @@ static void introduce_commander(struct peer *p, const json_t *m)
                 return;
         }
         p->kind = PEER_COMMANDER;
+        p->heard_ns = loop_now_ns(h->loop);
         h->commander = p;
         names = json_array();
         for (size_t i = 0; i < h->n_peers; i++) {
@@ -165,6 +215,33 @@ static void introduce_commander(struct peer *p, const json_t *m)
                         json_array_append_new(names, json_string(h->peers[i].node->name));
         }
         talk_say(&p->talk, json_pack("{s:o}", "members", names));
+}
+
+/* What is known of a member from its orders. */
+static void note_order(struct peer *p, const json_t *order)
+{
+        const char *kind = json_string_value(json_object_get(order, "kind")) ?: "";
+
+        p->answers_left = MIN(p->answers_left + ANSWERS_OF_ORDER, ANSWERS_MAX);
+        if (strcmp(kind, "stop") == 0)
+                p->busy = false;
+        if (strcmp(kind, "run") == 0 || strcmp(kind, "streams") == 0) {
+                p->busy = true;
+                p->job = json_integer_value(json_object_get(order, "job"));
+        }
+}
+
+static void pass_answer(struct peer *p, json_t *answer)
+{
+        const char *state = json_string_value(json_object_get(answer, "state")) ?: "";
+
+        if (p->answers_left == 0)
+                return;
+        p->answers_left--;
+        if (json_integer_value(json_object_get(answer, "job")) == p->job &&
+            (strcmp(state, "ended") == 0 || strcmp(state, "refused") == 0))
+                p->busy = false;
+        tell_commander(p->hub, json_pack("{s:s, s:O}", "from", p->node->name, "answer", answer));
 }
 
 static void pass_order(struct hub *h, const json_t *message)
@@ -180,9 +257,10 @@ static void pass_order(struct hub *h, const json_t *message)
                         return;
                 struct peer *p = member(h, json_string_value(name));
 
-                if (p)
+                if (p) {
+                        note_order(p, order);
                         talk_say(&p->talk, json_pack("{s:O}", "order", order));
-                else if (json_is_string(name))
+                } else if (json_is_string(name))
                         tell_commander(h, json_pack("{s:O}", "left", name));
         }
 }
@@ -192,15 +270,16 @@ static void heard(void *ctx, json_t *message)
         struct peer *p = ctx;
         json_t *introduction, *answer;
 
+        p->heard_ns = loop_now_ns(p->hub->loop);
         if (p->kind == PEER_UNKNOWN && (introduction = json_object_get(message, "stand_by")))
                 introduce_member(p, introduction);
         else if (p->kind == PEER_UNKNOWN && (introduction = json_object_get(message, "command")))
                 introduce_commander(p, introduction);
         else if (p->kind == PEER_MEMBER && (answer = json_object_get(message, "answer")))
-                tell_commander(p->hub, json_pack("{s:s, s:O}", "from", p->node->name, "answer", answer));
+                pass_answer(p, answer);
         else if (p->kind == PEER_COMMANDER && json_is_object(json_object_get(message, "order")))
                 pass_order(p->hub, message);
-        else
+        else if (p->kind != PEER_COMMANDER || !json_object_get(message, "alive"))
                 refuse(p, "a message that has no place here");
 }
 
@@ -210,26 +289,68 @@ static void ended(void *ctx, int error)
         drop(ctx);
 }
 
+static bool may_command(const struct hub *h, const struct net_address *from)
+{
+        bool v6 = from->any.sa_family == AF_INET6;
+
+        return scenario_lets_command(h->scenario, from->any.sa_family,
+                                     v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
+}
+
+static bool is_same_host(const struct net_address *a, struct net_address b)
+{
+        /* The port lies at the same place in both. */
+        b.v4.sin_port = a->v4.sin_port;
+        return net_address_equal(a, &b);
+}
+
+/* Those who say nothing of themselves leave room for others. */
+static bool has_room_for(const struct hub *h, const struct net_address *from, bool stranger)
+{
+        unsigned of_address = 0, strangers = 0;
+
+        for (size_t i = 0; i < h->n_peers; i++) {
+                if (h->peers[i].kind != PEER_UNKNOWN)
+                        continue;
+                of_address += is_same_host(from, h->peers[i].from);
+                strangers += h->peers[i].stranger;
+        }
+        return of_address < UNKNOWN_OF_ADDRESS_MAX && (!stranger || strangers < STRANGERS_MAX);
+}
+
 static void accept_one(void *ctx, uint32_t events)
 {
         struct hub *h = ctx;
         struct net_address from = {};
         int fd = tcp_accept(h->listener.fd, 0, &from);
+        bool stranger = fd >= 0 && !may_command(h, &from);
         size_t i = 0;
 
         (void)events;
         if (fd < 0)
                 return;
+        if (!has_room_for(h, &from, stranger)) {
+                log_refusal(h, &from, "too many connections have not said who they are");
+                close(fd);
+                return;
+        }
         while (i < h->n_peers && h->peers[i].kind != PEER_FREE)
                 i++;
         if (i == h->n_peers) {
-                log_warning("order port: more than %zu connections, one is refused", h->n_peers);
+                log_refusal(h, &from, "the order port has no room for another connection");
                 close(fd);
                 return;
         }
         struct peer *p = &h->peers[i];
 
-        *p = (struct peer){.hub = h, .talk = {.heard = heard, .ended = ended, .ctx = p}, .from = from, .kind = PEER_UNKNOWN, .since_ns = loop_now_ns(h->loop)};
+        *p = (struct peer){
+            .hub = h,
+            .talk = {.heard = heard, .ended = ended, .ctx = p},
+            .from = from,
+            .kind = PEER_UNKNOWN,
+            .since_ns = loop_now_ns(h->loop),
+            .stranger = stranger,
+        };
         if (talk_open(&p->talk, h->loop, fd, false) < 0)
                 p->kind = PEER_FREE;
 }
@@ -289,6 +410,28 @@ struct hub *hub_free(struct hub *h)
         return NULL;
 }
 
+static bool is_measuring(const struct hub *h)
+{
+        for (size_t i = 0; i < h->n_peers; i++) {
+                if (h->peers[i].kind == PEER_MEMBER && h->peers[i].busy)
+                        return true;
+        }
+        return false;
+}
+
+/* Nobody else can give commands meanwhile. */
+static void end_idle_commander(struct hub *h, uint64_t now_ns)
+{
+        uint64_t timeout_ns = h->scenario->standby.idle_timeout_ns;
+        char why[160];
+
+        if (!h->commander || now_ns < h->commander->heard_ns + timeout_ns || is_measuring(h))
+                return;
+        snprintf(why, sizeof why, "it was silent for %.1f s (standby.idle-timeout) and no measurement runs",
+                 (double)timeout_ns / NS_PER_S);
+        refuse(h->commander, why);
+}
+
 void hub_turn(struct hub *h, uint64_t now_ns)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
@@ -297,6 +440,7 @@ void hub_turn(struct hub *h, uint64_t now_ns)
                 if (p->kind == PEER_UNKNOWN && now_ns > p->since_ns + INTRODUCE_NS)
                         refuse(p, "it did not say who it is");
         }
+        end_idle_commander(h, now_ns);
 }
 
 unsigned hub_members(const struct hub *h)

@@ -10,7 +10,7 @@ struct hub;
 /* Listens on the DFM's address, port network.order-port. Negative errno, logged. The scenario is borrowed. */
 int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop);
 struct hub *hub_free(struct hub *h);
-/* After each wake-up: connections that say nothing of themselves are closed. */
+/* After each wake-up: closes connections that say nothing of themselves, and an idle `evb lab`. */
 void hub_turn(struct hub *h, uint64_t now_ns);
 unsigned hub_members(const struct hub *h);
 

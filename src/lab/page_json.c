@@ -81,8 +81,9 @@ int page_from_json(struct node_stats *ret, const json_t *page)
         if (!json_is_object(page) || !get(page, "state", &state) || state > NODE_ENDED)
                 return -EBADMSG;
 #define X(name, ...)                                                                                         \
-        if (get(page, #name, &v))                                                                            \
-                stats_set(&ret->name, v);
+        if (!get(page, #name, &v))                                                                           \
+                return -EBADMSG;                                                                             \
+        stats_set(&ret->name, v);
         STATS_COUNTERS(X)
         PAGE_FIELDS(X)
 #undef X

@@ -15,6 +15,8 @@
 
 /* To start, to hear of each other, and to answer. */
 #define BESIDE_NS (10 * NS_PER_S)
+#define CPU_SECONDS_MAX 1e9
+#define EXIT_NO_PRIVILEGE 77
 
 /* One run: what the summary is made from, as if the nodes had been our children. */
 struct remote_run {
@@ -37,23 +39,6 @@ static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_i
         return NULL;
 }
 
-static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
-{
-        struct histogram shares;
-        json_t *report = json_object_get(answer, "report");
-        double cpu = json_number_value(json_object_get(answer, "cpu_seconds"));
-
-        c->status = (int)json_integer_value(json_object_get(answer, "status"));
-        c->usage.ru_utime = (struct timeval){.tv_sec = (time_t)cpu, .tv_usec = (suseconds_t)((cpu - (double)(time_t)cpu) * 1e6)};
-        c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
-        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0)
-                log_warning("%s: its counters are not to be understood", c->node->name);
-        if (histogram_from_json(&shares, json_object_get(answer, "cpu_shares")) >= 0)
-                histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
-        c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
-        c->report_bytes = c->report ? strlen(c->report) : 0;
-}
-
 static void stop_all(struct remote_run *run)
 {
         remote_order(run->remote, run->nodes, run->launch.n_children, json_pack("{s:s}", "kind", "stop"));
@@ -67,6 +52,33 @@ static void fail(struct remote_run *run)
         run->failed = true;
 }
 
+/* Not more than there can be: a node may say anything. */
+static struct timeval cpu_time(double seconds)
+{
+        seconds = seconds > 0 ? MIN(seconds, CPU_SECONDS_MAX) : 0;
+        return (struct timeval){.tv_sec = (time_t)seconds,
+                                .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+}
+
+static void take_result(struct remote_run *run, struct child *c, const json_t *answer)
+{
+        struct histogram shares;
+        json_t *report = json_object_get(answer, "report");
+
+        c->status = (int)json_integer_value(json_object_get(answer, "status"));
+        c->usage.ru_utime = cpu_time(json_number_value(json_object_get(answer, "cpu_seconds")));
+        c->usage.ru_maxrss = (long)(json_integer_value(json_object_get(answer, "peak_rss_bytes")) / 1024);
+        if (histogram_from_json(&shares, json_object_get(answer, "cpu_shares")) >= 0)
+                histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
+        c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
+        c->report_bytes = c->report ? strlen(c->report) : 0;
+        /* Counters that are not known are not 0: a run without them has no figures. */
+        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0) {
+                log_error("%s: its counters cannot be understood", c->node->name);
+                fail(run);
+        }
+}
+
 /* Those that were stopped, perhaps while they still waited for the run to begin, are not to blame. */
 static void judge_end(struct remote_run *run, const struct child *c)
 {
@@ -74,6 +86,10 @@ static void judge_end(struct remote_run *run, const struct child *c)
                 return;
         if (WIFSIGNALED(c->status))
                 log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        else if (child_state(c) < NODE_RUNNING && WEXITSTATUS(c->status) == EXIT_NO_PRIVILEGE)
+                log_error("%s could not take part: a privilege is missing%s; its own log says which",
+                          c->node->name,
+                          c->node->role == ROLE_ROS ? " (a ROS that shapes needs evb-ros-shaping.conf)" : "");
         else if (child_state(c) < NODE_RUNNING)
                 log_error("%s could not take part: status %d; its own log says why", c->node->name, WEXITSTATUS(c->status));
         else
@@ -84,7 +100,8 @@ static void judge_end(struct remote_run *run, const struct child *c)
 static void answered(void *ctx, size_t node, const json_t *answer)
 {
         struct remote_run *run = ctx;
-        const char *state = json_string_value(json_object_get(answer, "state")), *why = json_string_value(json_object_get(answer, "why"));
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        char why[TALK_TEXT_MAX_BYTES];
         struct child *c;
         size_t i;
 
@@ -92,7 +109,8 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         if (!c || !state || run->answered[i])
                 return;
         if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", c->node->name, why ?: "it does not say why");
+                log_error("%s refuses: %s", c->node->name,
+                          talk_text(json_object_get(answer, "why"), why, sizeof why));
                 fail(run);
         } else if (strcmp(state, "ended") == 0) {
                 take_result(run, c, answer);
@@ -170,6 +188,10 @@ static int make(struct remote_run *run, const char *const *settings, size_t n)
         run->launch.end_ns = clock_now_ns();
         run->remote->answered = NULL;
         run->remote->left = NULL;
+        for (size_t i = 0; r == -ETIMEDOUT && i < run->launch.n_children; i++) {
+                if (!run->answered[i])
+                        log_error("%s does not answer", run->launch.children[i].node->name);
+        }
         if (r < 0)
                 return log_error_errno(r, "waiting for the nodes' answers: %m");
         if (run->failed)

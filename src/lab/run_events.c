@@ -97,11 +97,22 @@ static const json_t *inside(const json_t *report, const char *section, const cha
         return json_object_get(json_object_get(report, section), name);
 }
 
+static void set_cpu_share(json_t *o, const char *name, const json_t *report, const char *role)
+{
+        const json_t *cpu = inside(report, "cpu_seconds", role);
+        double seconds = json_number_value(json_object_get(report, "seconds"));
+
+        json_object_set_new(o, name,
+                            json_is_number(cpu) && seconds > 0 ? json_real(json_number_value(cpu) / seconds)
+                                                               : json_null());
+}
+
 static json_t *flatten(const json_t *report, const struct scenario *s)
 {
-        static const char *const plain[] = {"qos_backend", "qos_rate_bps", "seconds", "triggers", "events_complete", "events_partial", "events_lost",
-                                            "event_rate_hz", "throughput_bytes_per_second", "busy_seconds"};
-        double seconds = json_number_value(json_object_get(report, "seconds"));
+        static const char *const plain[] = {"qos_backend", "qos_rate_bps",    "seconds",
+                                            "triggers",    "events_complete", "events_partial",
+                                            "events_lost", "event_rate_hz",   "throughput_bytes_per_second",
+                                            "busy_seconds"};
         json_t *o = json_object();
 
         for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
@@ -117,10 +128,8 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         copy_number(o, "ros_cpu", inside(report, "cpu_percent", "ros"));
         copy_number(o, "dfm_cpu", inside(report, "cpu_percent", "dfm"));
         copy_number(o, "sfi_cpu", inside(report, "cpu_percent", "sfi"));
-        json_object_set_new(o, "sfi_cpu_share", json_real(json_number_value(inside(report, "cpu_seconds", "sfi")) / MAX(seconds, 1e-9)));
-        json_object_set_new(o, "ros_cpu_share", json_real(json_number_value(inside(report, "cpu_seconds", "ros")) / MAX(seconds, 1e-9)));
-        json_object_set_new(o, "complete_share",
-                            json_real(json_number_value(json_object_get(report, "events_complete")) / MAX(json_number_value(json_object_get(report, "triggers")), 1.0)));
+        set_cpu_share(o, "sfi_cpu_share", report, "sfi");
+        set_cpu_share(o, "ros_cpu_share", report, "ros");
         figures_add_building(o, report, s);
         return o;
 }
@@ -149,6 +158,12 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
         else
                 log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id, p->series, p->x, status);
         free(text);
+        if (report && json_integer_value(json_object_get(report, "triggers")) == 0) {
+                log_error("lab: %s, %s at %g: a run without a single trigger", p->measurement->id, p->series,
+                          p->x);
+                json_decref(report);
+                return NULL;
+        }
         return report;
 }
 

@@ -7,9 +7,9 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/lab/catalogue.h"
-#include "evb/lab/cpu_meter.h"
 #include "evb/lab/flows.h"
 #include "evb/sys/loop.h"
+#include "stream_figures.h"
 
 #define GROUP "239.255.69.1"
 #define PORT 7100
@@ -85,108 +85,6 @@ static struct flow_shape make_shape(const struct lab_point *p, const struct scen
         return shape;
 }
 
-static void set(json_t *o, const char *name, double v)
-{
-        json_object_set_new(o, name, json_real(v));
-}
-
-static json_t *summarise(const struct flow *flows, const struct flow_result *results, unsigned n)
-{
-        double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0, receiver_cpu = 0, seconds = results[0].seconds, sending = results[0].sending_seconds;
-        const struct histogram *gaps = &results[0].gaps_ns;
-        json_t *o = json_object();
-
-        for (unsigned i = 0; i < n; i++) {
-                sent += (double)results[i].sent_bytes;
-                sender_cpu += results[i].sender_cpu_seconds;
-                receiver_cpu += results[i].receiver_cpu_seconds;
-                for (unsigned k = 0; k < flows[i].n_to; k++) {
-                        double mbps = (double)results[i].received_bytes[k] * 8 / seconds / 1e6;
-
-                        received += (double)results[i].received_bytes[k];
-                        messages += (double)results[i].received_messages[k];
-                        expected += (double)results[i].sent_messages;
-                        least = least < 0 || mbps < least ? mbps : least;
-                }
-        }
-        set(o, "sent_mbps", sent * 8 / seconds / 1e6);
-        set(o, "received_mbps", received * 8 / seconds / 1e6);
-        set(o, "least_mbps", least);
-        if (flows[0].kind != FLOW_TCP) {
-                set(o, "loss_percent", expected > 0 ? 100 * (1 - messages / expected) : 0);
-                set(o, "lost_messages", expected - messages);
-        }
-        set(o, "sender_cpu_percent", 100 * sender_cpu / sending);
-        set(o, "receiver_cpu_percent", 100 * receiver_cpu / sending);
-        if (flows[0].watch_wire && gaps->count > 0) {
-                static const struct {
-                        const char *name;
-                        double q;
-                } quantiles[] = {{"gap_p1_us", 0.01}, {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5}, {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1}};
-                json_t *edges = json_array(), *counts = json_array();
-
-                for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
-                        set(o, quantiles[i].name, (double)histogram_quantile(gaps, quantiles[i].q) / 1e3);
-                /* Ten bins a decade, from 100 ns to 1 s. */
-                for (int bin = 0; bin <= 70; bin++) {
-                        uint64_t upper = (uint64_t)__builtin_pow(10, 2 + bin / 10.0);
-                        double below = 0;
-
-                        for (int q = 1; q < 1000; q++)
-                                below += histogram_quantile(gaps, q / 1000.0) <= upper;
-                        json_array_append_new(edges, json_real((double)upper / 1e3));
-                        json_array_append_new(counts, json_real(below / 999));
-                }
-                json_object_set_new(o, "gap_edges_us", edges);
-                json_object_set_new(o, "gap_below", counts);
-        }
-        return o;
-}
-
-static json_t *summarise_echo(const struct flow_result *result)
-{
-        const struct histogram *h = &result->gaps_ns;
-        json_t *o = json_object();
-
-        set(o, "echoes", (double)h->count);
-        set(o, "echo_p50_us", (double)histogram_quantile(h, 0.5) / 1e3);
-        set(o, "echo_p99_us", (double)histogram_quantile(h, 0.99) / 1e3);
-        set(o, "echo_max_us", (double)histogram_quantile(h, 1) / 1e3);
-        return o;
-}
-
-/* Of all processes at an end, a sample each in an interval. */
-static void add_shares(json_t *o, struct flow_result *results, unsigned n)
-{
-        for (unsigned i = 1; i < n; i++) {
-                histogram_merge(&results[0].sender_shares, &results[i].sender_shares);
-                histogram_merge(&results[0].receiver_shares, &results[i].receiver_shares);
-        }
-        json_object_set_new(o, "sender_cpu", cpu_meter_describe(&results[0].sender_shares));
-        json_object_set_new(o, "receiver_cpu", cpu_meter_describe(&results[0].receiver_shares));
-        json_object_set(o, "sender_cpu_p50_percent", json_object_get(json_object_get(o, "sender_cpu"), "p50") ?: json_null());
-}
-
-static void set_packets(json_t *o, const char *name, uint64_t packets, bool known)
-{
-        json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
-}
-
-/* Loss, told by the place where the kernel counted it; null where nothing of the kind is. */
-static void add_losses(json_t *o, const struct netns_lab *lab, bool shaped, enum flow_kind kind, const struct flow_result *results, unsigned n)
-{
-        uint64_t at_sources = 0, at_ports = 0, at_sockets = 0;
-        bool has_ports = lab && netns_lab_switch_drops(lab, &at_ports) >= 0;
-
-        for (unsigned i = 0; i < n; i++) {
-                at_sockets += results[i].socket_drops;
-                at_sources += results[i].source_drops;
-        }
-        set_packets(o, "source_packets", at_sources, shaped);
-        set_packets(o, "switch_packets", at_ports, has_ports);
-        set_packets(o, "socket_packets", at_sockets, kind != FLOW_TCP);
-}
-
 static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind, struct flow flows[static FLOWS_MAX])
 {
         unsigned n = 0;
@@ -208,6 +106,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         struct netns_lab *lab = NULL;
         struct flow_shape shape;
         json_t *result = NULL;
+        uint64_t at_ports = 0;
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
@@ -220,9 +119,12 @@ json_t *lab_run_streams(const struct lab_point *p)
                 r = p->bed ? flows_run_remote(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
         }
         if (r >= 0) {
-                result = kind == FLOW_ECHO ? summarise_echo(&results[0]) : summarise(flows, results, n);
-                add_shares(result, results, n);
-                add_losses(result, lab, shape.rate_bps > 0, kind, results, n);
+                result =
+                    kind == FLOW_ECHO ? stream_figures_echo(&results[0]) : stream_figures(flows, results, n);
+                stream_figures_add_shares(result, results, n);
+                stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
+                if (lab && netns_lab_switch_drops(lab, &at_ports) >= 0)
+                        json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
         }
         netns_lab_free(lab);
         return result;
@@ -253,7 +155,9 @@ json_t *lab_run_copy(const struct lab_point *p)
                         rounds++;
                 }
         }
-        set(o, "mbyte_per_s", (double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3));
+        json_object_set_new(
+            o, "mbyte_per_s",
+            json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
         free(from);
         free(to);
         return o;

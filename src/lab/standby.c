@@ -26,6 +26,7 @@ struct standby {
         struct tcp_backoff backoff;
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
         bool welcome;
+        char refused[200]; /* why, as logged last; "": welcome since then */
         struct job job;
         unsigned signals, hangups;
 };
@@ -37,16 +38,31 @@ static void answer(void *ctx, json_t *what)
         talk_say(&s->talk, json_pack("{s:o}", "answer", what));
 }
 
+/* A node that is refused comes again every few seconds: one line for each reason. */
+static void tell_refusal(struct standby *s, const json_t *refused)
+{
+        char why[TALK_TEXT_MAX_BYTES];
+
+        (void)talk_text(refused, why, sizeof why);
+        if (strncmp(s->refused, why, sizeof s->refused - 1) == 0)
+                return;
+        snprintf(s->refused, sizeof s->refused, "%.*s", (int)sizeof s->refused - 1, why);
+        log_error("the DFM refuses this node: %s", why);
+}
+
 static void heard(void *ctx, json_t *message)
 {
         struct standby *s = ctx;
-        const char *refused = json_string_value(json_object_get(message, "refused"));
+        const json_t *refused = json_object_get(message, "refused");
 
         if (json_object_get(message, "welcome")) {
+                if (s->refused[0])
+                        log_info("the DFM accepts this node now");
+                s->refused[0] = '\0';
                 s->welcome = true;
                 tcp_backoff_reset(&s->backoff);
         } else if (refused)
-                log_error("the DFM refuses this node: %s", refused);
+                tell_refusal(s, refused);
         else if (json_object_get(message, "order"))
                 job_order(&s->job, json_object_get(message, "order"), loop_now_ns(s->loop));
 }

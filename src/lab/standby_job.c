@@ -11,13 +11,18 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
+#include "evb/conf/standby.h"
 #include "launch_internal.h"
 #include "load.h"
 #include "page_json.h"
+#include "talk.h"
 
 #define SETTINGS_MAX 128u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
+/* How long a run may take to end that an order gave long times: not longer, or than our own scenario allows.
+ */
+#define STOP_MOST_NS (60 * NS_PER_S)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
               void (*answer)(void *ctx, json_t *what), void *ctx)
@@ -75,7 +80,11 @@ static json_t *text_to_json(const char *text)
 
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
-        log_warning("an order is refused: %s", why);
+        char text[LOAD_WHY_MAX_BYTES];
+
+        /* It quotes the order. */
+        snprintf(text, sizeof text, "%s", why);
+        log_warning("an order is refused: %s", talk_printable(text));
         j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
 
@@ -97,6 +106,25 @@ static void run_ended(void *ctx, struct child *c)
         /* The child is cleared away before the next run, not in its own call. */
 }
 
+/* Whether this node's own configuration lets a command make this setting; else `why`. */
+static bool is_allowed(const struct job *j, const char *text, char *why, size_t size)
+{
+        const struct scenario *own = j->options->scenario;
+        const char *permission = scenario_setting_permission(text);
+
+        if (scenario_setting_is_local(text)) {
+                snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text);
+                return false;
+        }
+        if (!permission || scenario_allows(own, permission) || !scenario_setting_changes(own, text))
+                return true;
+        snprintf(why, size,
+                 "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the scenario of "
+                 "node %s",
+                 text, permission, j->self->name);
+        return false;
+}
+
 /* Our own settings, then the order's. How many, or -EINVAL. */
 static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why, size_t size)
 {
@@ -112,10 +140,12 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
         {
                 const char *text = json_string_value(each);
 
-                if (!text || strlen(text) != json_string_length(each) || scenario_setting_is_local(text)) {
+                if (!text || strlen(text) != json_string_length(each)) {
                         snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text ?: "(no text)");
                         return -EINVAL;
                 }
+                if (!is_allowed(j, text, why, size))
+                        return -EINVAL;
                 all[n++] = text;
         }
         return (ssize_t)n;
@@ -229,12 +259,14 @@ void job_stop(struct job *j, uint64_t now_ns)
         if (!j->child.running || j->press != JOB_GOES)
                 return;
         j->press = JOB_TOLD_TO_END;
-        j->kill_ns = now_ns + launch_drain_ns(j->scenario);
+        j->kill_ns = now_ns + MIN(launch_drain_ns(j->scenario),
+                                  MAX(launch_drain_ns(j->options->scenario), STOP_MOST_NS));
         kill(j->child.pid, SIGTERM);
 }
 
 static void tell_streams(struct job *j)
 {
+        char why[LOAD_WHY_MAX_BYTES];
         json_t *answer;
 
         switch (streams_turn(&j->streams)) {
@@ -246,7 +278,8 @@ static void tell_streams(struct job *j)
                 break;
         case STREAMS_ENDED:
                 if (flow_group_error(&j->streams.group) < 0) {
-                        refuse(j, j->id, strerror(-flow_group_error(&j->streams.group)));
+                        streams_tell_error(&j->streams, why, sizeof why);
+                        refuse(j, j->id, why);
                 } else {
                         answer = json_pack("{s:I, s:s}", "job", j->id, "state", "ended");
                         streams_add_result(&j->streams, answer);

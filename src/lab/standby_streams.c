@@ -7,6 +7,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/conf/standby.h"
 #include "evb/net/address.h"
 #include "evb/sys/loop.h"
 #include "page_json.h"
@@ -72,6 +73,13 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
         struct flow_shape shape;
         int r;
 
+        if (!scenario_allows(s->scenario, "qos")) {
+                snprintf(why, size,
+                         "shaping needs the permission \"qos\": add it to standby.allow in the scenario of "
+                         "node %s",
+                         s->self->name);
+                return -EACCES;
+        }
         if (!take_shape(s, &shape, order)) {
                 snprintf(why, size, "shape: allowed: a rate, for addresses of this testbed");
                 return -EINVAL;
@@ -81,7 +89,12 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
                 snprintf(why, size, "no device has the address %s", s->self->address);
                 return r;
         }
-        return lab_shape_device(&s->shaper, device, &shape, why, size);
+        r = lab_shape_device(&s->shaper, device, &shape, why, size);
+        if (r == -EPERM || r == -EACCES)
+                snprintf(why, size,
+                         "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
+                         device, s->self->name);
+        return r;
 }
 
 static int start(struct streams *s, const json_t *ends, char *why, size_t size)
@@ -152,6 +165,23 @@ enum streams_news streams_turn(struct streams *s)
                 return STREAMS_QUIET;
         }
         return s->told_ready && ended ? STREAMS_ENDED : STREAMS_NOTHING;
+}
+
+void streams_tell_error(const struct streams *s, char *why, size_t size)
+{
+        int error = -flow_group_error(&s->group);
+        bool watches = false;
+
+        for (unsigned i = 0; i < s->group.n; i++)
+                watches |= s->group.ends[i].part.role == FLOW_WATCHER;
+        /* As the kernel says it without CAP_NET_RAW, and systemd's RestrictAddressFamilies=. */
+        if (watches && (error == EPERM || error == EACCES || error == EAFNOSUPPORT))
+                snprintf(why, size,
+                         "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
+                         "(configs/systemd)",
+                         s->self->name);
+        else
+                snprintf(why, size, "%s", strerror(error));
 }
 
 void streams_add_result(const struct streams *s, json_t *answer)

@@ -2,6 +2,7 @@
 #include "talk.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -124,6 +125,21 @@ void talk_close(struct talk *t)
 bool talk_is_open(const struct talk *t)
 {
         return t->loop && t->error == 0;
+}
+
+char *talk_printable(char *text)
+{
+        for (char *at = text; *at; at++) {
+                if ((unsigned char)*at < ' ' || *at == 0x7f)
+                        *at = '?';
+        }
+        return text;
+}
+
+char *talk_text(const json_t *value, char *text, size_t size)
+{
+        snprintf(text, size, "%s", json_string_value(value) ?: "it does not say why");
+        return talk_printable(text);
 }
 
 static bool make_room(struct talk *t, size_t n)

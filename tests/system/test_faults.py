@@ -197,14 +197,14 @@ def late_address(evb):
         path = three_nodes(where, "10.77.0", "[network]\ncontrol-group = none\n")
         node = start(net)
         try:
-            assert "cannot open 10.77.0.3:46800 for control messages yet" in node.stderr.readline()
+            assert "cannot open 10.77.0.3:26800 for control messages yet" in node.stderr.readline()
             net.ip("a", "addr", "add", "10.77.0.3/32", "dev", "lo")
             assert "the address for control messages is there" in node.stderr.readline()
             node.send_signal(signal.SIGTERM)
             assert node.wait(60) == 0
             net.ip("a", "addr", "del", "10.77.0.3/32", "dev", "lo")
             node = start(net)
-            assert "cannot open 10.77.0.3:46800" in node.stderr.readline()
+            assert "cannot open 10.77.0.3:26800" in node.stderr.readline()
             node.send_signal(signal.SIGTERM)
             assert node.wait(60) == 0
         finally:

@@ -262,14 +262,14 @@ def strangers(evb):
     with bed(evb) as b:
         b.start_all()
         b.wait_written(100_000)
-        ports = {"dfm": 46800, "ros1": 46800, "sfi1": 46800}
+        ports = {"dfm": 26800, "ros1": 26800, "sfi1": 26800}
         for source in (b.addresses["dfm"].rsplit(".", 1)[0] + ".251", b.addresses["ros1"], b.addresses["dfm"]):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
                 s.bind((source, 0))
                 for node, port in ports.items():
                     for role, kind, body in FORGED:
                         s.sendto(message(role, kind, body), (b.addresses[node], port))
-                    s.sendto(message(2, 0x00EB0001, b""), (b.addresses["sfi1"], 46801))
+                    s.sendto(message(2, 0x00EB0001, b""), (b.addresses["sfi1"], 26801))
         reports = b.end_all()
         complete(dict(reports["dfm"], fragments={"corrupt": 0}))
         assert sum(r["packets_foreign"] for r in reports.values()) > 0

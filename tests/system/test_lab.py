@@ -123,6 +123,172 @@ def report(evb):
             assert (out / name).stat().st_size > 5000, name
 
 
+def gaps(evb):
+    """What was not measured, or is not known, is a gap in pictures and no verdict; never a 0."""
+    need_root()
+    with folder() as where:
+        path, out = where / "results.jsonl", where / "out"
+        sh(evb, "lab", "run", "B1", "--results", str(path))
+        made = points(path)
+        base = {k: v for k, v in made[0].items() if k not in ("id", "x", "series", "settings", "mbyte_per_s")}
+        sizes = (1024, 2048, 5120, 8192, 14336, 16384, 32768)
+        c5 = [base | {"id": "C5", "series": series, "x": x, "settings": "a whole run", "whole_bytes_per_second": value, "switch_packets": None,
+                      "events_lost": 0, "events_partial": 0, "source_packets": 0}
+              for series, value in (("20 Mbit/s", 18e6), ("40 Mbit/s", 40e6), ("50 Mbit/s", 45e6), ("auto", 110e6)) for x in sizes]
+        c5[3]["whole_bytes_per_second"] = None
+        c4 = [dict(p, id="C4", series=series, complete_share=0.5) for series in ("push", "pull") for p in c5[7:14] if (series, p["x"]) != ("pull", 5120)]
+        a7 = base | {"id": "A7", "series": "no QoS", "x": 1448, "settings": "s", "gap_p50_us": None}
+        path.write_text("".join(json.dumps(p) + "\n" for p in (*made[:2], *made[3:], *c4, *c5, a7)))
+        done = sh(evb, "lab", "report", str(path), "--output", str(out), check=False)
+        if done.returncode == 77:
+            raise Skip("matplotlib is not installed")
+        assert done.returncode == 0, done
+        lines = {line.split("|")[1].strip(): line for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
+        for measurement, why in (("B1", "1 of 6 points are missing: memcpy at 16384"), ("C4", "1 of 14 points are missing: pull at 5120"),
+                                 ("C5", "23 more; whole_bytes_per_second of 1 of 28 points is not known: 20 Mbit/s at 8192"),
+                                 ("A7", "1 of 2 points are missing"), ("A5", "not measured")):
+            assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]
+        page = (out / "report.html").read_text()
+        assert "<td>not known</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
+        # Texts of a picture are glyphs in it, each with its text beside it as a comment.
+        assert "not measured, or not known" in (out / "C5.svg").read_text() and "losses not known" in (out / "C5.svg").read_text()
+        assert "not measured, or not known" in (out / "C4.svg").read_text()
+        assert "no QoS: not measured" in (out / "A7.svg").read_text()
+
+
+def spoiled(evb):
+    """Files that are none of results, or only in part: reported, and never read as something else."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        first = points(path)
+        good = path.read_text()
+        strange = ("", "7", "[]", "{}", "null", "\x00\x00", "{" * 5000, "x" * 200000, json.dumps({"id": "B1", "series": "memcpy"}),
+                   json.dumps(first[0] | {"x": "10"}), json.dumps(first[0] | {"settings": None}), json.dumps(first[0] | {"panel": 5}),
+                   json.dumps({k: v for k, v in first[0].items() if k != "processor"}))
+        path.write_text("\n".join(strange) + "\n" + good)
+        done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        assert path.read_text() == "\n".join(strange) + "\n" + good and "not a result" in done.stderr, done
+        done = sh(evb, "lab", "report", str(path), "--output", str(where / "out"), check=False)
+        assert done.returncode in (0, 77), done
+        # Another kind of file is refused, and left as it is.
+        path.write_bytes(os.urandom(1 << 20).replace(b"a", b"\n"))
+        before = path.read_bytes()
+        for words in (("run", "B1", "--quick", "--results", str(path)), ("report", str(path))):
+            done = sh(evb, "lab", *words, check=False)
+            assert done.returncode == 2 and "not a file of results" in done.stderr and len(done.stderr) < 2000, done
+        assert path.read_bytes() == before
+        done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where), check=False)
+        assert done.returncode == 2 and "Is a directory" in done.stderr, done
+
+
+def cut_line(evb):
+    """A line that a crash has cut off does not swallow the next point."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        first = path.read_text().splitlines()
+        path.write_text("\n".join(first)[:-20])
+        sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
+        again = path.read_text().splitlines()
+        assert again[:-1] == [*first[:-1], first[-1][:-20]] and json.loads(again[-1])["x"] == json.loads(first[-1])["x"], again
+
+
+def full_disk(evb):
+    """Where no point can be kept, none is made in vain; the file holds whole points."""
+    need_root()
+    with folder() as where:
+        path = where / "disk" / "results.jsonl"
+        path.parent.mkdir()
+        filler = "x" * 4000 + "\n"
+        script = (f"mount -t tmpfs -o size=4k none {path.parent} && printf '%s\\n' {filler.strip()} > {path} && "
+                  f"{evb} lab run B1 --quick --results {path}; echo \"status $?\" >&2; cat {path}")
+        done = sh("unshare", "-m", "sh", "-c", script)
+        assert "status 1" in done.stderr and "stopped, as no more points can be kept" in done.stderr and done.stdout == filler, done
+        assert done.stderr.count("no room") + done.stderr.count("No space") == 1, done
+
+
+def at_once(evb):
+    """Two at once: not into one file; into two, the second one says that they disturb each other."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        with subprocess.Popen([evb, "lab", "run", "C2", "--results", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            try:
+                wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
+                done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path), check=False)
+                assert done.returncode == 1 and "another evb lab run writes to this file" in done.stderr, done
+                done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where / "other.jsonl"), check=False)
+                assert f"process {running.pid} measures on this machine too" in done.stderr and len(points(where / "other.jsonl")) == 3, done
+            finally:
+                running.kill()
+        assert {p["id"] for p in points(path)} == {"C2"}
+        # What the killed one has left is in nobody's way.
+        done = sh(evb, "lab", "run", "A2", "--quick", "--results", str(path), check=False)
+        assert done.returncode in (0, 1) and f"process {running.pid} measures" not in done.stderr, done
+        assert f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout
+
+
+def any_moment(evb):
+    """Ctrl-C at any moment leaves whole points, and nothing else."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for moment in range(15):
+                with subprocess.Popen([evb, "lab", "run", "A2,C2,B1", "--quick", "--again", "--results", str(path)], stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL) as running:
+                    # From before its first line to within its second point.
+                    time.sleep(moment * moment * 0.01)
+                    running.send_signal(number)
+                    status = running.wait(LIMIT_S)
+                assert status in (1, -number), status
+                assert not any(f"evb-{running.pid}-" in name for name in os.listdir("/run/netns"))
+                assert not list(pathlib.Path("/tmp").glob(f"evb-lab-state-{running.pid}-*"))
+                assert not path.exists() or all({"id", "x", "version"} <= set(p) for p in points(path))
+
+
+def same_pid(evb):
+    """A process number that comes again meets the namespaces of a killed launcher that had it."""
+    need_root()
+    if sh("ip", "-V", check=False).returncode != 0:
+        raise Skip("ip (iproute2) is not installed")
+    with folder() as where:
+        path = where / "results.jsonl"
+        script = f"ip netns add evb-$$-switch && ip netns add evb-$$-sender1 && exec {evb} lab run A2 --quick --results {path}"
+        with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+            said = running.communicate(timeout=LIMIT_S)[0]
+        assert running.returncode in (0, 1) and len(points(path)) == 3, said
+        assert f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout
+
+
+def removed(evb):
+    """Points do not go to a file that nobody can find any more."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        with subprocess.Popen([evb, "lab", "run", "C2", "--results", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            try:
+                wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
+                path.unlink()
+                said = running.communicate(timeout=LIMIT_S)[1]
+            finally:
+                running.kill()
+        assert running.returncode == 1 and "the file was removed, or replaced, while points were made" in said, said
+
+
+def no_state(evb):
+    """Where shaping cannot remember apart what it found in namespaces, nothing is measured."""
+    need_root()
+    script = f"mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && {evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r"
+    if str(evb).startswith("/tmp/"):
+        raise Skip("the program lies in /tmp")
+    done = sh("unshare", "-m", "sh", "-c", script)
+    assert done.stdout == "status 1\n" and "cannot make a folder in /tmp: Read-only file system" in done.stderr, done
+
+
 def clean(evb):
     """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
     need_root()
@@ -176,4 +342,6 @@ def killed(evb):
         assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed})
+main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed,
+      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once, "same-pid": same_pid, "any-moment": any_moment, "removed": removed,
+      "no-state": no_state})

@@ -74,6 +74,7 @@ struct scenario {
                 uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, fault_seed;
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
+                char command_from[SCENARIO_TEXT_MAX]; /* asked by conf/standby.h */
         } network;
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
@@ -83,6 +84,10 @@ struct scenario {
         struct {
                 uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
         } tuning;
+        struct {
+                char allow[SCENARIO_TEXT_MAX]; /* asked by conf/standby.h */
+                uint64_t idle_timeout_ns;
+        } standby;
         struct {
                 uint64_t number, seed, stop_timeout_ns;
         } run;

@@ -12,6 +12,7 @@
 #define LAB_POINTS_MAX 2048
 
 struct lab_measurement;
+struct judging;
 
 /* Machines to measure on, whose nodes stand by. Where there are none, each point has namespaces of this machine to itself. */
 struct lab_bed {
@@ -63,9 +64,13 @@ struct lab_measurement {
         void (*set_x)(const struct lab_point *p, double x, char *settings, size_t size);
         /* Makes a point; NULL: it could not be made, logged. */
         json_t *(*run)(const struct lab_point *p);
-        /* From all points (an array of results) to a verdict with its reason. */
-        enum lab_verdict (*judge)(const struct lab_measurement *m, const json_t *results, char *why, size_t size);
+        /* From all points to a verdict with its reason; called by lab_judge() alone. */
+        enum lab_verdict (*judge)(struct judging *j, char *why, size_t size);
 };
+
+/* The points that a verdict needs: those of a whole sweep, or of a quick one; LAB_AS_MADE: as the results
+ * look. */
+enum lab_extent { LAB_AS_MADE, LAB_QUICK, LAB_WHOLE };
 
 extern const struct lab_measurement lab_catalogue[];
 extern const size_t n_lab_catalogue;
@@ -73,8 +78,17 @@ extern const size_t n_lab_catalogue;
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
-/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for. */
-bool lab_can_make(const struct lab_point *p);
+/* The setting that makes the points of an --quick run shorter. */
+const char *lab_quick_setting(const struct lab_measurement *m);
+/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for; else `lack` says
+ * what is missing. */
+bool lab_can_make(const struct lab_point *p, char *lack, size_t size);
+/* LAB_QUICK or LAB_WHOLE, as the results look. */
+enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results);
+/* A verdict on the results of a measurement (others are not among them). LAB_UNKNOWN where a point or a
+ * figure of it lacks: `why` names them. */
+enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                           char *why, size_t size);
 /* The bed's name in results; "": this machine. */
 const char *lab_bed_name(const struct lab_bed *bed);
 /* Published figures that can be put into the same picture; ends with an empty label. */

@@ -1,4 +1,4 @@
-/* The catalogue as a table: what would be measured, and what verdicts say of made-up points. */
+/* The catalogue as a table: what would be measured, and where. */
 #include "../test.h"
 
 #include <math.h>
@@ -105,121 +105,50 @@ static void small_fragments_cost_more(void **state)
         assert_true(before > 116e6);
 }
 
-static json_t *point(const char *series, double x, const char *key, double value)
+/* What a testbed lacks is said by number. */
+static void a_bed_says_what_it_lacks(void **state)
 {
-        return json_pack("{s:s, s:f, s:f}", "series", series, "x", x, key, value);
-}
-
-static enum lab_verdict judge(const char *id, json_t *results)
-{
-        const struct lab_measurement *m = lab_find(id);
-        char why[600] = "";
-        enum lab_verdict v = m->judge(m, results, why, sizeof why);
-
-        assert_true(strlen(why) > 10);
-        json_decref(results);
-        return v;
-}
-
-static void verdicts_follow_the_points(void **state)
-{
-        (void)state;
-        assert_int_equal(judge("A1", json_pack("[o, o]", point("best effort", 10, "loss_percent", 7), point("best effort", 1472, "loss_percent", 2))), LAB_AGREES);
-        assert_int_equal(judge("A1", json_pack("[o, o]", point("best effort", 10, "loss_percent", 7), point("best effort", 1472, "loss_percent", 0))), LAB_DIFFERS);
-        assert_int_equal(judge("A3", json_pack("[o, o]", point("50 Mbit/s", 40, "loss_percent", 7), point("50 Mbit/s", 100, "loss_percent", 0))), LAB_AGREES);
-        assert_int_equal(judge("A3", json_pack("[o, o]", point("50 Mbit/s", 40, "loss_percent", 7), point("50 Mbit/s", 100, "loss_percent", 3))), LAB_DIFFERS);
-        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "whole_events_per_second", 7e4), point("pull", 1e5, "whole_events_per_second", 6e4))), LAB_BETTER);
-        assert_int_equal(judge("C1", json_pack("[o, o]", point("push", 1e5, "whole_events_per_second", 9e3), point("pull", 1e5, "whole_events_per_second", 6e3))), LAB_DIFFERS);
-}
-
-static json_t *c4(double push, double share)
-{
-        return json_pack("[{s:s, s:f, s:f, s:f}, {s:s, s:f, s:f, s:f}]", "series", "push", "x", 5120.0, "whole_bytes_per_second", push, "complete_share", share, "series",
-                         "pull", "x", 5120.0, "whole_bytes_per_second", 100e6, "complete_share", 1.0);
-}
-
-/* A push that keeps up with pull, or whose events are whole, has not collapsed. */
-static void c4_asks_for_a_collapse(void **state)
-{
-        (void)state;
-        assert_int_equal(judge("C4", c4(10e6, 0.1)), LAB_AGREES);
-        assert_int_equal(judge("C4", c4(90e6, 0.1)), LAB_DIFFERS);
-        assert_int_equal(judge("C4", c4(10e6, 0.95)), LAB_DIFFERS);
-}
-
-static json_t *c6_point(const char *panel, const char *series, double offered, double share, double bytes_per_second, double lost)
-{
-        return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "panel", panel, "series", series, "x", 1024.0, "offered_share", offered, "port_share", share,
-                         "built_share", share / MIN(offered, 1.0), "whole_bytes_per_second", bytes_per_second, "switch_packets", lost);
-}
-
-/* Overloaded, and a panel with room. */
-static json_t *c6(double lost, double share, double push, double pull, double spare)
-{
-        return json_pack("[o, o, o, o]", c6_point("1", "push, shaped", 1.5, share, push, lost), c6_point("1", "pull, 4", 1.5, 0.9, pull, 7),
-                         c6_point("2", "push, shaped", 0.5, spare, spare * 112e6, 0), c6_point("2", "pull, 4", 0.5, 0.5, 56e6, 0));
-}
-
-/* One packet lost, or a port not filled, or a pull that is better, or room not used: each is enough for C6 to differ. */
-static void c6_is_strict(void **state)
-{
-        (void)state;
-        assert_int_equal(judge("C6", c6(0, 0.97, 112e6, 111e6, 0.5)), LAB_BETTER);
-        assert_int_equal(judge("C6", c6(1, 0.97, 112e6, 111e6, 0.5)), LAB_DIFFERS);
-        assert_int_equal(judge("C6", c6(0, 0.95, 112e6, 111e6, 0.5)), LAB_DIFFERS);
-        assert_int_equal(judge("C6", c6(0, 0.97, 105e6, 111e6, 0.5)), LAB_DIFFERS);
-        assert_int_equal(judge("C6", c6(0, 0.97, 112e6, 111e6, 0.4)), LAB_DIFFERS);
-}
-
-/* A pull of another panel is none to be compared with; and what was not measured is not judged. */
-static void c6_compares_within_a_panel(void **state)
-{
-        json_t *apart = c6(0, 0.97, 112e6, 111e6, 0.5);
+        static const struct {
+                const char *id, *lack;
+        } lacks[] = {
+            {"C5", "needs 6 ROSs, the scenario has 3"},
+            {"A1", "needs 3 SFIs, the scenario has 1"},
+            {"B3", "needs network.mtu = 9000, the scenario has 1500"},
+            {"C1", ""},
+        };
+        struct scenario *s = calloc(1, sizeof *s);
+        struct lab_bed bed = {.scenario = s};
+        char lack[160];
 
         (void)state;
-        json_object_set_new(json_array_get(apart, 1), "panel", json_string("3"));
-        assert_int_equal(judge("C6", apart), LAB_UNKNOWN);
-        assert_int_equal(judge("C6", json_pack("[o, o]", c6_point("1", "push", 1.5, 0.9, 100e6, 3), c6_point("1", "pull, 4", 1.5, 0.9, 100e6, 3))), LAB_UNKNOWN);
-}
+        assert_non_null(s);
+        s->ros.count = 3;
+        s->sfi.count = 1;
+        s->network.mtu_bytes = 1500;
+        for (size_t i = 0; i < ARRAY_SIZE(lacks); i++) {
+                size_t n = lab_points(lab_find(lacks[i].id), &bed, false, points, LAB_POINTS_MAX);
 
-static void c6_tells_where(void **state)
-{
-        const struct lab_measurement *m = lab_find("C6");
-        json_t *results = c6(0, 0.97, 112e6, 111e6, 0.5);
-        char why[600] = "";
-
-        (void)state;
-        json_array_append_new(results, c6_point("3", "push, shaped", 1.1, 0.98, 113e6, 0));
-        assert_int_equal(m->judge(m, results, why, sizeof why), LAB_BETTER);
-        assert_non_null(strstr(why, "0 events and 0 packets lost at 3 combinations"));
-        assert_non_null(strstr(why, "97.0 % of the port's payload limit where overloaded (1024 bytes; 1)"));
-        assert_non_null(strstr(why, "100.9 % of the best pull there (1024 bytes; 1)"));
-        assert_non_null(strstr(why, "100.0 % of what is offered elsewhere (1024 bytes; 2)"));
-        json_decref(results);
-}
-
-/* One packet lost in any of its systems; each has its own throughput. */
-static void c7_is_of_both_systems(void **state)
-{
-        const struct lab_measurement *m = lab_find("C7");
-        char why[600] = "";
-        json_t *results = json_pack("[{s:s, s:s, s:f, s:f, s:f}, {s:s, s:s, s:f, s:f, s:f}]", "panel", "6x3", "series", "shaped", "x", 1.0, "switch_packets", 0.0,
-                                    "whole_bytes_per_second", 300e6, "panel", "8x4", "series", "shaped", "x", 1.0, "switch_packets", 0.0, "whole_bytes_per_second", 400e6);
-
-        (void)state;
-        assert_int_equal(m->judge(m, results, why, sizeof why), LAB_BETTER);
-        assert_non_null(strstr(why, "300 MB/s shaped with 6x3, 400 with 8x4"));
-        json_object_set_new(json_array_get(results, 1), "switch_packets", json_real(1));
-        assert_int_equal(m->judge(m, results, why, sizeof why), LAB_DIFFERS);
-        json_decref(results);
+                /* The last series is the one of most needs. */
+                lack[0] = '\0';
+                assert_int_equal(lab_can_make(&points[n - 1], lack, sizeof lack), !lacks[i].lack[0]);
+                assert_string_equal(lack, lacks[i].lack);
+        }
+        s->ros.count = 6;
+        s->network.switch_buffer_bytes = 256 << 10;
+        lab_points(lab_find("C6"), &bed, false, points, LAB_POINTS_MAX);
+        assert_false(lab_can_make(&points[0], lack, sizeof lack));
+        assert_string_equal(lack, "needs network.switch-buffer = 128KiB, the scenario has 256 KiB");
+        free(s);
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_measurement_has_its_points), cmocka_unit_test(the_last_setting_wins), cmocka_unit_test(small_fragments_cost_more),
-                cmocka_unit_test(verdicts_follow_the_points),       cmocka_unit_test(c6_is_strict), cmocka_unit_test(c6_is_the_whole_product), cmocka_unit_test(c6_compares_within_a_panel),
-                cmocka_unit_test(c6_tells_where), cmocka_unit_test(c7_is_of_both_systems), cmocka_unit_test(c4_asks_for_a_collapse),
+                cmocka_unit_test(every_measurement_has_its_points),
+                cmocka_unit_test(the_last_setting_wins),
+                cmocka_unit_test(small_fragments_cost_more),
+                cmocka_unit_test(c6_is_the_whole_product),
+                cmocka_unit_test(a_bed_says_what_it_lacks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,12 +121,44 @@ static void what_is_not_known_is_null(void **state)
         json_decref(o);
 }
 
+/* What a report does not say is not 0, nor has a run without a trigger a share. */
+static void unknown_is_null(void **state)
+{
+        static const char *const of[] = {"events_complete", "payload_bytes"};
+        static const char *const figures_of[2][3] = {{"whole_events_per_second", "complete_share", NULL},
+                                                     {"whole_bytes_per_second", "port_share", "built_share"}};
+        json_t *o;
+
+        (void)state;
+        for (size_t i = 0; i < 2; i++) {
+                json_t *report =
+                    json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
+
+                json_object_set_new(report, of[i], json_null());
+                o = json_object();
+                figures_add_building(o, report, &scenario);
+                for (size_t k = 0; k < 3 && figures_of[i][k]; k++)
+                        assert_true(json_is_null(json_object_get(o, figures_of[i][k])));
+                json_decref(o);
+                json_decref(report);
+        }
+        o = figures(&scenario, 0, 0, 0);
+        assert_true(json_is_null(json_object_get(o, "complete_share")));
+        json_decref(o);
+        o = figures(&scenario, 100, 25, 1);
+        assert_figure(o, "complete_share", 0.25);
+        json_decref(o);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_early_stop_does_not_flatter),          cmocka_unit_test(a_long_drain_does_not_flatter),
-                cmocka_unit_test(one_trigger_more_does_not_flatter),       cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
-                cmocka_unit_test(what_is_not_known_is_null),
+            cmocka_unit_test(unknown_is_null),
+            cmocka_unit_test(an_early_stop_does_not_flatter),
+            cmocka_unit_test(a_long_drain_does_not_flatter),
+            cmocka_unit_test(one_trigger_more_does_not_flatter),
+            cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
+            cmocka_unit_test(what_is_not_known_is_null),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

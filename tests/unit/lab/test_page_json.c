@@ -57,7 +57,7 @@ static void empty_histogram(void **state)
         json_decref(o);
 }
 
-/* Each part spoiled in turn: refused, or taken for 0. */
+/* Each part spoiled in turn: refused, and never taken for 0. */
 static void spoiled(void **state)
 {
         static const char *const texts[] = {
@@ -79,16 +79,36 @@ static void spoiled(void **state)
                 json_decref(o);
         }
         assert_int_equal(page_from_json(&back, NULL), -EBADMSG);
-        o = json_loads("{\"state\": 1, \"triggers\": \"many\", \"busy_ns\": -5, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": []}}", 0, NULL);
-        assert_int_equal(page_from_json(&back, o), 0);
-        assert_int_equal(stats_get(&back.triggers), 0);
-        assert_int_equal(stats_get(&back.busy_ns), 0);
-        json_decref(o);
+}
+
+/* A counter that is missing, no number or below 0 makes the page none. */
+static void spoiled_counters(void **state)
+{
+        static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",
+                                            "qos_rate_bps"};
+
+        (void)state;
+        fill();
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
+
+                for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
+                        json_t *o = page_to_json(&page);
+
+                        assert_int_equal(json_object_del(o, names[i]), 0);
+                        if (bad[k])
+                                json_object_set_new(o, names[i], bad[k]);
+                        assert_int_equal(page_from_json(&back, o), -EBADMSG);
+                        json_decref(o);
+                }
+        }
 }
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was), cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was),
+                                           cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled),
+                                           cmocka_unit_test(spoiled_counters)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,11 +211,28 @@ static void slow_reader(void **state)
         free(long_text);
 }
 
+/* What others say does not move a terminal's cursor, nor begin a line of a log. */
+static void printable(void **state)
+{
+        json_t *value = json_string("a\nb\x1b[2J\tc\x7f d \xc3\xa9"), *none = json_integer(5);
+        char text[64], small[4];
+
+        (void)state;
+        assert_string_equal(talk_text(value, text, sizeof text), "a?b?[2J?c? d \xc3\xa9");
+        assert_string_equal(talk_text(value, small, sizeof small), "a?b");
+        assert_string_equal(talk_text(none, text, sizeof text), "it does not say why");
+        assert_string_equal(talk_text(NULL, text, sizeof text), "it does not say why");
+        json_decref(value);
+        json_decref(none);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        const struct CMUnitTest tests[] = {CASE(in_pieces), CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes), CASE(last_words), CASE(endless), CASE(long_lines), CASE(said_is_heard),
-                                           CASE(slow_reader)};
+        const struct CMUnitTest tests[] = {
+            CASE(in_pieces),   CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes),
+            CASE(last_words),  CASE(endless),   CASE(long_lines),         CASE(said_is_heard),
+            CASE(slow_reader), CASE(printable)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,175 @@
+/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and asked when a
+ * command comes. */
+#include "evb/conf/standby.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "conf_internal.h"
+#include "evb/base/util.h"
+
+/* Whole groups of keys by how they begin, so that a key added to a group needs its permission too. */
+static const struct {
+        const char *permission, *keys;
+} permissions[] = {
+    {"qos", "qos."},           {"tuning", "tuning."},   {"link-rate", "network.link-rate="},
+    {"output", "sfi.output="}, {"output", "sfi.file-"},
+};
+
+/* The next word of a list with commas or blanks between; "": its end. */
+static const char *next_word(const char *list, char *word, size_t size)
+{
+        size_t n;
+
+        list += strspn(list, ", ");
+        n = strcspn(list, ", ");
+        snprintf(word, size, "%.*s", (int)MIN(n, size - 1), list);
+        return list + n;
+}
+
+const char *scenario_setting_permission(const char *setting)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(permissions); i++) {
+                if (strncmp(setting, permissions[i].keys, strlen(permissions[i].keys)) == 0)
+                        return permissions[i].permission;
+        }
+        return NULL;
+}
+
+bool scenario_allows(const struct scenario *s, const char *permission)
+{
+        const char *list = s->standby.allow;
+        char word[64];
+
+        while (list = next_word(list, word, sizeof word), word[0]) {
+                if (strcmp(word, permission) == 0)
+                        return true;
+        }
+        return false;
+}
+
+bool scenario_setting_changes(const struct scenario *s, const char *setting)
+{
+        _cleanup_free_ struct scenario *other = calloc(1, sizeof *other);
+        const char *dot = strchr(setting, '.'), *equals = dot ? strchr(dot, '=') : NULL;
+        char section[64], name[64], mine[SCENARIO_TEXT_MAX], theirs[SCENARIO_TEXT_MAX];
+        const struct scenario_key *key;
+
+        if (!other || !equals)
+                return true;
+        snprintf(section, sizeof section, "%.*s", (int)MIN((size_t)(dot - setting), sizeof section - 1),
+                 setting);
+        snprintf(name, sizeof name, "%.*s", (int)MIN((size_t)(equals - dot - 1), sizeof name - 1), dot + 1);
+        key = scenario_key_find(section, name);
+        if (!key || scenario_key_set(other, key, equals + 1) < 0)
+                return true;
+        return strcmp(scenario_key_value(s, key, mine, sizeof mine),
+                      scenario_key_value(other, key, theirs, sizeof theirs)) != 0;
+}
+
+struct range {
+        struct conf_address address;
+        unsigned bits; /* that count */
+};
+
+/* ADDRESS or ADDRESS/BITS. */
+static bool parse_range(struct range *ret, const char *word)
+{
+        size_t n = strcspn(word, "/");
+        char address[64], *end;
+        unsigned long bits, most;
+
+        if (n >= sizeof address)
+                return false;
+        memcpy(address, word, n);
+        address[n] = '\0';
+        if (strchr(address, '%') || !conf_address_parse(&ret->address, address))
+                return false;
+        most = ret->address.family == AF_INET6 ? 128 : 32;
+        ret->bits = (unsigned)most;
+        if (!word[n])
+                return true;
+        errno = 0;
+        bits = strtoul(word + n + 1, &end, 10);
+        ret->bits = (unsigned)bits;
+        return word[n + 1] >= '0' && word[n + 1] <= '9' && *end == '\0' && errno == 0 && bits <= most;
+}
+
+static bool is_in(const struct range *r, int family, const uint8_t *address)
+{
+        size_t whole = r->bits / 8;
+        unsigned left = r->bits % 8;
+
+        if (r->address.family != family || memcmp(r->address.bytes, address, whole) != 0)
+                return false;
+        return left == 0 || (r->address.bytes[whole] ^ address[whole]) >> (8 - left) == 0;
+}
+
+static bool is_of_node(const struct scenario *s, int family, const uint8_t *address)
+{
+        struct conf_address a;
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (conf_address_parse(&a, s->nodes[i].address) && a.family == family &&
+                    memcmp(a.bytes, address, family == AF_INET6 ? 16 : 4) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool is_loopback(int family, const uint8_t *address)
+{
+        static const uint8_t v6[16] = {[15] = 1};
+
+        return family == AF_INET6 ? memcmp(address, v6, sizeof v6) == 0 : address[0] == 127;
+}
+
+bool scenario_lets_command(const struct scenario *s, int family, const uint8_t *address)
+{
+        const char *list = s->network.command_from;
+        struct range r;
+        char word[64];
+
+        if (is_loopback(family, address))
+                return true;
+        while (list = next_word(list, word, sizeof word), word[0]) {
+                if (strcmp(word, "nodes") == 0 ? is_of_node(s, family, address)
+                                               : parse_range(&r, word) && is_in(&r, family, address))
+                        return true;
+        }
+        return false;
+}
+
+static bool is_permission(const char *word)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(permissions); i++) {
+                if (strcmp(word, permissions[i].permission) == 0)
+                        return true;
+        }
+        return strcmp(word, "none") == 0;
+}
+
+void conf_check_standby(struct loading *l)
+{
+        const char *list = l->scenario->standby.allow;
+        struct range r;
+        char word[64];
+
+        while (list = next_word(list, word, sizeof word), word[0]) {
+                if (!is_permission(word))
+                        conf_key_error(
+                            l, "standby", "allow",
+                            "\"%s\" is not a permission, allowed: none, or qos, tuning, link-rate, output",
+                            word);
+        }
+        list = l->scenario->network.command_from;
+        while (list = next_word(list, word, sizeof word), word[0]) {
+                if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
+                        conf_key_error(l, "network", "command-from",
+                                       "\"%s\" is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS, "
+                                       "with commas between",
+                                       word);
+        }
+}

@@ -1,0 +1,217 @@
+/* From a file's results to the points that a verdict needs, and to figures over them. */
+#include "catalogue_query.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* Of the points that lack, as many are named. */
+#define NAMED_MAX 4u
+
+struct query of(struct judging *j, const char *series)
+{
+        return (struct query){j, series, NULL, 0, NEVER_X};
+}
+
+struct query of_panel(struct judging *j, const char *series, const char *panel)
+{
+        return (struct query){j, series, panel, 0, NEVER_X};
+}
+
+struct query between(struct query q, double least_x, double most_x)
+{
+        q.least_x = least_x;
+        q.most_x = most_x;
+        return q;
+}
+
+bool is_in(const struct query *q, const struct lab_point *p)
+{
+        if (q->series && strcmp(p->series, q->series) != 0)
+                return false;
+        if (q->panel && strcmp(p->panel ?: "", q->panel) != 0)
+                return false;
+        return p->x >= q->least_x && p->x <= q->most_x;
+}
+
+double figure_of(struct judging *j, size_t i, const char *key)
+{
+        const json_t *figure = json_object_get(j->results[i], key);
+
+        if (json_is_number(figure))
+                return json_number_value(figure);
+        j->lacks[i] = j->lacks[i] ?: j->results[i] ? key : "";
+        return 0;
+}
+
+static double fold(struct query q, const char *key, double (*with)(double a, double b))
+{
+        double value = NAN;
+
+        for (size_t i = 0; i < q.j->n; i++) {
+                if (is_in(&q, &q.j->points[i])) {
+                        double figure = figure_of(q.j, i, key);
+
+                        value = isnan(value) ? figure : with(value, figure);
+                }
+        }
+        return value;
+}
+
+static double add(double a, double b)
+{
+        return a + b;
+}
+
+double most(struct query q, const char *key)
+{
+        return fold(q, key, fmax);
+}
+
+double least(struct query q, const char *key)
+{
+        return fold(q, key, fmin);
+}
+
+double sum(struct query q, const char *key)
+{
+        return fold(q, key, add);
+}
+
+static bool is_text(const json_t *r, const char *key, const char *text)
+{
+        return strcmp(json_string_value(json_object_get(r, key)) ?: "", text) == 0;
+}
+
+static bool is_of(const json_t *r, const struct lab_point *p)
+{
+        return is_text(r, "series", p->series) && is_text(r, "panel", p->panel ?: "") &&
+               json_number_value(json_object_get(r, "x")) == p->x;
+}
+
+/* Which points were meant, if nobody says so: a quick run makes fewer and shorter ones. */
+static bool is_quick(const struct lab_measurement *m, const json_t *results, struct lab_point *scratch)
+{
+        size_t n = lab_points(m, NULL, true, scratch, LAB_POINTS_MAX), k;
+        const json_t *r;
+
+        json_array_foreach(results, k, r)
+        {
+                const char *settings = json_string_value(json_object_get(r, "settings")) ?: "";
+                size_t i = 0;
+
+                while (i < n && !is_of(r, &scratch[i]))
+                        i++;
+                if (i == n || !strstr(settings, lab_quick_setting(m)))
+                        return false;
+        }
+        return true;
+}
+
+enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results)
+{
+        _cleanup_free_ struct lab_point *scratch = calloc(LAB_POINTS_MAX, sizeof *scratch);
+
+        return scratch && is_quick(m, results, scratch) ? LAB_QUICK : LAB_WHOLE;
+}
+
+/* The newest result counts: it was made again for a reason. */
+static void find_results(struct judging *j, const json_t *results)
+{
+        const json_t *r;
+        size_t k;
+
+        json_array_foreach(results, k, r)
+        {
+                for (size_t i = 0; i < j->n; i++) {
+                        if (is_of(r, &j->points[i]))
+                                j->results[i] = r;
+                }
+        }
+}
+
+int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
+                 enum lab_extent extent)
+{
+        *j = (struct judging){.m = m};
+        j->points = calloc(LAB_POINTS_MAX, sizeof *j->points);
+        j->results = calloc(LAB_POINTS_MAX, sizeof *j->results);
+        j->lacks = calloc(LAB_POINTS_MAX, sizeof *j->lacks);
+        if (!j->points || !j->results || !j->lacks)
+                return -ENOMEM;
+        if (extent == LAB_AS_MADE)
+                extent = lab_extent_of(m, results);
+        j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
+        find_results(j, results);
+        /* Every point counts, also one that a verdict's figures do not name. */
+        for (size_t i = 0; i < j->n; i++)
+                (void)figure_of(j, i, m->y);
+        return 0;
+}
+
+void judging_fini(struct judging *j)
+{
+        free(j->points);
+        free(j->results);
+        free(j->lacks);
+        *j = (struct judging){};
+}
+
+/* "push at 1024 (6x3), pull at 1024 (6x3), and 7 more". */
+static void add_names(const struct judging *j, const char *lack, size_t n, struct strbuf *to)
+{
+        size_t named = 0;
+
+        for (size_t i = 0; i < j->n && named < NAMED_MAX; i++) {
+                const struct lab_point *p = &j->points[i];
+
+                if (!j->lacks[i] || strcmp(j->lacks[i], lack) != 0)
+                        continue;
+                strbuf_add(to, "%s%s at %g%s%s%s", named++ > 0 ? ", " : "", p->series, p->x,
+                           p->panel ? " (" : "", p->panel ?: "", p->panel ? ")" : "");
+        }
+        if (n > named)
+                strbuf_add(to, ", and %zu more", n - named);
+}
+
+static size_t count(const struct judging *j, const char *lack, size_t begin)
+{
+        size_t n = 0;
+
+        for (size_t i = begin; i < j->n; i++)
+                n += j->lacks[i] && strcmp(j->lacks[i], lack) == 0;
+        return n;
+}
+
+bool judging_is_whole(const struct judging *j)
+{
+        bool whole = true;
+
+        for (size_t i = 0; i < j->n; i++)
+                whole &= j->lacks[i] == NULL;
+        return whole;
+}
+
+void judging_add_lacks(const struct judging *j, struct strbuf *to)
+{
+        const char *separator = "";
+
+        for (size_t i = 0; i < j->n; i++) {
+                const char *lack = j->lacks[i];
+                size_t n = lack ? count(j, lack, i) : 0;
+
+                /* Told with the first point of its kind. */
+                if (n == 0 || n < count(j, lack, 0))
+                        continue;
+                if (lack[0])
+                        strbuf_add(to, "%s%s of %zu of %zu points is not known: ", separator, lack, n, j->n);
+                else
+                        strbuf_add(to, "%s%zu of %zu points are missing: ", separator, n, j->n);
+                add_names(j, lack, n, to);
+                separator = "; ";
+        }
+}

@@ -1,0 +1,122 @@
+/* What commands of evb lab may set on a node, and whom they may come from. */
+#include <arpa/inet.h>
+
+#include "conf_sample.h"
+#include "evb/conf/standby.h"
+
+#define NODES                                                                                                \
+        "[node d]\nrole = dfm\naddress = 10.9.0.1\n[node r]\nrole = ros\naddress = 10.9.0.2\n"               \
+        "[node s]\nrole = sfi\naddress = 10.9.0.3\n"
+
+static void test_permissions(void **state)
+{
+        static const struct {
+                const char *setting, *permission;
+        } cases[] = {
+            {"qos.backend=htb", "qos"},
+            {"qos.anything-new=1", "qos"},
+            {"tuning.mtu=9000", "tuning"},
+            {"sfi.output=file", "output"},
+            {"sfi.file-events=1", "output"},
+            {"sfi.file-size=1GiB", "output"},
+            {"sfi.timeout=1s", NULL},
+            {"network.link-rate=1Gbit", "link-rate"},
+            {"network.mtu=1500", NULL},
+            {"trigger.rate=max", NULL},
+            {"", NULL},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const char *p = scenario_setting_permission(cases[i].setting);
+
+                assert_true((p == NULL) == (cases[i].permission == NULL));
+                if (p)
+                        assert_string_equal(p, cases[i].permission);
+        }
+}
+
+static bool may(const char *permission)
+{
+        return scenario_allows(&sample, permission);
+}
+
+static void test_allow(void **state)
+{
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_false(may("qos") || may("tuning") || may("link-rate") || may("output"));
+        assert_int_equal(sample_set("standby.allow=qos,  output"), 0);
+        assert_true(may("qos") && may("output"));
+        assert_false(may("tuning") || may("link-rate") || may("outpu") || may(""));
+        assert_int_equal(sample_set("standby.allow=qos, everything"), -EINVAL);
+        assert_one_error("--set standby.allow=", "\"everything\" is not a permission, allowed: none, or qos");
+}
+
+/* Neither permissions nor senders are for a command to widen. */
+static void test_local(void **state)
+{
+        assert_true(scenario_setting_is_local("standby.allow=qos"));
+        assert_true(scenario_setting_is_local("network.command-from=0.0.0.0/0"));
+}
+
+/* A setting that leaves all as it is needs no permission. */
+static void test_changes(void **state)
+{
+        assert_int_equal(sample_load(COUNTS "[qos]\nbackend = none\nrate = 20Mbit\n"), 0);
+        assert_false(scenario_setting_changes(&sample, "qos.backend=none"));
+        assert_false(scenario_setting_changes(&sample, "qos.rate=20000kbit"));
+        assert_false(scenario_setting_changes(&sample, "sfi.output=null"));
+        assert_true(scenario_setting_changes(&sample, "qos.backend=htb"));
+        assert_true(scenario_setting_changes(&sample, "qos.rate=fast"));
+        assert_true(scenario_setting_changes(&sample, "qos.nothing=1"));
+        assert_true(scenario_setting_changes(&sample, "qos"));
+}
+
+static bool lets(const char *address)
+{
+        uint8_t bytes[16];
+        int family = strchr(address, ':') ? AF_INET6 : AF_INET;
+
+        assert_int_equal(inet_pton(family, address, bytes), 1);
+        return scenario_lets_command(&sample, family, bytes);
+}
+
+static void test_command_from(void **state)
+{
+        assert_int_equal(sample_load(NODES), 0);
+        assert_true(lets("10.9.0.1") && lets("10.9.0.3") && lets("127.0.0.1") && lets("127.9.9.9") &&
+                    lets("::1"));
+        assert_false(lets("10.9.0.4") || lets("128.0.0.1") || lets("a09:2::") || lets("::ffff:127.0.0.1"));
+        assert_int_equal(
+            sample_load(NODES "[network]\ncommand-from = 10.8.4.0/22, fd00:9::/33,192.168.1.5\n"), 0);
+        assert_true(lets("10.8.7.255") && lets("fd00:9:7fff::1") && lets("192.168.1.5"));
+        assert_false(lets("10.8.8.0") || lets("10.8.3.255") || lets("fd00:9:8000::") || lets("192.168.1.4") ||
+                     lets("10.9.0.2"));
+        assert_int_equal(sample_load(NODES "[network]\ncommand-from = nodes, 0.0.0.0/0\n"), 0);
+        assert_true(lets("10.9.0.2") && lets("8.8.8.8"));
+        assert_false(lets("2001:db8::1"));
+}
+
+static void test_wrong_senders(void **state)
+{
+        static const char *const wrong[] = {"desk",        "10.0.0.0/33", "10.0.0.0/",    "10.0.0.0/-1",
+                                            "10.0.0.0/8x", "10.0.0",      "fe80::1%eth0", "::/129"};
+        char setting[100];
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                snprintf(setting, sizeof setting, "network.command-from=nodes, %s", wrong[i]);
+                assert_int_equal(sample_set(setting), -EINVAL);
+                assert_one_error("--set network.command-from=",
+                                 "is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS");
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(test_permissions),  cmocka_unit_test(test_allow),
+            cmocka_unit_test(test_local),        cmocka_unit_test(test_changes),
+            cmocka_unit_test(test_command_from), cmocka_unit_test(test_wrong_senders),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

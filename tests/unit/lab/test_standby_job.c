@@ -1,0 +1,68 @@
+/* What a node that stands by does with its one job, beyond what tests/system/test_standby.py sees of it. */
+#include "../test.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "standby_job.h"
+
+#define HOUR_NS (3600 * NS_PER_S)
+#define NOW_NS (1000 * NS_PER_S)
+
+static void no_answer(void *ctx, json_t *what)
+{
+        (void)ctx;
+        json_decref(what);
+}
+
+/* Stops a run whose order has these times, on a node whose own scenario has those; how long it may take. */
+static uint64_t stop_ns(uint64_t order_ns, uint64_t own_ns)
+{
+        struct scenario *own = calloc(1, sizeof *own), *order = calloc(1, sizeof *order);
+        struct standby_options options = {.scenario = own};
+        struct loop *loop = NULL;
+        pid_t child = fork();
+        uint64_t kill_ns;
+        struct job j;
+
+        if (child == 0) {
+                pause();
+                _exit(0);
+        }
+        assert_true(child > 0 && own && order);
+        assert_int_equal(loop_new(&loop), 0);
+        own->dfm.event_timeout_ns = own_ns;
+        order->dfm.event_timeout_ns = order_ns;
+        order->dfm.reassign = 100;
+        job_init(&j, &options, NULL, loop, no_answer, NULL);
+        j.scenario = order;
+        j.child.pid = child;
+        j.child.running = true;
+        job_stop(&j, NOW_NS);
+        kill_ns = j.kill_ns;
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        loop_free(loop);
+        free(order);
+        free(own);
+        return kill_ns - NOW_NS;
+}
+
+/* No order keeps a node from being stopped for days. */
+static void stop_is_bounded(void **state)
+{
+        (void)state;
+        assert_true(stop_ns(HOUR_NS, NS_PER_S) <= 2 * NS_PER_S * 60);
+        /* The node's own times count. */
+        assert_true(stop_ns(HOUR_NS, HOUR_NS) >= 2 * HOUR_NS);
+        assert_true(stop_ns(HOUR_NS, HOUR_NS) <= 3 * HOUR_NS);
+        assert_true(stop_ns(NS_PER_MS, HOUR_NS) < 10 * NS_PER_S);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {cmocka_unit_test(stop_is_bounded)};
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

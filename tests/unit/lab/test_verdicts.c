@@ -1,0 +1,399 @@
+/* What verdicts say of made-up points: of all of them, and of those that lack one, or a figure of one. */
+#include "../test.h"
+
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "evb/lab/catalogue.h"
+
+static struct lab_point points[LAB_POINTS_MAX];
+
+/* Every figure that a verdict may ask for. */
+static const char *const figures[] = {
+    "loss_percent",
+    "received_mbps",
+    "least_mbps",
+    "sender_cpu_percent",
+    "sender_cpu_p50_percent",
+    "gap_p50_us",
+    "gap_p99_us",
+    "mbyte_per_s",
+    "whole_events_per_second",
+    "whole_bytes_per_second",
+    "complete_share",
+    "switch_packets",
+    "source_packets",
+    "socket_packets",
+    "events_lost",
+    "events_partial",
+    "offered_share",
+    "built_share",
+    "port_share",
+    "echo_p99_us",
+};
+
+/* What a measurement asks for, and what it comes to with the figures below. */
+static const struct {
+        const char *id, *asks;
+        enum lab_verdict verdict;
+} cases[] = {
+    {"A1", "loss_percent", LAB_AGREES},
+    {"A2", "loss_percent", LAB_AGREES},
+    {"A3", "loss_percent", LAB_AGREES},
+    {"A4", "loss_percent", LAB_AGREES},
+    {"A5", "received_mbps", LAB_AGREES},
+    {"A6", "sender_cpu_percent sender_cpu_p50_percent", LAB_BETTER},
+    {"A7", "gap_p50_us gap_p99_us", LAB_BETTER},
+    {"A8", "gap_p50_us", LAB_AGREES},
+    {"B1", "mbyte_per_s", LAB_BETTER},
+    {"B2", "received_mbps", LAB_UNKNOWN},
+    {"B3", "received_mbps", LAB_AGREES},
+    {"B4", "received_mbps", LAB_AGREES},
+    {"B5", "least_mbps", LAB_BETTER},
+    {"B6", "least_mbps", LAB_AGREES},
+    {"C1", "whole_events_per_second", LAB_BETTER},
+    {"C2", "whole_bytes_per_second", LAB_BETTER},
+    {"C3", "whole_events_per_second", LAB_BETTER},
+    {"C4", "whole_bytes_per_second complete_share", LAB_AGREES},
+    {"C5", "whole_bytes_per_second switch_packets", LAB_BETTER},
+    {"C6",
+     "events_lost events_partial switch_packets source_packets socket_packets offered_share built_share "
+     "port_share "
+     "whole_bytes_per_second",
+     LAB_BETTER},
+    {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
+    {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
+    {"C9", "echo_p99_us", LAB_BETTER},
+};
+
+static double bytes_per_second(const struct lab_point *p)
+{
+        bool push = strcmp(p->series, "push") == 0;
+
+        if (strcmp(p->measurement->id, "C4") == 0 && push && p->x > 5000)
+                return 10e6;
+        if (strcmp(p->measurement->id, "C5") == 0 && p->series[0] != 'a')
+                return strtod(p->series, NULL) * 0.9e6;
+        return 110e6;
+}
+
+/* Figures by which each verdict is the one of its case. */
+static double good(const struct lab_point *p, const char *key)
+{
+        const char *id = p->measurement->id;
+        bool shaped = strstr(p->series, "shaped"), qos = strncmp(p->series, "QoS", 3) == 0;
+        const char *load = p->panel ? strstr(p->panel, "offered ") : NULL;
+        double offered = load ? strtod(load + 8, NULL) / 100 : 1.5;
+
+        if (strcmp(key, "loss_percent") == 0)
+                return id[1] == '1' || (id[1] == '3' && p->x <= 60) || (id[1] == '4' && p->x <= 200) ? 7 : 0;
+        if (strcmp(key, "received_mbps") == 0)
+                return strcmp(id, "B4") == 0 ? p->x * 0.95 : strstr(p->series, "9000") ? 990 : 900;
+        if (strcmp(key, "least_mbps") == 0)
+                return p->x * 0.95;
+        if (strncmp(key, "gap_", 4) == 0)
+                return id[1] == '8' || qos ? 1050 : 12;
+        if (strcmp(key, "whole_bytes_per_second") == 0)
+                return bytes_per_second(p);
+        if (strcmp(key, "complete_share") == 0)
+                return strcmp(p->series, "push") == 0 ? 0.1 : 1;
+        if (strcmp(key, "switch_packets") == 0)
+                return shaped || id[1] == '5' ? 0 : 100;
+        if (strcmp(key, "offered_share") == 0)
+                return offered;
+        if (strcmp(key, "port_share") == 0)
+                return 0.98 * MIN(offered, 1.0);
+        if (strcmp(key, "built_share") == 0)
+                return 0.995;
+        if (strcmp(key, "echo_p99_us") == 0)
+                return strcmp(p->series, "one class for all") == 0 ? 50000 : 300;
+        return strstr("source_packets socket_packets events_lost events_partial", key) ? 0
+               : strstr(key, "cpu")                                                    ? 50
+                                                                                       : 1e5;
+}
+
+static double zero(const struct lab_point *p, const char *key)
+{
+        (void)p;
+        (void)key;
+        return 0;
+}
+
+static double just_below_zero(const struct lab_point *p, const char *key)
+{
+        (void)p;
+        (void)key;
+        return -1e-9;
+}
+
+/* A result of every point of a sweep. */
+static json_t *results_of(const char *id, bool quick,
+                          double (*figure)(const struct lab_point *p, const char *key))
+{
+        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n; i++) {
+                json_t *r = json_pack("{s:s, s:f, s:s}", "series", points[i].series, "x", points[i].x,
+                                      "settings", points[i].settings);
+
+                if (points[i].panel)
+                        json_object_set_new(r, "panel", json_string(points[i].panel));
+                for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
+                        json_object_set_new(r, figures[k], json_real(figure(&points[i], figures[k])));
+                json_array_append_new(all, r);
+        }
+        return all;
+}
+
+/* Changes a figure of all results of a series ("": any) and panel ("": any). */
+static void change(json_t *results, const char *series, const char *panel, const char *key, json_t *value)
+{
+        json_t *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                const char *at = json_string_value(json_object_get(r, "panel")) ?: "";
+
+                if ((!series[0] || strcmp(json_string_value(json_object_get(r, "series")), series) == 0) &&
+                    (!panel[0] || strcmp(at, panel) == 0))
+                        json_object_set(r, key, value);
+        }
+        json_decref(value);
+}
+
+static char why[600];
+
+static enum lab_verdict judge_as(const char *id, const json_t *results, enum lab_extent extent)
+{
+        enum lab_verdict v = lab_judge(lab_find(id), results, extent, why, sizeof why);
+
+        assert_true(strlen(why) > 10);
+        /* What rounds to zero has no sign. */
+        for (const char *at = why; (at = strstr(at, "-0")); at++)
+                assert_true(at[strspn(at + 1, "0.") + 1] >= '1' && at[strspn(at + 1, "0.") + 1] <= '9');
+        return v;
+}
+
+static enum lab_verdict judge(const char *id, json_t *results)
+{
+        enum lab_verdict v = judge_as(id, results, LAB_AS_MADE);
+
+        json_decref(results);
+        return v;
+}
+
+static void verdicts_follow_the_points(void **state)
+{
+        (void)state;
+        assert_int_equal(ARRAY_SIZE(cases), n_lab_catalogue);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, good)), cases[i].verdict);
+                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, true, good)), cases[i].verdict);
+        }
+}
+
+/* A verdict needs all its points; it names those that it has not. */
+static void a_missing_point_is_unknown(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                json_t *all = results_of(cases[i].id, false, good);
+                size_t n = json_array_size(all);
+
+                for (size_t k = 0; k<n; k += n> 100 ? 41 : 1) {
+                        json_t *some = json_copy(all);
+                        char name[100];
+
+                        snprintf(name, sizeof name, "1 of %zu points are missing: %s at %g", n,
+                                 points[k].series, points[k].x);
+                        json_array_remove(some, k);
+                        assert_int_equal(judge_as(cases[i].id, some, LAB_WHOLE), LAB_UNKNOWN);
+                        assert_string_equal(strncmp(why, name, strlen(name)) == 0 ? name : why, name);
+                        json_decref(some);
+                }
+                json_decref(all);
+        }
+}
+
+static bool asks_for(size_t i, const char *key)
+{
+        const char *at = cases[i].asks;
+        size_t n = strlen(key);
+
+        for (; (at = strstr(at, key)); at += n) {
+                if ((at == cases[i].asks || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+                        return true;
+        }
+        return false;
+}
+
+/* null is no 0, nor is what no result has; a figure that no verdict asks for changes none. */
+static void an_unknown_figure_is_unknown(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
+                        json_t *results = results_of(cases[i].id, true, good);
+
+                        change(results, "", "", figures[k], json_null());
+                        if (asks_for(i, figures[k])) {
+                                assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
+                                assert_non_null(strstr(why, figures[k]));
+                                assert_non_null(strstr(why, "is not known: "));
+                        } else
+                                assert_int_equal(judge(cases[i].id, results), cases[i].verdict);
+                }
+        }
+}
+
+/* Of one point alone. */
+static void one_unknown_figure_is_enough(void **state)
+{
+        json_t *results = results_of("C5", false, good);
+
+        (void)state;
+        json_object_set_new(json_array_get(results, 9), "switch_packets", json_null());
+        assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
+        assert_string_equal(why, "switch_packets of 1 of 28 points is not known: 40 Mbit/s at 5120");
+        json_object_del(json_array_get(results, 9), "switch_packets");
+        assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
+        json_array_remove(results, 0);
+        json_array_remove(results, 0);
+        assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
+        assert_string_equal(why, "2 of 28 points are missing: 20 Mbit/s at 1024, 40 Mbit/s at 1024; "
+                                 "switch_packets of 1 of 28 points is not known: 40 Mbit/s at 5120");
+        json_decref(results);
+}
+
+/* Nothing measured is nothing achieved; no loss at all is what A2 and A4 are about. */
+static void zeros_please_nobody(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                bool loss = strcmp(cases[i].id, "A2") == 0 || strcmp(cases[i].id, "A4") == 0;
+                enum lab_verdict v = loss                             ? LAB_AGREES
+                                     : strcmp(cases[i].id, "B2") == 0 ? LAB_UNKNOWN
+                                                                      : LAB_DIFFERS;
+
+                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, zero)), v);
+                /* No figure is so; what is said of it has no sign. */
+                (void)judge(cases[i].id, results_of(cases[i].id, true, just_below_zero));
+        }
+}
+
+/* Which sweep was meant is said, or seen by points and settings. */
+static void few_points_are_a_quick_sweep_only(void **state)
+{
+        json_t *quick = results_of("C5", true, good), *whole = results_of("C5", false, good);
+
+        (void)state;
+        assert_int_equal(judge_as("C5", quick, LAB_AS_MADE), LAB_BETTER);
+        assert_int_equal(judge_as("C5", quick, LAB_QUICK), LAB_BETTER);
+        assert_int_equal(judge_as("C5", quick, LAB_WHOLE), LAB_UNKNOWN);
+        assert_non_null(strstr(
+            why, "16 of 28 points are missing: 20 Mbit/s at 2048, 40 Mbit/s at 2048, 50 Mbit/s at 2048, "
+                 "auto at 2048, and 12 more"));
+        assert_int_equal(judge_as("C5", whole, LAB_QUICK), LAB_BETTER);
+        /* Of an interrupted whole sweep: at first no other points than a quick one has. */
+        while (json_array_size(whole) > 4)
+                json_array_remove(whole, 4);
+        assert_int_equal(judge_as("C5", whole, LAB_AS_MADE), LAB_UNKNOWN);
+        assert_non_null(strstr(why, "24 of 28 points"));
+        json_decref(quick);
+        json_decref(whole);
+}
+
+/* None at all, too. */
+static void the_newest_result_counts(void **state)
+{
+        json_t *results = results_of("A2", true, good), *old = json_deep_copy(json_array_get(results, 1));
+
+        (void)state;
+        json_object_set_new(old, "loss_percent", json_null());
+        json_array_insert(results, 0, old);
+        assert_int_equal(judge_as("A2", results, LAB_AS_MADE), LAB_AGREES);
+        json_array_append_new(results, json_deep_copy(old));
+        assert_int_equal(judge("A2", results), LAB_UNKNOWN);
+        json_decref(old);
+        assert_int_equal(judge("A2", json_array()), LAB_UNKNOWN);
+}
+
+static enum lab_verdict judge_changed(const char *id, const char *series, const char *panel, const char *key,
+                                      double value)
+{
+        json_t *results = results_of(id, false, good);
+
+        change(results, series, panel, key, json_real(value));
+        return judge(id, results);
+}
+
+static void verdicts_can_differ(void **state)
+{
+        (void)state;
+        assert_int_equal(judge_changed("A1", "", "", "loss_percent", 0.1), LAB_DIFFERS);
+        assert_int_equal(judge_changed("A3", "", "", "loss_percent", 3), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C1", "pull", "", "whole_events_per_second", 6e3), LAB_AGREES);
+        assert_int_equal(judge_changed("C1", "push", "", "whole_events_per_second", 6e3), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C5", "auto", "", "switch_packets", 1), LAB_AGREES);
+        /* A push that keeps up with pull, or whose events are whole, has not collapsed. */
+        assert_int_equal(judge_changed("C4", "push", "", "whole_bytes_per_second", 90e6), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C4", "push", "", "complete_share", 0.95), LAB_DIFFERS);
+        /* One packet lost in any of its systems. */
+        assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C7", "shaped", "6x3", "switch_packets", 1), LAB_DIFFERS);
+}
+
+/* One packet lost, or a port not filled, or a pull that is better, or room not used: each is enough for C6 to
+ * differ. */
+static void c6_is_strict(void **state)
+{
+        static const char over[] = "buffer 256 KiB, offered 150 %", spare[] = "buffer 256 KiB, offered 50 %",
+                          shaped[] = "push, shaped";
+
+        (void)state;
+        assert_int_equal(judge_changed("C6", shaped, over, "switch_packets", 1), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", shaped, spare, "source_packets", 1), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.9), LAB_DIFFERS);
+        /* A pull of another panel is none to be compared with, nor is what an overloaded port is filled by
+         * elsewhere. */
+        assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
+        assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);
+}
+
+static void c6_and_c7_tell_where(void **state)
+{
+        json_t *results = results_of("C6", false, good);
+
+        (void)state;
+        change(results, "push, shaped", "buffer 512 KiB, offered 110 %", "port_share", json_real(0.97));
+        assert_int_equal(judge("C6", results), LAB_BETTER);
+        assert_non_null(strstr(why, "0 events and 0 packets lost at 90 combinations"));
+        assert_non_null(strstr(why, "97.0 % of the port's payload limit where overloaded (256 bytes; buffer "
+                                    "512 KiB, offered 110 %)"));
+        results = results_of("C7", false, good);
+        change(results, "shaped", "8x4", "whole_bytes_per_second", json_real(400e6));
+        assert_int_equal(judge("C7", results), LAB_BETTER);
+        assert_non_null(strstr(why, "at most 110 MB/s shaped with 6x3, 400 MB/s shaped with 8x4"));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(verdicts_follow_the_points),
+                cmocka_unit_test(a_missing_point_is_unknown),
+                cmocka_unit_test(an_unknown_figure_is_unknown),
+                cmocka_unit_test(one_unknown_figure_is_enough),
+                cmocka_unit_test(zeros_please_nobody),
+                cmocka_unit_test(few_points_are_a_quick_sweep_only),
+                cmocka_unit_test(the_newest_result_counts),
+                cmocka_unit_test(verdicts_can_differ),
+                cmocka_unit_test(c6_is_strict),
+                cmocka_unit_test(c6_and_c7_tell_where),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
