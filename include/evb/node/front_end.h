@@ -29,10 +29,8 @@ uint64_t front_end_frames(const struct front_end *f);
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 /* There are gaps: frames may not match triggers, so the run's events are not to be relied on. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* Logs, as an error, how many gaps there are, and which was the first. */
-void front_end_log_gaps(const struct front_end *f);
 /* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False:
  * it is connected, was so a moment ago, or needs no connection. */
 bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
-/* At the end: a connection that was never made. */
+/* At the end: a connection that was never made, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);
