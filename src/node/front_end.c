@@ -355,6 +355,11 @@ bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text,
         return true;
 }
 
+uint64_t front_end_down_since_ns(const struct front_end *f)
+{
+        return f->tcp && !f->up ? f->down_since_ns : 0;
+}
+
 /* Once for each time that the connection is missing. */
 static void complain(struct front_end *f, uint64_t now_ns)
 {

@@ -32,5 +32,7 @@ bool front_end_is_unreliable(const struct front_end *f);
 /* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False:
  * it is connected, was so a moment ago, or needs no connection. */
 bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
+/* Since when a connection is missing; 0: it is there, or none is needed. */
+uint64_t front_end_down_since_ns(const struct front_end *f);
 /* At the end: a connection that was never made, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);
