@@ -50,6 +50,7 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
+        unsigned budget; /* datagrams that may still be looked at in this turn */
         struct control_stranger stranger; /* the last one */
 };
 
@@ -58,6 +59,10 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
                  struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 
+/* A turn of the node begins: a bounded number of datagrams is looked at in it, however many strangers send. */
+void control_begin_turn(struct control *c);
+/* More was there than the turn allowed. */
+bool control_has_more(const struct control *c);
 /* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
