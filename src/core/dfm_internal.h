@@ -48,6 +48,8 @@ void dfm_table_fini(struct dfm_table *t);
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
 /* A slot for an event of a run that is taken up, below next_event and not in the table yet. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
+/* Events get so much more time. */
+void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
 void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);

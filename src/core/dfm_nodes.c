@@ -169,6 +169,14 @@ void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
         check_role(d, now_ns, ROLE_ROS, d->config.n_ros);
 }
 
+void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
+                d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
+        d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
+        dfm_table_postpone(&d->table, now_ns, away_ns);
+}
+
 uint32_t dfm_live(const struct dfm *d, enum node_role role)
 {
         uint32_t n = 0, count = role == ROLE_SFI ? d->config.n_sfi : d->config.n_ros;

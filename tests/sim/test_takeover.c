@@ -178,6 +178,19 @@ static void at_the_end(struct scene *t, uint64_t seed, bool push)
         end(t, true);
 }
 
+/* It does not die but stands, for longer than nodes may be silent and events may take. */
+static void by_one_that_only_stood(struct scene *t, uint64_t seed, bool push)
+{
+        uint64_t away_ns = NS_PER_S + seed % 10 * NS_PER_S;
+
+        begin(t, seed, push, NULL);
+        kill_dfm_in_the_run(t);
+        pass(t, away_ns);
+        dfm_was_away(sim_dfm(t->sim), sim_now_ns(t->sim), away_ns);
+        sim_revive(t->sim, ROLE_DFM, 0);
+        end(t, true);
+}
+
 #define SCENE(name, seeds)                                                                                   \
         static void test_##name(void **state)                                                                \
         {                                                                                                    \
@@ -193,6 +206,7 @@ SCENE(and_an_sfi_too, 30)
 SCENE(with_front_ends, 40)
 SCENE(while_the_disk_stands, 20)
 SCENE(at_the_end, 40)
+SCENE(by_one_that_only_stood, 40)
 
 int main(void)
 {
@@ -205,6 +219,7 @@ int main(void)
                 cmocka_unit_test(test_with_front_ends),
                 cmocka_unit_test(test_while_the_disk_stands),
                 cmocka_unit_test(test_at_the_end),
+                cmocka_unit_test(test_by_one_that_only_stood),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
