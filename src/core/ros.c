@@ -316,6 +316,7 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
                 r->xoff_told = r->xoff;
                 member_address(&r->member, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
                 ret->header.transaction = r->alive_sequence++;
+                ret->xoff.incarnation = (uint32_t)r->config.member.incarnation;
                 return true;
         }
         return make_totals(r, ret_to, ret);

@@ -319,6 +319,31 @@ static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
         dfm_driver_fini(&t);
 }
 
+/* The process before had switched often, so that its numbers run ahead of the new one's. */
+static void a_late_xoff_of_a_ros_that_died_holds_nothing_back(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        driver_join(&t, ROLE_ROS, 0, 2);
+        t.message.alive.state = RUN_RUNNING;
+        t.message.alive.flags = 0;
+        t.message.alive.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_ALIVE, 0));
+        t.message.xoff.incarnation = 1;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 3000));
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        t.message.xoff.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 1));
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        t.message.xoff.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XON, 2));
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        dfm_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -334,6 +359,7 @@ int main(void)
                 cmocka_unit_test(another_incarnation_has_forgotten_all),
                 cmocka_unit_test(an_sfi_that_was_only_silent_goes_on_where_it_was),
                 cmocka_unit_test(an_sfi_that_was_silent_hears_of_what_it_was_never_told),
+                cmocka_unit_test(a_late_xoff_of_a_ros_that_died_holds_nothing_back),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
