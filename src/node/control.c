@@ -189,7 +189,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
 /* The next message of one socket; false: none that is ours is left. */
 static bool receive_from(struct control *c, struct control_socket *s)
 {
-        while (s->ready || s->at < s->n || faults_are_holding(s->faults)) {
+        while (c->turn_left > 0 && (s->ready || s->at < s->n || faults_are_holding(s->faults))) {
                 if (s->at == s->n) {
                         s->at = 0;
                         s->n = faults_receive(s->faults, s->endpoint, s->batch, ARRAY_SIZE(s->batch));
@@ -200,6 +200,9 @@ static bool receive_from(struct control *c, struct control_socket *s)
                         }
                 }
                 const struct datagram *d = &s->batch[s->at++];
+
+                c->turn_left--;
+
                 enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes);
 
                 control_count_refusal(c->stats, v);
@@ -216,6 +219,16 @@ const struct message *control_receive(struct control *c)
         if (receive_from(c, &c->own) || (c->group.endpoint && receive_from(c, &c->group)))
                 return &c->received;
         return NULL;
+}
+
+void control_begin_turn(struct control *c)
+{
+        c->turn_left = CONTROL_TURN_DATAGRAMS;
+}
+
+bool control_is_behind(const struct control *c)
+{
+        return c->turn_left == 0;
 }
 
 bool control_is_holding(const struct control *c)

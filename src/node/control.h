@@ -50,6 +50,7 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
+        uint32_t turn_left; /* datagrams that this turn may still look at */
         struct control_stranger stranger; /* the last one */
 };
 
@@ -58,7 +59,13 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
                  struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 
-/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */
+/* Each turn looks at so many datagrams, so that a flood cannot keep the node from its work. */
+#define CONTROL_TURN_DATAGRAMS 4096u
+void control_begin_turn(struct control *c);
+/* The turn ended before all that had come was looked at. */
+bool control_is_behind(const struct control *c);
+/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. NULL
+ * also where the turn is over. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
