@@ -46,6 +46,7 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
+        d->n_live[role] += !n->live;
         n->live = n->heard = true;
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
@@ -58,6 +59,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
+        d->n_live[role]--;
         d->keep_alive_due_ns = now_ns;
         if (role == ROLE_SFI)
                 dfm_disown(d, now_ns, index);
@@ -181,13 +183,7 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
 
 uint32_t dfm_live(const struct dfm *d, enum node_role role)
 {
-        uint32_t n = 0, count = role == ROLE_SFI ? d->config.n_sfi : d->config.n_ros;
-
-        if (role == ROLE_DFM)
-                return 1;
-        for (uint32_t i = 0; i < count; i++)
-                n += dfm_node(d, role, i)->live;
-        return n;
+        return role == ROLE_DFM ? 1 : d->n_live[role];
 }
 
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)

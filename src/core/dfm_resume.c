@@ -31,6 +31,7 @@ static void forget_nodes(struct dfm *d)
                 d->ross[i] = (struct dfm_ros){};
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 d->sfis[i].joined = false;
+        d->n_live[ROLE_ROS] = d->n_live[ROLE_SFI] = 0;
         d->n_xoff = 0;
 }
 
