@@ -304,18 +304,19 @@ FORGED = [
     (1, 0x00EB0006, bytes(8) + (7).to_bytes(8, "little") + bytes(8)),
 ]
 
-main({
-    "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
-    "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
-    "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
-    "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
-    "dfm-restart-late": restart_late,
-    "ended-is-over": ended_is_over,
-    "lost-dfm": lost_dfm,
-    "started-twice": started_twice,
-    "other-scenario": other_scenario,
-    "other-run": other_run,
-    "waiting": waiting,
-    "numbers": numbers,
-    "strangers": strangers,
-})
+if __name__ == "__main__":
+    main({
+        "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
+        "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
+        "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
+        "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
+        "dfm-restart-late": restart_late,
+        "ended-is-over": ended_is_over,
+        "lost-dfm": lost_dfm,
+        "started-twice": started_twice,
+        "other-scenario": other_scenario,
+        "other-run": other_run,
+        "waiting": waiting,
+        "numbers": numbers,
+        "strangers": strangers,
+    })
