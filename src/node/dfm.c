@@ -246,7 +246,7 @@ static void dfm_node_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
-        dfm_reasons(d->core, &d->idle, to);
+        dfm_reasons(d->core, n->scenario, &d->idle, to);
 }
 
 const struct node_kind node_dfm = {

@@ -58,7 +58,18 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
                            dfm_is_busy(d) ? "no SFI had a free credit" : "the first trigger was not due yet");
 }
 
-void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
+/* Also where its disk failed after all its events were complete here. */
+static void failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).failed)
+                        reasons_add(to, "the output of %s failed: events that are complete may be in no file", n->name);
+        }
+}
+
+void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
@@ -70,6 +81,10 @@ void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
         if (dfm_is_unreliable(d))
                 reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were counted, or the ROSs "
                                 "counted different numbers of them");
+        failed_outputs(d, s, to);
+        if (c->ended_again > 0)
+                reasons_add(to, "%llu events ended again on another SFI: files may hold them twice",
+                            (unsigned long long)c->ended_again);
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)

@@ -12,4 +12,4 @@ struct idle {
 
 /* To be called now and then, and before the run is stopped; looks only until the first trigger has come. */
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
-void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to);
+void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

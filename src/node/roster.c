@@ -39,7 +39,20 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
         }
 }
 
-static void log_notice(const struct node *n, const struct dfm_notice *o)
+/* Who is missing now costs events, so it must not pass unnoticed. */
+static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
+{
+        char text[512];
+
+        if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count && dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
+                log_info("run %u begins", run);
+                return;
+        }
+        roster_describe_missing(n, core, text, sizeof text);
+        log_warning("run %u begins without all nodes, after dfm.node-timeout: still %s", run, text);
+}
+
+static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)
 {
         switch (o->kind) {
         case NOTICE_JOINED:
@@ -56,6 +69,12 @@ static void log_notice(const struct node *n, const struct dfm_notice *o)
                 break;
         case NOTICE_TAKEN_UP:
                 log_warning("run %u of a former DFM goes on", o->run);
+                break;
+        case NOTICE_BEGUN:
+                log_begin(n, core, o->run);
+                break;
+        case NOTICE_FAILED:
+                log_error("the output of %s failed: the run is stopped", name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:
                 log_error("%s lost frames of its front-end before it counted them: events may combine fragments of different triggers",
@@ -87,7 +106,7 @@ void roster_log(struct node *n, struct dfm *core)
 
         while (dfm_take_notice(core, &o)) {
                 n->run = dfm_run(core);
-                log_notice(n, &o);
+                log_notice(n, core, &o);
         }
         log_stranger(n);
 }

@@ -60,6 +60,8 @@ enum dfm_notice_kind {
         NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
         NOTICE_UNRELIABLE,
+        NOTICE_FAILED, /* an SFI's output has failed */
+        NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
 };
 
 struct dfm_notice {
@@ -79,6 +81,7 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
+        bool failed; /* an SFI: its output */
 };
 
 struct dfm_counts {
