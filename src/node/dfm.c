@@ -50,6 +50,34 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
+/* Without a record a DFM that starts again believes the nodes: it may take up a run that has ended. */
+static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
+{
+        int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
+        bool damaged;
+
+        if (r < 0)
+                log_warning_errno(r, "cannot keep the state of the run in %s: %m; a DFM that starts again does not know "
+                                  "whether this run has ended", d->record.path);
+        config->former = run_record_former(&d->record, &damaged);
+        if (damaged)
+                log_warning("%s is damaged: nothing is known of the last run", d->record.path);
+}
+
+static uint32_t next_number(void)
+{
+        char path[RUN_RECORD_PATH_MAX];
+        uint32_t number;
+        int r = run_record_next_number(&number, path);
+
+        if (r == -EBADMSG)
+                log_warning("%s is damaged, so the last run number is unknown: this run is number %u, from the clock", path,
+                            number);
+        else if (r < 0)
+                log_warning_errno(r, "cannot keep run numbers in %s: %m; this run is number %u, from the clock", path, number);
+        return number;
+}
+
 /* The number of the run: configured, that of the file whose events are replayed, or a new one. */
 static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
@@ -61,16 +89,14 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         /* With `evb run` the DFM does not outlive its nodes, nor they it. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
-        else {
-                run_record_open(&d->record, n->self->address, (unsigned)s->network.control_port);
-                config->former = run_record_former(&d->record);
-        }
+        else
+                open_record(n, d, config);
         config->run_is_free = s->run.number == 0;
         config->run = (uint32_t)s->run.number;
         if (config->run == 0 && d->replay)
                 config->run = replay_run(d->replay);
         if (config->run == 0)
-                config->run = run_record_next_number();
+                config->run = next_number();
         n->run = config->run;
 }
 

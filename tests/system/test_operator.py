@@ -5,7 +5,7 @@
 """
 import shutil
 
-from harness import main
+from harness import ROOT, main
 from test_join import ROLES, bed
 
 
@@ -40,8 +40,44 @@ def incomplete(evb):
         assert "run 2 begins\n" in b.log("dfm"), b.log("dfm")
 
 
+def run_of(b):
+    """One whole run; its number."""
+    b.start_all()
+    return b.end_all()["dfm"]["run"]
+
+
+def no_state(evb):
+    """Without a place for run numbers, two runs one after the other do not share one; the DFM says so."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        (b.folder / "state").write_text("no directory")
+        assert run_of(b) != run_of(b)
+        assert "cannot keep run numbers in" in b.log("dfm"), b.log("dfm")
+        assert "cannot keep the state of the run in" in b.log("dfm"), b.log("dfm")
+
+
+def damaged_state(evb):
+    """Numbers of runs that may be in use do not come again where their record is damaged."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        assert [run_of(b), run_of(b)] == [1, 2]
+        state = b.folder / "state" / "evb"
+        (state / "run-number").write_text("2\0\0x")
+        next(state.glob("dfm-*")).write_text("run 2")
+        number = run_of(b)
+        assert number > 1_000_000_000 and run_of(b) == number + 1
+        assert f"run-number is damaged, so the last run number is unknown: this run is number {number}" in b.log("dfm")
+        assert "is damaged: nothing is known of the last run" in b.log("dfm"), b.log("dfm")
+
+
+def units_keep_state(evb):
+    """The DFM's unit gives it a folder that it may write to; all else is read-only to it."""
+    assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service").read_text()
+
+
 if __name__ == "__main__":
     main({
         "removed-folder": removed_folder,
         "incomplete": incomplete,
+        "no-state": no_state,
+        "damaged-state": damaged_state,
+        "units-keep-state": units_keep_state,
     })
