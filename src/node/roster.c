@@ -26,7 +26,7 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 log_error("%s runs twice: the second process is refused", name);
                 break;
         case WELCOME_OVER:
-                log_warning("%s is still in run %u, which has ended: it is refused", name, o->run);
+                log_warning("%s is still in run %u, which has ended or was given up: it is refused", name, o->run);
                 break;
         case WELCOME_BEGUN:
                 log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run %u has begun", name, n->run);
@@ -96,8 +96,13 @@ static void log_stranger(struct node *n)
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
-        log_warning("a message for node %s from %s, which is not its address, is ignored", name_of(n, s->role, s->index),
-                    net_address_format(&s->from, text));
+        net_address_format(&s->from, text);
+        if (!scenario_node_of(n->scenario, s->role, s->index))
+                log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",
+                            scenario_role_name(s->role), s->index + 1u, text);
+        else
+                log_warning("a message for node %s from %s, which is not its address, is ignored",
+                            name_of(n, s->role, s->index), text);
 }
 
 void roster_log(struct node *n, struct dfm *core)

@@ -183,7 +183,8 @@ def lost_dfm(evb):
         b.kill("dfm")
         for name in ROLES:
             if name != "dfm":
-                b.end(name, expect=1)
+                b.end(name, expect=75)
+                assert "the DFM dfm fell silent in run 1" in b.log(name), b.log(name)
                 assert "(dfm.lost-after): this node ends" in b.log(name), b.log(name)
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
 

@@ -8,6 +8,8 @@ import shutil
 from harness import ROOT, main
 from test_join import ROLES, bed
 
+NODES = [name for name in ROLES if name != "dfm"]
+
 
 def removed_folder(evb):
     """Files that are removed while they are written end the run: no event is complete that nobody has."""
@@ -73,6 +75,47 @@ def units_keep_state(evb):
     assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service").read_text()
 
 
+def other_number(evb):
+    """A DFM that starts again with another run.number gives the run up: the nodes say so, and come back for its own."""
+    with bed(evb) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("dfm")
+        b.start("dfm", keys={"run.number": 5, "trigger.events": 100})
+        for name in NODES:
+            b.end(name, expect=75)
+            assert "run 1, which this node is in, has ended or was given up" in b.log(name).splitlines()[-1], b.log(name)
+        b.start_all(*NODES)
+        assert b.end_all()["dfm"]["run"] == 5
+
+
+def fewer_nodes(evb):
+    """A node that the DFM's scenario does not have is named by what is known of it, and learns why it is refused."""
+    with bed(evb) as b:
+        b.start("dfm", file=b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"}))
+        b.start("ros3")
+        b.end("ros3", expect=1)
+        assert f"it has another address for ros3 than {b.addresses['ros3']}, or no such node" in b.log("ros3")
+        b.wait_log("dfm", f"a message of ros number 3 from {b.addresses['ros3']}")
+        assert "null" not in b.log("dfm"), b.log("dfm")
+
+
+def comes_back(evb):
+    """Nodes whose DFM was away for too long are there for its next run, as their units start them again."""
+    with bed(evb, {"dfm.lost-after": "1s", "trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("dfm")
+        for name in NODES:
+            b.end(name, expect=75)
+            unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service").read_text()
+            assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
+        b.start_all(*NODES)
+        b.start("dfm", keys={"trigger.events": 100})
+        reports = b.end_all()
+        assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]
+
+
 if __name__ == "__main__":
     main({
         "removed-folder": removed_folder,
@@ -80,4 +123,7 @@ if __name__ == "__main__":
         "no-state": no_state,
         "damaged-state": damaged_state,
         "units-keep-state": units_keep_state,
+        "other-number": other_number,
+        "fewer-nodes": fewer_nodes,
+        "comes-back": comes_back,
     })
