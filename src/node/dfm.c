@@ -17,13 +17,16 @@
 
 /* A wait for nodes that is longer than this is worth a line in the log. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
+/* So is a run that takes no trigger for longer than this, though one is due. */
+#define STALL_LOG_NS (5 * NS_PER_S)
 
 struct dfm_role {
         struct dfm *core;
         struct run_record record;
         uint64_t began_utc_ns;  /* 0: the run has not begun */
         uint64_t wait_log_ns;
-        bool wait_logged, ended_noted;
+        bool wait_logged, ended_noted, stall_logged;
+        uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
@@ -201,6 +204,26 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
+static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
+{
+        uint64_t triggers = dfm_counts(d->core)->triggers;
+        char text[512];
+
+        if (triggers != d->stall_triggers || !dfm_is_busy(d->core)) {
+                d->stall_triggers = triggers;
+                d->stall_since_ns = now_ns;
+                if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
+                        log_info("triggers go on");
+                d->stall_logged = false;
+                return;
+        }
+        if (d->stall_logged || now_ns - d->stall_since_ns < STALL_LOG_NS)
+                return;
+        stall_describe(d->core, n->scenario, text, sizeof text);
+        log_warning("triggers have been held back for 5 s: %s", text);
+        d->stall_logged = true;
+}
+
 static int dfm_turn(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
@@ -209,6 +232,7 @@ static int dfm_turn(struct node *n, uint64_t now_ns)
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);
+        log_stall(n, d, now_ns);
         return 0;
 }
 

@@ -58,6 +58,16 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
                            dfm_is_busy(d) ? "no SFI had a free credit" : "the first trigger was not due yet");
 }
 
+void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
+        bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
+
+        if (!holding && !left)
+                strbuf_add(&b, "no SFI has a free credit");
+}
+
 /* Also where its disk failed after all its events were complete here. */
 static void failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {

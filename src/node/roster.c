@@ -45,11 +45,11 @@ static void log_begin(const struct node *n, const struct dfm *core, uint32_t run
         char text[512];
 
         if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count && dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
-                log_info("run %u begins", run);
+                log_info("run %u: all nodes are there, triggers begin", run);
                 return;
         }
         roster_describe_missing(n, core, text, sizeof text);
-        log_warning("run %u begins without all nodes, after dfm.node-timeout: still %s", run, text);
+        log_warning("run %u: triggers begin without all nodes, after dfm.node-timeout: still %s", run, text);
 }
 
 static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)
@@ -57,6 +57,9 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
         switch (o->kind) {
         case NOTICE_JOINED:
                 log_info("%s is there", name_of(n, o->role, o->index));
+                break;
+        case NOTICE_RESTARTED:
+                log_warning("%s has started again", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT:
                 log_info("%s has left", name_of(n, o->role, o->index));

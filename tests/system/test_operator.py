@@ -34,12 +34,12 @@ def incomplete(evb):
     with bed(evb, {"trigger.events": 100, "dfm.node-timeout": "600ms"}) as b:
         b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
         b.end("dfm", expect=1)
-        assert "run 1 begins without all nodes, after dfm.node-timeout: still waiting for ros3" in b.log("dfm")
+        assert "run 1: triggers begin without all nodes, after dfm.node-timeout: still waiting for ros3" in b.log("dfm")
         for name in ("ros1", "ros2", "sfi1", "sfi2"):
             b.end(name)
         b.start_all(*ROLES)
         assert b.end("dfm")["events_complete"] == 100
-        assert "run 2 begins\n" in b.log("dfm"), b.log("dfm")
+        assert "run 2: all nodes are there" in b.log("dfm"), b.log("dfm")
 
 
 def run_of(b):
@@ -116,6 +116,36 @@ def comes_back(evb):
         assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]
 
 
+def stalled(evb):
+    """A run that stands still says so once, and why; and when it goes on."""
+    with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "600ms"}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("sfi1")
+        b.kill("sfi2")
+        b.wait_log("dfm", "triggers have been held back for 5 s: sfi1, sfi2 left or fell silent")
+        b.start("sfi1")
+        b.wait_log("dfm", "triggers go on")
+        assert b.log("dfm").count("triggers have been held back") == 1, b.log("dfm")
+        b.processes["dfm"].terminate()
+        b.end("dfm", expect=1)
+
+
+def crash_loop(evb):
+    """An SFI that comes back at once is noticed, and however often it does, each start logs a few lines only."""
+    with bed(evb, {"trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        for i in range(1, 7):
+            b.kill("sfi1")
+            b.start("sfi1")
+            b.wait(f"file {i + 1}", lambda i=i: list(b.folder.glob(f"*SFI-1._{i + 1:04}.writing")))
+        lines = b.log("sfi1").splitlines()
+        assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
+        assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
+        assert b.log("dfm").count("sfi1 has started again") + b.log("dfm").count("it counts as gone") == 6, b.log("dfm")
+
+
 if __name__ == "__main__":
     main({
         "removed-folder": removed_folder,
@@ -126,4 +156,6 @@ if __name__ == "__main__":
         "other-number": other_number,
         "fewer-nodes": fewer_nodes,
         "comes-back": comes_back,
+        "stalled": stalled,
+        "crash-loop": crash_loop,
     })

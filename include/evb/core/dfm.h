@@ -55,6 +55,7 @@ struct dfm_config {
 /* What happened to a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
+        NOTICE_RESTARTED, /* another process took its place before its silence was noticed */
         NOTICE_LEFT,     /* it said so */
         NOTICE_SILENT,   /* not heard for node_timeout_ns */
         NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
