@@ -87,8 +87,10 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
 {
         if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
+        if (m->alive.flags & ~n->flags & ALIVE_FAILED)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_FAILED, .role = role, .index = index});
         n->state = (enum run_state)m->alive.state;
-        n->flags = m->alive.flags | (n->flags & ALIVE_UNRELIABLE);
+        n->flags = m->alive.flags | (n->flags & (ALIVE_UNRELIABLE | ALIVE_FAILED));
         n->reason = m->alive.reason;
         n->reason_ms = m->alive.reason_ms;
         n->frames = m->alive.frames;
@@ -198,6 +200,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
+                .failed = n->flags & ALIVE_FAILED,
         };
 }
 
@@ -269,6 +272,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
                 d->started_ns = now_ns - MIN(c->former.age_ns, now_ns);
         }
         d->keep_alive_due_ns = now_ns;
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed, now_ns);
 }
 

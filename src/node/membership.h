@@ -20,10 +20,13 @@ struct membership {
         uint32_t logged_stranger; /* role and index of who spoke from another address; the DFM's */
         bool lost_dfm; /* the DFM has been silent for dfm.lost-after */
         bool rejected; /* the DFM does not let this node take part, for good */
+        bool left_behind; /* the DFM has gone on to another run */
 };
 
 /* Logs what is new. Returns whether the node has to stop now: see lost_dfm and rejected. */
 bool membership_watch(struct node *n, uint64_t now_ns);
+/* The run went on or ended without this node, which may take part in the next one once it starts again. */
+bool membership_may_come_back(const struct node *n);
 /* Why this node had no part in a run, or not to its end. */
 void membership_reasons(const struct node *n, struct reasons *to);
 /* What the node waits for, in words: "waiting for the DFM dfm at 10.0.0.1". */

@@ -39,6 +39,8 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
 /* Where `left` is not NULL, it is called for each file that is still NAME.writing. Negative errno. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
+/* -ENOENT: somebody removed the open file. */
+int event_writer_check_linked(const struct event_writer *w);
 /* Lets the disk begin with what the file has grown by, so that little is left to do when it is sealed. */
 int event_writer_write_back(struct event_writer *w);
 /* The open file has its end record: makes that last, and gives the file its name. */

@@ -55,11 +55,14 @@ struct dfm_config {
 /* What happened to a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
+        NOTICE_RESTARTED, /* another process took its place before its silence was noticed */
         NOTICE_LEFT,     /* it said so */
         NOTICE_SILENT,   /* not heard for node_timeout_ns */
         NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
         NOTICE_UNRELIABLE,
+        NOTICE_FAILED, /* an SFI's output has failed */
+        NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
 };
 
 struct dfm_notice {
@@ -79,6 +82,7 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
+        bool failed; /* an SFI: its output */
 };
 
 struct dfm_counts {
