@@ -66,8 +66,12 @@ static void a_dfm_that_starts_again_says_of_nobody_that_he_is_gone(void **state)
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
-        sfi_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        t.dfm = TRACE_DFM + 1;
         t.keep_alive_next = 0;
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        t.now_ns += 100 * NS_PER_MS;
+        sfi_says(&t);
+        sfi_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
         sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
         assert_sfi_writes(&t, "");
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);

@@ -144,7 +144,7 @@ static void only_a_run_that_goes_on_is_taken_up(void **state)
         assert_int_equal(run_record_write(&s, 7, 0xABC, clock_utc_ns() - 5 * NS_PER_S, false), 0);
         /* Another DFM of this address: it is not its run. */
         run_record_open(&again, "127.0.0.1", 5);
-        assert_int_equal(again.fd, -1);
+        assert_true(again.fd < 0);
         assert_false(former(&again).known);
         assert_int_equal(run_record_write(&again, 8, 1, 0, true), -ENOENT);
         run_record_close(&s);
