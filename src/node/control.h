@@ -64,8 +64,8 @@ void control_close(struct control *c);
 void control_begin_turn(struct control *c);
 /* The turn ended before all that had come was looked at. */
 bool control_is_behind(const struct control *c);
-/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. NULL
- * also where the turn is over. */
+/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call.
+ * NULL also where the turn is over. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
