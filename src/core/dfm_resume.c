@@ -59,7 +59,8 @@ static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
         const struct dfm_sfi *s = &d->sfis[sfi];
 
-        return join->dfm != d->config.incarnation && !n->was_in_run && !(s->joined && s->incarnation == n->welcomed);
+        return join->dfm != d->config.incarnation && !n->was_in_run &&
+               !(s->joined && s->incarnation == n->welcomed);
 }
 
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
@@ -157,8 +158,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
-/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if nobody
- * else has it. */
+/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if
+ * nobody else has it. */
 static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -180,7 +181,8 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
-        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended), n_ros = d->config.n_ros;
+        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended);
+        uint64_t n_ros = d->config.n_ros;
         uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
         uint64_t missing = MIN(t->missing, partial * n_ros);
 
@@ -204,7 +206,8 @@ static void note_totals(struct dfm *d, const struct node_totals *t)
         sum->payload_bytes += t->payload_bytes;
 }
 
-static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from, const struct inventory_entry *e)
+static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
+                       const struct inventory_entry *e)
 {
         for (uint64_t bit = 0; bit < 64; bit++) {
                 uint64_t mask = UINT64_C(1) << bit;
@@ -223,7 +226,8 @@ static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct
 {
         uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
 
-        return m->n == 0 || n->inventory_next >= m->inventory.end || n->inventory_next >= oldest + EVB_EVENT_WINDOW;
+        return m->n == 0 || n->inventory_next >= m->inventory.end ||
+               n->inventory_next >= oldest + EVB_EVENT_WINDOW;
 }
 
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
@@ -234,7 +238,8 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
                 return false;
         n = dfm_node(d, ROLE_SFI, index);
-        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed || m->inventory.from != n->inventory_next)
+        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
+            m->inventory.from != n->inventory_next)
                 return true;
         n->heard_ns = now_ns;
         /* What it heard of after it had said Join. */
