@@ -35,7 +35,8 @@ static uint32_t digest_key(const struct scenario *s, const char *section, const 
 {
         char text[SCENARIO_TEXT_MAX];
 
-        return add_text(FNV_BASIS, scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
+        return add_text(FNV_BASIS,
+                        scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
 }
 
 static uint32_t digest_nodes(const struct scenario *s)
@@ -65,5 +66,7 @@ const char *scenario_digest_name(unsigned key)
 {
         if (key < ARRAY_SIZE(common))
                 return common[key].both;
-        return key == DIGEST_SOURCE ? "ros.source" : key == DIGEST_NODES ? "[node] sections" : "another version of evb";
+        return key == DIGEST_SOURCE  ? "ros.source"
+               : key == DIGEST_NODES ? "[node] sections"
+                                     : "another version of evb";
 }

@@ -39,7 +39,8 @@ static bool asks_for_our_run(struct dfm *d, uint64_t now_ns, const struct messag
 }
 
 /* Another incarnation takes a node's place once that one is silent: only one of two may be there. */
-static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n, uint64_t incarnation)
+static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n,
+                                        uint64_t incarnation)
 {
         if (!n->live || n->welcomed == incarnation || now_ns - n->heard_ns >= d->config.occupied_ns)
                 return WELCOME_OK;
@@ -67,7 +68,8 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
         return judge_place(d, now_ns, n, m->join.incarnation);
 }
 
-static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
+static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
+                    const struct message *m)
 {
         if (n->welcomed != m->join.incarnation)
                 sequence_restart(&n->alives);

@@ -42,7 +42,8 @@ static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
 }
 
-static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role, uint16_t index)
+static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role,
+                       uint16_t index)
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
@@ -51,7 +52,8 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
         d->keep_alive_due_ns = now_ns;
 }
 
-static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, enum dfm_notice_kind why)
+static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                      enum dfm_notice_kind why)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
@@ -81,7 +83,8 @@ static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_
         node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
-static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
+static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
@@ -92,7 +95,8 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->frames = m->alive.frames;
 }
 
-static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
@@ -126,7 +130,8 @@ static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
         return false;
 }
 
-static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 

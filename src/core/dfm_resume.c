@@ -12,7 +12,8 @@ bool dfm_may_take_up(const struct dfm *d, const struct message *join)
 {
         const struct dfm_former *f = &d->config.former;
 
-        if (d->state != RUN_STARTING || d->resume.active || join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
+        if (d->state != RUN_STARTING || d->resume.active ||
+            join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
                 return false;
         if (f->known && f->cookie != join->header.cookie)
                 return false;
@@ -114,7 +115,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         const struct dfm_resume *r = &d->resume;
 
         /* The window is bounded: whoever lies about it makes events lost, and nothing worse. */
-        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW || is_known(d, event))
+        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW ||
+            is_known(d, event))
                 return;
         if (open && d->table.used == d->table.capacity)
                 return;

@@ -30,7 +30,8 @@ bool member_accepts(struct member *m, uint64_t now_ns, const struct message *mes
 {
         bool of_dfm = message->header.sender_role == ROLE_DFM;
 
-        if (member_is_joined(m) && message->header.cookie == m->cookie && (!of_dfm || message->dfm == m->dfm)) {
+        if (member_is_joined(m) && message->header.cookie == m->cookie &&
+            (!of_dfm || message->dfm == m->dfm)) {
                 if (of_dfm)
                         m->heard_ns = now_ns;
                 return true;

@@ -260,7 +260,8 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u16(c, &m->alive.flags);
         field_u16(c, &m->alive.reason);
         reserved(c, 4);
-        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED && m->alive.reason < NODE_REASONS;
+        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
+               m->alive.reason < NODE_REASONS;
 }
 
 static bool body_update_ack(struct codec *c, struct message *m)

@@ -259,8 +259,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 
 static uint16_t alive_flags(const struct ros *r)
 {
-        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) | (r->quiet ? ALIVE_QUIET : 0) |
-                          (r->config.describe ? 0 : ALIVE_COUNTS));
+        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) |
+                          (r->quiet ? ALIVE_QUIET : 0) | (r->config.describe ? 0 : ALIVE_COUNTS));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -272,7 +272,9 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.flags = alive_flags(r);
         m->alive.frames = r->arrived;
         m->alive.reason = (uint16_t)r->reason;
-        m->alive.reason_ms = r->reason == REASON_NONE ? 0 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
+        m->alive.reason_ms = r->reason == REASON_NONE
+                                 ? 0
+                                 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_told = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
@@ -322,7 +324,8 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
 
 uint64_t ros_deadline_ns(const struct ros *r)
 {
-        uint64_t join_ns = r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
+        uint64_t join_ns =
+            r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
 
         return member_is_joined(&r->member) ? MIN(r->keep_alive_due_ns, join_ns) : join_ns;
 }

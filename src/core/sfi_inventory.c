@@ -27,7 +27,8 @@ void sfi_take_inventory(struct sfi *s)
         for (uint32_t slot = 0; slot < s->config.slots; slot++) {
                 const struct sfi_slot *e = &s->slots[slot];
 
-                if (e->state == SLOT_EMPTY || !e->assigned || (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
+                if (e->state == SLOT_EMPTY || !e->assigned ||
+                    (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
                         continue;
                 event_set_add(&v->open, e->event);
                 event_set_remove(&v->ended, e->event);

@@ -58,8 +58,8 @@ static void unbalanced(const struct view *v, struct reasons *to)
         else if (!a->balanced)
                 reasons_add(to,
                             "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
-                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64 " fragments expected, %" PRIu64
-                            " received, %" PRIu64 " lost",
+                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64
+                            " fragments expected, %" PRIu64 " received, %" PRIu64 " lost",
                             a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
                             a->fragments_lost);
 }

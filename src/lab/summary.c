@@ -44,7 +44,8 @@ static bool files_balance(const struct launch *l, struct accounts *a)
                 if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
                         continue;
                 snprintf(a->difference, sizeof a->difference,
-                         "%s counts %" PRIu64 " events complete or partial, and %" PRIu64 " in its closed files",
+                         "%s counts %" PRIu64 " events complete or partial, and %" PRIu64
+                         " in its closed files",
                          c->node->name, built, stored);
                 balanced = false;
         }

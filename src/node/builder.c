@@ -240,7 +240,8 @@ int builder_open_files(struct builder *b, uint32_t run)
         r = event_output_open(b->output, run);
         if (r < 0)
                 return r;
-        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
+        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
+                         run_thread, b);
         b->threaded = r >= 0;
         return r < 0 ? log_error_errno(r, "thread that writes events: %m") : 0;
 }

@@ -82,8 +82,8 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         return r;
 }
 
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
-                 struct node_stats *stats, struct loop *loop)
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
+                 uint64_t incarnation, struct node_stats *stats, struct loop *loop)
 {
         struct udp_config config = {
                 .receive_buffer_bytes = CONTROL_BUFFER_BYTES,

@@ -54,8 +54,8 @@ struct control {
 };
 
 /* An error is logged and returned. */
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
-                 struct node_stats *stats, struct loop *loop);
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
+                 uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 
 /* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */

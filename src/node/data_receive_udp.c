@@ -93,7 +93,8 @@ static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_n
 static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
 {
         struct chunk_reader reader;
-        enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
+        enum message_verdict v =
+            chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
         if (v == MESSAGE_OK && !data_receive_is_from(r, reader.header.sender_index, d->from))
                 v = MESSAGE_FOREIGN;

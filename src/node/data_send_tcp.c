@@ -225,7 +225,8 @@ static int take_message(struct tcp_way *w, uint64_t now_ns)
         if (left < MESSAGE_HEADER_BYTES)
                 return 0;
         v = message_header_decode(&h, bytes, left, &check);
-        if (v == MESSAGE_OK && (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
+        if (v == MESSAGE_OK &&
+            (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
                 v = MESSAGE_MALFORMED;
         size = v == MESSAGE_OK ? MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes : 0;
         if (v == MESSAGE_OK && size > left && size <= STAGING_BYTES)

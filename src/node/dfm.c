@@ -156,7 +156,8 @@ static void remember_run(struct dfm_role *d)
         d->ended_noted = ended;
         if (d->record.fd >= 0 &&
             run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended) < 0)
-                log_warning_errno(errno, "%s: %m; a DFM that starts again may not take this run up", d->record.path);
+                log_warning_errno(errno, "%s: %m; a DFM that starts again may not take this run up",
+                                  d->record.path);
 }
 
 static void dfm_waits_for(const struct node *n, char *text, size_t size_bytes)

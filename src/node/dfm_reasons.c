@@ -68,7 +68,8 @@ void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
                             dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
-                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were counted, or the ROSs "
+                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
+                                "counted, or the ROSs "
                                 "counted different numbers of them");
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);

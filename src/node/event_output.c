@@ -163,8 +163,9 @@ static void note_left(void *ctx, const char *path, pid_t writer)
         if (writer > 0)
                 log_warning("%s: process %d is writing this file; it is left alone", path, (int)writer);
         else
-                log_warning("%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
-                            path, path);
+                log_warning(
+                    "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
+                    path, path);
 }
 
 int event_output_open(struct event_output *o, uint32_t run)

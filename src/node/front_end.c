@@ -198,9 +198,10 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         if (verdict == ROS_STORE && fragment.bytes > 0)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
         if (verdict == ROS_FULL && !f->full_logged) {
-                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
-                            "ros.buffer-events; it is lost but keeps its number, and further ones are only counted",
-                            f->frames);
+                log_warning(
+                    "front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
+                    "ros.buffer-events; it is lost but keeps its number, and further ones are only counted",
+                    f->frames);
                 f->full_logged = true;
         }
         end_frame(f, verdict == ROS_STORE);

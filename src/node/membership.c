@@ -21,10 +21,12 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
 {
         switch (m->refusal) {
         case WELCOME_OTHER_CONFIG:
-                snprintf(text, size_bytes, "its scenario differs from ours in %s", scenario_digest_name(m->refused_key));
+                snprintf(text, size_bytes, "its scenario differs from ours in %s",
+                         scenario_digest_name(m->refused_key));
                 break;
         case WELCOME_OTHER_RUN:
-                snprintf(text, size_bytes, "its run is number %u, and ours is number %u", m->refused_run, n->member.run);
+                snprintf(text, size_bytes, "its run is number %u, and ours is number %u", m->refused_run,
+                         n->member.run);
                 break;
         case WELCOME_OCCUPIED:
                 snprintf(text, size_bytes, "another process was %s a moment ago", n->self->name);
@@ -36,11 +38,14 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                 snprintf(text, size_bytes, "run %u, which this node is in, has ended", m->run);
                 break;
         case WELCOME_BEGUN:
-                snprintf(text, size_bytes, "run %u has begun, and this node counts its front-end's frames from the begin of a run",
-                         m->refused_run);
+                snprintf(
+                    text, size_bytes,
+                    "run %u has begun, and this node counts its front-end's frames from the begin of a run",
+                    m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "it has another address for %s than %s", n->self->name, n->self->address);
+                snprintf(text, size_bytes, "it has another address for %s than %s", n->self->name,
+                         n->self->address);
                 break;
         case WELCOME_OK:
         case WELCOME_VERDICTS:
@@ -59,7 +64,8 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
                 return;
         }
         if (m->refusal == WELCOME_OK) {
-                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name, dfm_of(n)->address);
+                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name,
+                         dfm_of(n)->address);
                 return;
         }
         describe_refusal(n, m, why, sizeof why);
@@ -109,7 +115,8 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         uint64_t limit_ns = n->scenario->dfm.lost_after_ns;
         char time[QUANTITY_TEXT_MAX];
 
-        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED || now_ns - m->heard_ns < limit_ns)
+        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
+            now_ns - m->heard_ns < limit_ns)
                 return false;
         log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
                   dfm_of(n)->address, quantity_format_time(limit_ns, time));
@@ -123,7 +130,8 @@ static void log_wait(struct node *n, uint64_t now_ns, const struct member *m)
 
         if (s->remind_ns == 0)
                 s->remind_ns = now_ns + WAIT_LOG_NS;
-        if (now_ns < s->remind_ns || s->remind_ns == NEVER_NS || m->refusal != WELCOME_OK || member_is_joined(m))
+        if (now_ns < s->remind_ns || s->remind_ns == NEVER_NS || m->refusal != WELCOME_OK ||
+            member_is_joined(m))
                 return;
         membership_describe(n, text, sizeof text);
         log_info("%s", text);

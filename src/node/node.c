@@ -99,9 +99,9 @@ static int prepare_membership(struct node *n)
         const struct scenario *s = n->scenario;
 
         n->member = (struct member_config){
-                .run = (uint32_t)s->run.number,
-                .retry_ns = s->dfm.keep_alive_ns,
-                .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
+            .run = (uint32_t)s->run.number,
+            .retry_ns = s->dfm.keep_alive_ns,
+            .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
         };
         if (n->self->role != ROLE_ROS)
                 n->member.flags = 0;

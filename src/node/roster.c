@@ -17,7 +17,8 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
 
         switch (o->verdict) {
         case WELCOME_OTHER_CONFIG:
-                log_error("%s is refused: its scenario differs from ours in %s", name, scenario_digest_name(o->key));
+                log_error("%s is refused: its scenario differs from ours in %s", name,
+                          scenario_digest_name(o->key));
                 break;
         case WELCOME_OTHER_RUN:
                 log_error("%s is refused: it is configured for run %u, ours is run %u", name, o->run, n->run);
@@ -29,7 +30,9 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 log_warning("%s is still in run %u, which has ended: it is refused", name, o->run);
                 break;
         case WELCOME_BEGUN:
-                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run %u has begun", name, n->run);
+                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
+                          "%u has begun",
+                          name, n->run);
                 break;
         case WELCOME_OK:
         case WELCOME_OCCUPIED:
@@ -49,7 +52,8 @@ static void log_notice(const struct node *n, const struct dfm_notice *o)
                 log_info("%s has left", name_of(n, o->role, o->index));
                 break;
         case NOTICE_SILENT:
-                log_warning("%s has been silent for longer than dfm.node-timeout: it counts as gone", name_of(n, o->role, o->index));
+                log_warning("%s has been silent for longer than dfm.node-timeout: it counts as gone",
+                            name_of(n, o->role, o->index));
                 break;
         case NOTICE_REFUSED:
                 log_refusal(n, o);
@@ -58,7 +62,8 @@ static void log_notice(const struct node *n, const struct dfm_notice *o)
                 log_warning("run %u of a former DFM goes on", o->run);
                 break;
         case NOTICE_UNRELIABLE:
-                log_error("%s lost frames of its front-end before it counted them: events may combine fragments of different triggers",
+                log_error("%s lost frames of its front-end before it counted them: events may combine "
+                          "fragments of different triggers",
                           name_of(n, o->role, o->index));
                 break;
         }
@@ -77,8 +82,8 @@ static void log_stranger(struct node *n)
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
-        log_warning("a message for node %s from %s, which is not its address, is ignored", name_of(n, s->role, s->index),
-                    net_address_format(&s->from, text));
+        log_warning("a message for node %s from %s, which is not its address, is ignored",
+                    name_of(n, s->role, s->index), net_address_format(&s->from, text));
 }
 
 void roster_log(struct node *n, struct dfm *core)
@@ -133,7 +138,8 @@ void roster_describe_reasons(const struct node *n, const struct dfm *core, char 
                 v = dfm_view(core, o->role, (uint16_t)o->index);
                 if (!v.live || v.reason == REASON_NONE)
                         continue;
-                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason), v.reason_ms / 1e3);
+                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason),
+                           v.reason_ms / 1e3);
                 first = false;
         }
 }

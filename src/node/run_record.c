@@ -18,7 +18,8 @@ static const char *const format = "run %u cookie %016" PRIx64 " began %" PRIu64 
 
 static bool find_folder(char *path, size_t size_bytes)
 {
-        const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+        const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+                   *home = getenv("HOME");
         int n;
 
         if (state && state[0] == '/')
@@ -104,7 +105,8 @@ struct dfm_former run_record_former(const struct run_record *s)
         if (s->fd < 0)
                 return (struct dfm_former){};
         read_whole(s->fd, text, sizeof text);
-        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns, state) != 4)
+        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns,
+                   state) != 4)
                 return (struct dfm_former){};
         return (struct dfm_former){
                 .known = true,

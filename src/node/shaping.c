@@ -128,7 +128,8 @@ int shaping_new(struct shaping **ret, struct node *n)
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
-        s->tree = (struct shaping_tree){.scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
+        s->tree = (struct shaping_tree){
+            .scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
         s->required = sc->qos.required;
         s->repairs = sc->qos.on_drift == QOS_REPAIR;
         s->waker.fd = -1;

@@ -28,7 +28,8 @@ static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool 
         return sum;
 }
 
-void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6, const struct layout_hash *old)
+void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
+                        const struct layout_hash *old)
 {
         uint64_t least = UINT64_MAX;
 

@@ -25,7 +25,8 @@ static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepar
                         (void)sim_run(s, sim_now_ns(s) + away_ns + 1);
                         sim_restart_dfm(s);
                         /* Triggers go on within 5 s. */
-                        check(sim_run(s, sim_now_ns(s) + 5 * NS_PER_S) || dfm_state(sim_dfm(s)) == RUN_RUNNING);
+                        check(sim_run(s, sim_now_ns(s) + 5 * NS_PER_S) ||
+                              dfm_state(sim_dfm(s)) == RUN_RUNNING);
                         check(sim_run(s, FOREVER_NS));
                         verify(s, &c);
                         sim_free(s);
@@ -123,7 +124,8 @@ static void verify_run_is_over(struct sim *s, const struct sim_config *c)
 {
         check_accounts(s, c);
         for (uint32_t i = 0; i < c->n_ros; i++)
-                check(ros_run_state(sim_ros(s, i)) == RUN_ENDED && ros_member(sim_ros(s, i))->refusal == WELCOME_OVER);
+                check(ros_run_state(sim_ros(s, i)) == RUN_ENDED &&
+                      ros_member(sim_ros(s, i))->refusal == WELCOME_OVER);
         for (uint32_t i = 0; i < c->n_sfi; i++)
                 check(sfi_run_state(sim_sfi(s, i)) == RUN_ENDED);
 }
@@ -153,9 +155,10 @@ static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
 /* Everything that a stranger can say, from anywhere, in the name of any node. */
 static struct message forge(struct random *r, uint64_t cookie)
 {
-        static const uint32_t types[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN, MESSAGE_BUILD,      MESSAGE_CLEAR,  MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST,
-                                         MESSAGE_XON,    MESSAGE_XOFF,   MESSAGE_ALIVE,      MESSAGE_TOTALS, MESSAGE_UPDATE_ACK, MESSAGE_WELCOME,
-                                         MESSAGE_JOIN,   MESSAGE_INQUIRY, MESSAGE_INVENTORY};
+        static const uint32_t types[] = {
+            MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD, MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+            MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,  MESSAGE_ALIVE,   MESSAGE_TOTALS,
+            MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,  MESSAGE_INQUIRY, MESSAGE_INVENTORY};
         struct message m = {.header = {.cookie = cookie, .transaction = (uint32_t)random_next(r)}};
 
         m.header.type = types[random_below(r, ARRAY_SIZE(types))];
@@ -176,7 +179,8 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
                 m.n = 1;
-                m.assign.entries[0] = (struct assign_entry){.event = random_below(r, 700), .sfi = (uint16_t)random_below(r, 2)};
+                m.assign.entries[0] =
+                    (struct assign_entry){.event = random_below(r, 700), .sfi = (uint16_t)random_below(r, 2)};
                 m.assign.entries[0].l1_id = (uint32_t)m.assign.entries[0].event;
                 break;
         case MESSAGE_CLEAR:
@@ -191,7 +195,8 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_UPDATE:
                 m.n = 1;
                 m.update.granted = UINT64_MAX;
-                m.update.entries[0] = (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
+                m.update.entries[0] =
+                    (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
                 break;
         }
         return m;

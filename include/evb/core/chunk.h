@@ -37,7 +37,8 @@ struct chunk_reader {
         bool malformed;
 };
 
-enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n, uint64_t cookie);
+enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                       uint64_t cookie);
 bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t **ret_payload);
 
 /* A fragment, or what is left of it, on its way out. */

@@ -101,7 +101,8 @@ static inline void trace_request(struct trace *t, const struct message *m)
 
 static inline const char *trace_verdict(uint16_t verdict)
 {
-        static const char *const names[] = {"ok", "other-config", "other-run", "occupied", "twice", "over", "begun", "address"};
+        static const char *const names[] = {"ok",    "other-config", "other-run", "occupied",
+                                            "twice", "over",         "begun",     "address"};
 
         return verdict < ARRAY_SIZE(names) ? names[verdict] : "?";
 }
@@ -145,8 +146,8 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 break;
         case MESSAGE_JOIN:
                 if (m->header.cookie != 0)
-                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run, (unsigned long long)m->join.oldest,
-                                  (unsigned long long)m->join.newest);
+                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run,
+                                  (unsigned long long)m->join.oldest, (unsigned long long)m->join.newest);
                 break;
         case MESSAGE_WELCOME:
                 trace_add(t, " %s run %u", trace_verdict(m->welcome.verdict), m->welcome.run);

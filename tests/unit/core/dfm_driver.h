@@ -88,7 +88,8 @@ static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_
 }
 
 /* A node asks to take part; it is in no run yet. */
-static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t incarnation)
+static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index,
+                               uint64_t incarnation)
 {
         struct message m = {.header = {.sender_role = role, .sender_index = index, .type = MESSAGE_JOIN}};
 

@@ -52,7 +52,8 @@ static inline const char *sfi_says(struct sfi_driver *t)
 
 #define assert_sfi_says(t, expected) assert_string_equal(sfi_says(t), expected)
 
-static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type,
+                          uint32_t transaction)
 {
         t->message.header = (struct message_header){
                 .cookie = TRACE_COOKIE,

@@ -145,7 +145,8 @@ static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **sta
         assert_dfm_says(&t, "all: Assign e0>sfi0#0");
         t.sfis[0] = (struct played_sfi){.incarnation = 1, .joined = 1, .alive_next = 1};
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
-        t.sfis[0] = (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
+        t.sfis[0] =
+            (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
         assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
         sfi_grants(&t, 0, 2);
         /* The former one, should it still be there, learns that its place is taken. */

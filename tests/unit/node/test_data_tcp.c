@@ -117,7 +117,7 @@ static void introduce(int fd, uint16_t ros)
         struct iovec iov = {.iov_base = bytes};
 
         m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
 }
@@ -139,7 +139,8 @@ static bool is_asked(struct bench *b, uint16_t ros, int fd)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         uint8_t bytes[256];
 
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.header = (struct message_header){
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         b->receiver.ops->request(&b->receiver, (struct message_to){ROLE_ROS, ros}, &m);
@@ -343,7 +344,8 @@ static void a_ros_takes_only_its_sfis_requests(void **state)
         assert_true(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 1)));
         ros_bench_close(&b);
         ros_bench_open(&b);
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+        m.header = (struct message_header){
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_ENDED;
         assert_true(is_refused(&b, bytes, message_encode(&m, bytes, sizeof bytes)));
         assert_int_equal(ros_run_state(b.sender.core), RUN_STARTING);

@@ -12,7 +12,7 @@ static void send_as(uint16_t ros, const char *from)
                                 .to_bytes = 8,
                                 .payload = (const uint8_t *)"fragment"};
         struct message_header header = {
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct udp_config config = {};
         struct chunk_packer *packer;

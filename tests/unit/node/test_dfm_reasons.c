@@ -59,9 +59,10 @@ static void many_are_counted(void **state)
         name_nodes(&config);
         dfm_driver_init(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle),
-                            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
-                            "ros6 and 16 more never reached this DFM");
+        assert_string_equal(
+            why(&t, &idle),
+            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+            "ros6 and 16 more never reached this DFM");
         dfm_driver_fini(&t);
 }
 
