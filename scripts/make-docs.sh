@@ -64,9 +64,9 @@ HEAD
 .It 0
 Done.
 .It 1
-The run fell short: events are partial or lost, fragments are corrupt, no trigger was taken, the counts of DFM, SFIs and
+The run fell short: events are partial or lost, fragments are corrupt, there was no trigger, the counts of DFM, SFIs and
 files differ, a node died, a check failed, or frames of a front-end may belong to other triggers.
-Each reason is one line on standard error, and an entry of
+Each reason is a line on standard error and an entry of
 .Dq reasons
 in the report.
 .It 2
@@ -74,21 +74,24 @@ The command line or a file is wrong; it says where, and what is allowed.
 .It 77
 A privilege or a feature of the kernel is missing; it says which.
 .It 75
-A node could not start or go on for a reason that may pass, like memory; the units start it again.
+A node could not start or continue because of a temporary failure, such as a lack of memory; the units restart it.
 .El
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.
 .Pp
-A node whose address is not there yet, as at boot, waits for it and tries again every 500 ms.
-A node that is stopped serves on until the DFM has ended the run, has been silent for
+A node whose address is still missing, as at boot, retries every 500 ms.
+A stopped node continues to serve until the DFM has ended the run or has been silent for
 .Ic dfm.node-timeout ,
-or
+or until
 .Ic run.stop-timeout
-is over; an SFI leaves a run that goes on once its events are built.
-SIGHUP ends no node; it stops
+expires.
+A stopped SFI leaves a run that goes on once it has built its events.
+Nodes log SIGHUP and ignore it.
+SIGHUP stops
 .Nm evb run ,
-whose terminal was closed, unless that was started by
-.Xr nohup 1 .
+unless
+.Xr nohup 1
+started it.
 .Sh SEE ALSO
 .Xr evb.conf 5
 TAIL

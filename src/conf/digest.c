@@ -9,7 +9,7 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Values that the table of keys can write. The two last digests are of what it cannot: see below. */
+/* Keys whose values the table of keys can print. The last two digests cover what it cannot: see below. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {
@@ -55,7 +55,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
-        /* Where a ROS gets its fragments from is its own matter; what kind of source it is decides how events are numbered. */
+        /* Each ROS has its own source, but the kind of source decides how events are numbered. */
         ret->values[DIGEST_SOURCE] = (uint32_t)s->ros.source_kind;
         ret->values[DIGEST_NODES] = digest_nodes(s);
         for (uint32_t i = 0; i < DIGESTS; i++)

@@ -135,7 +135,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 return true;
         }
         dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
-        /* What ended before a run was taken up must be known before what ends after it. */
+        /* What ended before the takeover must be known before anything that ends after it. */
         if (d->resume.active)
                 return true;
         /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */

@@ -1,11 +1,11 @@
-/* Membership of a ROS or SFI in a run. What the DFM thinks of a Join is in dfm_join.c. */
+/* Membership of a ROS or SFI in a run. dfm_join.c answers a Join. */
 #include "evb/core/member.h"
 
 #include <string.h>
 
 #include "evb/base/util.h"
 
-/* A message of a stranger makes a Join due, but not more often than this. */
+/* A stranger's message triggers a Join, but at most this often. */
 #define JOIN_APART_NS (20 * NS_PER_MS)
 
 void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,

@@ -336,7 +336,7 @@ static bool body_switch(struct codec *c, struct message *m)
         return true;
 }
 
-/* All that the DFM says, and all that is said to it, names its incarnation first. */
+/* All messages from and to the DFM name its incarnation first. */
 static bool names_dfm(uint32_t type)
 {
         return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;

@@ -181,7 +181,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
         return true;
 }
 
-/* KeepAlive says how many Clears there were: a lost one shows, and so does the first. */
+/* KeepAlive carries the number of Clears: it reveals a lost one, even the first. */
 static void note_clears(struct ros *r, uint32_t next)
 {
         if (!r->clears.started)
@@ -209,7 +209,7 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         return true;
 }
 
-/* The DFM's streams begin anew. What is held stays held, and is told by number. */
+/* The DFM's streams restart. Fragments stay held; their numbers identify them. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
         sequence_restart(&r->clears);

@@ -146,7 +146,7 @@ static bool receive_totals(struct sfi *s, const struct message *m)
         return true;
 }
 
-/* The streams to and from the DFM begin anew. What is open stays open, and the DFM may inquire what there is. */
+/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. */
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         sequence_restart(&s->keep_alives);

@@ -78,7 +78,7 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         config.group = &c->group_address;
         r = open_socket(c, &c->group, &config, self, loop);
         if (r < 0)
-                log_error("where there is no multicast, set network.control-group to none");
+                log_error("set network.control-group = none if the network has no multicast");
         return r;
 }
 
@@ -159,7 +159,7 @@ static const struct net_address *address_of(const struct control *c, enum node_r
         return NULL;
 }
 
-/* Who wants to join under a name that has another address hears so. */
+/* Answers a Join that names a node with another address. */
 static void refuse_address(struct control *c, const struct message *m, const struct net_address *from)
 {
         struct message answer = {.header = {.sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}};
@@ -171,7 +171,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
         control_flush(c);
 }
 
-/* A message names its sender; it has to come from that node's address. */
+/* A message names its sender, and must come from that node's address. */
 static bool is_from_its_sender(struct control *c, const struct message *m, const struct net_address *from)
 {
         const struct message_header *h = &m->header;

@@ -23,9 +23,9 @@ struct control_socket {
         int n, at;
 };
 
-/* Who spoke for a node from an address that is not that node's. */
+/* The sender of a message that names a node but comes from another address. */
 struct control_stranger {
-        bool is_new; /* since it was last looked at */
+        bool is_new; /* since the last look */
         enum node_role role;
         uint16_t index;
         struct net_address from;
@@ -58,7 +58,8 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
                  uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 
-/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */
+/* The next received message that comes from the address of the node it names, or NULL; valid until the next
+ * call. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);

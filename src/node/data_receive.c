@@ -1,4 +1,4 @@
-/* What both transports of an SFI share: the addresses that fragments may come from. */
+/* Shared by both transports of an SFI: the addresses that fragments may come from. */
 #include "data_receive.h"
 
 #include <errno.h>

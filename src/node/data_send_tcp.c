@@ -14,7 +14,7 @@
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
 #define IOV_MAX_OUT 520
-/* Stagings full of requests before others have their turn. */
+/* Full staging buffers of requests read before others have their turn. */
 #define READS_MAX 8
 
 enum way_state { WAY_WAITING, WAY_CONNECTING, WAY_UP };
@@ -210,8 +210,8 @@ static void write_some(struct tcp_way *w, uint64_t now_ns)
         }
 }
 
-/* The next message of what has come. 1: taken; 0: not whole yet; -EPROTO: none of this SFI's requests, which
- * ends the connection. */
+/* Takes the next received message. 1: taken; 0: incomplete; -EPROTO: not a request of this SFI, which ends
+ * the connection. */
 static int take_message(struct tcp_way *w, uint64_t now_ns)
 {
         static struct message m;

@@ -15,7 +15,7 @@
 #define EVENTS_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* A wait for nodes that is longer than this is worth a line in the log. */
+/* A longer wait for nodes is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
 
 struct dfm_role {
@@ -27,7 +27,7 @@ struct dfm_role {
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
-        uint64_t give_up_ns; /* after a stop: what is still open then stays so */
+        uint64_t give_up_ns; /* after a stop: the DFM gives up events that are still open */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -50,7 +50,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* The number of the run: configured, that of the file whose events are replayed, or a new one. */
+/* The run number: the configured one, that of the file with ros.source = file:, or a new one. */
 static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
@@ -58,7 +58,7 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         config->run = 1;
         if (n->check_only)
                 return;
-        /* With `evb run` the DFM does not outlive its nodes, nor they it. */
+        /* Under `evb run` the DFM and its nodes end together. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
         else {
@@ -144,7 +144,8 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return dfm_step(core, now_ns, ret_to, ret);
 }
 
-/* Keeps on disk that the run goes on, or that it has ended: a DFM that starts again takes up the first and not the second. */
+/* Records on disk whether the run goes on or has ended: after a restart the DFM takes up only a run that goes
+ * on. */
 static void remember_run(struct dfm_role *d)
 {
         enum run_state state = dfm_state(d->core);
@@ -156,7 +157,7 @@ static void remember_run(struct dfm_role *d)
         d->ended_noted = ended;
         if (d->record.fd >= 0 &&
             run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended) < 0)
-                log_warning_errno(errno, "%s: %m; a DFM that starts again may not take this run up",
+                log_warning_errno(errno, "%s: %m; after a restart the DFM may not take up this run",
                                   d->record.path);
 }
 

@@ -1,9 +1,9 @@
-/* Puts into words why the DFM took no trigger or lost events. It decides nothing. */
+/* Describes why the DFM took no trigger or lost events. It decides nothing. */
 #include "dfm_reasons.h"
 
 #include "evb/base/strbuf.h"
 
-/* Names in one list; of more only the number is given. */
+/* Names in one list; more of them are only counted. */
 #define NAMES_MAX 6
 
 typedef bool (*is_meant)(const struct dfm *d, const struct scenario_node *n);
@@ -25,7 +25,7 @@ static bool holds_back(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
 }
 
-/* "ros1, ros2 and 3 more were never heard"; false: there is none. */
+/* "ros1, ros2 and 3 more never reached this DFM"; false: no node is meant. */
 static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant,
                       const char *what)
 {

@@ -1,4 +1,4 @@
-/* Says what becomes of a node's wish to take part in a run. */
+/* Follows a node's membership in a run: logs it, describes it, and decides when the node gives up. */
 #include "membership.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "evb/conf/digest.h"
 #include "node_internal.h"
 
-/* A wait that is longer than this is worth a line in the log. */
+/* A longer wait is logged. */
 #define WAIT_LOG_NS (5 * NS_PER_S)
 
 static const struct scenario_node *dfm_of(const struct node *n)
@@ -25,26 +25,26 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                          scenario_digest_name(m->refused_key));
                 break;
         case WELCOME_OTHER_RUN:
-                snprintf(text, size_bytes, "its run is number %u, and ours is number %u", m->refused_run,
+                snprintf(text, size_bytes, "its run number is %u, ours is %u", m->refused_run,
                          n->member.run);
                 break;
         case WELCOME_OCCUPIED:
-                snprintf(text, size_bytes, "another process was %s a moment ago", n->self->name);
+                snprintf(text, size_bytes, "another process ran as %s a moment ago", n->self->name);
                 break;
         case WELCOME_TWICE:
-                snprintf(text, size_bytes, "another process is %s already", n->self->name);
+                snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
-                snprintf(text, size_bytes, "run %u, which this node is in, has ended", m->run);
+                snprintf(text, size_bytes, "run %u of this node has ended", m->run);
                 break;
         case WELCOME_BEGUN:
                 snprintf(
                     text, size_bytes,
-                    "run %u has begun, and this node counts its front-end's frames from the begin of a run",
+                    "run %u has begun, and this node must count its front-end's frames from the beginning",
                     m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "it has another address for %s than %s", n->self->name,
+                snprintf(text, size_bytes, "its scenario gives %s another address than %s", n->self->name,
                          n->self->address);
                 break;
         case WELCOME_OK:
@@ -60,7 +60,7 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         char why[160];
 
         if (member_is_joined(m) && m->refusal == WELCOME_OK) {
-                snprintf(text, size_bytes, "waiting for the begin of run %u", m->run);
+                snprintf(text, size_bytes, "waiting for run %u to begin", m->run);
                 return;
         }
         if (m->refusal == WELCOME_OK) {
@@ -93,7 +93,7 @@ static void log_refusal(struct node *n, const struct member *m)
         else if (m->refusal == WELCOME_OVER)
                 log_warning("%s", text);
         else
-                log_error("%s; it asks again until this changes", text);
+                log_error("%s; retrying until this changes", text);
 }
 
 static void log_dfm(struct node *n, const struct member *m)
@@ -105,7 +105,7 @@ static void log_dfm(struct node *n, const struct member *m)
         if (m->run != s->logged_run)
                 log_info("joined run %u", m->run);
         else
-                log_warning("the DFM %s has started again and has taken run %u up", dfm_of(n)->name, m->run);
+                log_warning("the DFM %s restarted and took up run %u", dfm_of(n)->name, m->run);
         s->logged_dfm = m->dfm;
         s->logged_run = m->run;
 }
@@ -118,7 +118,7 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
             now_ns - m->heard_ns < limit_ns)
                 return false;
-        log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
+        log_error("no message from the DFM %s at %s for %s (dfm.lost-after); stopping", dfm_of(n)->name,
                   dfm_of(n)->address, quantity_format_time(limit_ns, time));
         return true;
 }

@@ -152,7 +152,7 @@ static uint64_t leave_ns(const struct node *n)
         return run == RUN_ENDED ? 0 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
 }
 
-/* That nothing is held now is no reason to leave: the next event may be on its way here. */
+/* Holding nothing is no reason to leave: the next event may be on its way. */
 static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
@@ -162,7 +162,7 @@ static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-/* What waits for SFIs that are gone would take the places of what the others want, as they share them. */
+/* Jobs for SFIs that have left would fill the queue that all SFIs share. */
 static void forget_gone(const struct node *n, struct ros_node *r)
 {
         const uint64_t *live = ros_sfi_live(r->core);
@@ -174,7 +174,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* What the DFM has to know of a source that is counted. */
+/* What the DFM must know of a source whose frames are counted. */
 static void turn_front_end(struct ros_node *r, uint64_t now_ns)
 {
         front_end_turn(r->front_end, now_ns);
@@ -248,7 +248,7 @@ static void ros_account(struct node *n)
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
-        /* Nobody waits for us any more; the report must have the last of it. */
+        /* Nobody waits for us now; the report needs the last counters. */
         if (ros_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
 }
@@ -265,7 +265,7 @@ static void ros_reasons(const struct node *n, struct reasons *to)
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
         if (shaping_fell_short(r->shaping))
-                reasons_add(to, "its traffic was not shaped at the end, which qos.required asks for");
+                reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }
 
 const struct node_kind node_ros = {

@@ -1,4 +1,4 @@
-/* Names nodes of the DFM's core as the scenario does. */
+/* Logs and describes the nodes of the DFM's core by their names in the scenario. */
 #include "roster.h"
 
 #include "evb/base/log.h"
@@ -17,17 +17,17 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
 
         switch (o->verdict) {
         case WELCOME_OTHER_CONFIG:
-                log_error("%s is refused: its scenario differs from ours in %s", name,
+                log_error("refused %s: its scenario differs from ours in %s", name,
                           scenario_digest_name(o->key));
                 break;
         case WELCOME_OTHER_RUN:
-                log_error("%s is refused: it is configured for run %u, ours is run %u", name, o->run, n->run);
+                log_error("refused %s: it is configured for run %u, ours is run %u", name, o->run, n->run);
                 break;
         case WELCOME_TWICE:
-                log_error("%s runs twice: the second process is refused", name);
+                log_error("refused a second process that runs as %s", name);
                 break;
         case WELCOME_OVER:
-                log_warning("%s is still in run %u, which has ended: it is refused", name, o->run);
+                log_warning("refused %s: its run %u has ended", name, o->run);
                 break;
         case WELCOME_BEGUN:
                 log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
@@ -46,20 +46,20 @@ static void log_notice(const struct node *n, const struct dfm_notice *o)
 {
         switch (o->kind) {
         case NOTICE_JOINED:
-                log_info("%s is there", name_of(n, o->role, o->index));
+                log_info("%s has joined", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT:
                 log_info("%s has left", name_of(n, o->role, o->index));
                 break;
         case NOTICE_SILENT:
-                log_warning("%s has been silent for longer than dfm.node-timeout: it counts as gone",
+                log_warning("no message from %s for dfm.node-timeout: it counts as gone",
                             name_of(n, o->role, o->index));
                 break;
         case NOTICE_REFUSED:
                 log_refusal(n, o);
                 break;
         case NOTICE_TAKEN_UP:
-                log_warning("run %u of a former DFM goes on", o->run);
+                log_warning("took up run %u of a former DFM", o->run);
                 break;
         case NOTICE_UNRELIABLE:
                 log_error("%s lost frames of its front-end before it counted them: events may combine "
@@ -78,11 +78,11 @@ static void log_stranger(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Once for each node name, or a stranger could fill the log. */
+        /* Once per node name, so that a stranger cannot fill the log. */
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
-        log_warning("a message for node %s from %s, which is not its address, is ignored",
+        log_warning("ignored a message in the name of %s: it comes from %s, not from that node's address",
                     name_of(n, s->role, s->index), net_address_format(&s->from, text));
 }
 
@@ -110,7 +110,7 @@ void roster_describe_missing(const struct node *n, const struct dfm *core, char 
                 strbuf_add(&b, "%s%s", missing++ ? ", " : "waiting for ", o->name);
         }
         if (missing == 0)
-                strbuf_add(&b, "all nodes are there");
+                strbuf_add(&b, "all nodes are present");
 }
 
 static const char *reason_text(enum node_reason reason)

@@ -1,4 +1,4 @@
-/* Small files, written whole. A file that cannot be understood counts as none. */
+/* Keeps small files, written whole. A file that cannot be parsed counts as missing. */
 #include "run_record.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void make_folder(char *path)
         (void)mkdir(path, 0755);
 }
 
-/* A locked file of that name in the folder; -1: not to be had. */
+/* Opens and locks a file of that name in the folder; -1: impossible. */
 static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
 {
         char folder[RUN_RECORD_PATH_MAX - 128];
@@ -131,7 +131,7 @@ uint32_t run_record_next_number(void)
         int fd = open_locked("run-number", true, path, sizeof path);
         unsigned long last;
 
-        /* Without a place to remember it, the time is a number that does not repeat either. */
+        /* Without a place to store it, the time serves as a number that does not repeat either. */
         if (fd < 0)
                 return (uint32_t)(clock_utc_ns() / NS_PER_S);
         read_whole(fd, text, sizeof text);

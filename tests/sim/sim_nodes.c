@@ -239,7 +239,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         }
 }
 
-/* False: there is no room, and the stream waits. */
+/* False: no room, and the stream waits. */
 static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
 {
         struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};

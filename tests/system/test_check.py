@@ -61,7 +61,7 @@ def refused(evb):
             ("sfi1", {"sfi.buffer-size": HUGE["sfi"]}, 2, "sfi.buffer-size: this machine has no memory for "),
             ("ros1", {"qos.backend": "htb"}, None, "shaping: "),
             ("ros1", {"qos.backend": "htb", "node ros1.device": "lo"}, 77, "all nodes share lo"),
-            ("ros9", {}, 2, '"ros9" is not there'),
+            ("ros9", {}, 2, '"ros9" is unknown'),
             ("ros1", {"network.control-group": "ff02::1"}, 2, "network.control-group"),
             ("ros1", {"sfi.credits": 12001}, 2, "sfi.credits"),
             ("ros1", {"dfm.event-timeout": "1s"}, 2, "dfm.event-timeout"),

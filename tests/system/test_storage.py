@@ -54,9 +54,9 @@ def holds_events(evb, where, files):
 
 def verified(evb, path):
     """The events of a file in which all is right."""
-    told = dump(evb, path, "--verify")
-    assert told["verify"]["right"], told
-    return told["events"]
+    shown = dump(evb, path, "--verify")
+    assert shown["verify"]["right"], shown
+    return shown["events"]
 
 
 class Disk:

@@ -16,7 +16,7 @@
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 
-/* What is known of the run that a DFM on this machine began last. */
+/* The last run that a DFM on this machine began. */
 struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
@@ -25,12 +25,13 @@ struct dfm_former {
 
 struct dfm_config {
         uint32_t run;
-        bool run_is_free;     /* the number was not configured: that of a run which is taken up wins */
+        /* no number is configured: the run takes the number of a run that is taken up */
+        bool run_is_free;
         uint64_t cookie;      /* of the run, random, not 0 */
         uint64_t incarnation; /* of this DFM, random, not 0 */
         struct dfm_former former;
         struct member_keys keys;
-        uint64_t occupied_ns; /* a node must have been silent for so long before another incarnation takes its place */
+        uint64_t occupied_ns; /* silence of a node before another incarnation takes its place */
         uint32_t n_ros, n_sfi;
         bool push; /* whom it tells: all, or the SFI alone */
         enum policy_id policy;
@@ -55,7 +56,7 @@ struct dfm_config {
 /* What happened to a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
-        NOTICE_LEFT,     /* it said so */
+        NOTICE_LEFT,     /* the node said that it leaves */
         NOTICE_SILENT,   /* not heard for node_timeout_ns */
         NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
@@ -71,9 +72,9 @@ struct dfm_notice {
         uint32_t run;
 };
 
-/* How a node stands, as the DFM sees it. */
+/* A node's state, as the DFM sees it. */
 struct dfm_node_view {
-        bool live, heard; /* there now; was there at any time */
+        bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
         enum node_reason reason;
         uint32_t reason_ms;
@@ -85,7 +86,7 @@ struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t ended_again; /* finished by a second SFI after the event had ended */
-        uint64_t foreign;     /* messages of another run, or of a node that did not join */
+        uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
@@ -129,11 +130,12 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 /* The run: its number and cookie, which change when a former DFM's run is taken up. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-/* Time since the run began; 0: it has not. */
+/* Time since the run began; 0: not yet. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Frames were lost before a ROS counted them, or the ROSs did not count the same number: events may mix triggers. */
+/* Frames were lost before a ROS counted them, or the ROSs counted different numbers: events may mix
+ * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
-/* The oldest notice that was not taken yet; the last 64 are kept. */
+/* Takes the oldest notice; the last 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
-/* Whether a run began, ever. */
+/* Whether the run has begun. */
 bool dfm_has_begun(const struct dfm *d);

@@ -53,11 +53,11 @@ enum ros_verdict {
 struct ros_counts {
         uint64_t fragments_sent; /* jobs that went out whole */
         uint64_t unknown;        /* requests for what is not held */
-        uint64_t implausible;    /* requests for events far beyond all that were known */
+        uint64_t implausible;    /* requests for events far beyond all known ones */
         uint64_t full;           /* fragments that found no room */
         uint64_t source_lost;
         uint64_t clear_gaps; /* Clear messages that the sequence misses */
-        uint64_t clear_suspects; /* whose sequence number jumped too far to be believed */
+        uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be believed */
         uint64_t xoff;
 };
 
@@ -95,14 +95,14 @@ void ros_skip(struct ros *r, uint64_t n);
 
 /* Serve what is asked, then leave: see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
-/* The run is over (or ros_stop() was called and nothing triggered is held), and nothing waits to be sent. */
+/* The run is over (or ros_stop() was called and nothing triggered is held), and the send queues are empty. */
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
-/* Cookie, run number and the DFM's last word; and whether the DFM has refused this node. */
+/* Cookie, run number, time of the DFM's last message, and whether the DFM has refused this node. */
 const struct member *ros_member(const struct ros *r);
-/* What Alive says of this node: frames may belong to other triggers (for good); the front-end is silent; why there is no
- * progress, since when (0: REASON_NONE). */
+/* Sets what Alive reports: frames may belong to other triggers (permanent); the front-end is silent; why the
+ * ROS makes no progress, and since when (0: REASON_NONE). */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
 void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);

@@ -362,7 +362,8 @@ static void send_large(const char *host, bool connected)
 }
 
 /* A datagram larger than the device's packets goes in IP fragments, but not as part of a super-packet:
- * nothing is lost, whatever error the kernel reports. In a network of our own, for its small packets. */
+ * nothing is lost, whatever error the kernel reports. In a network namespace of its own, for its small
+ * packets. */
 static void larger_than_a_packet_is_sent_alone(void **state)
 {
         struct ifreq r = {.ifr_name = "lo", .ifr_mtu = 1500};

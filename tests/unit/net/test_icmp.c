@@ -1,5 +1,5 @@
-/* What ICMP and ICMPv6 say of earlier datagrams: no code of theirs ends an endpoint or stops its
- * super-packets. In a network of our own, for its raw sockets. */
+/* ICMP and ICMPv6 errors of earlier datagrams: none of their codes ends an endpoint or stops its
+ * super-packets. In a network namespace of its own, for its raw sockets. */
 #include "../test.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static void wait_for_error(void)
         poll(&p, 1, 50); /* some codes leave none */
 }
 
-/* A super-packet after the error, one read after another: all goes on. */
+/* A super-packet after the error, one read after another: all works. */
 static void expect_unharmed(void (*say)(uint8_t, uint8_t), uint8_t type, uint8_t code)
 {
         static const uint8_t bytes[SEGMENTS][100];

@@ -1,4 +1,4 @@
-/* A node of a small scenario, for the parts of a ROS or an SFI alone: nothing is opened but its loop. */
+/* A node of a small scenario, for tests of single parts of a ROS or an SFI: only its loop is open. */
 #pragma once
 
 #include <unistd.h>
@@ -54,7 +54,7 @@ static inline void sample_node_free(struct node *n)
 #define SAMPLE_DFM UINT64_C(0xDF)
 #define SAMPLE_INCARNATION UINT64_C(3)
 
-/* What lets a node take part in that run. */
+/* Makes a node join that run. */
 static inline const struct message *sample_welcome(void)
 {
         static struct message m;

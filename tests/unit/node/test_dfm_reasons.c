@@ -1,4 +1,4 @@
-/* What a DFM says of a run without a trigger: who is missing, who holds triggers back. */
+/* A DFM's reasons for a run without a trigger: who is missing, who holds triggers back. */
 #include "../test.h"
 
 #include "../core/dfm_driver.h"
@@ -66,7 +66,7 @@ static void many_are_counted(void **state)
         dfm_driver_fini(&t);
 }
 
-/* Also where all have left and XOFF is forgotten when the reasons are asked for. */
+/* Also when all have left and XOFF is forgotten by the time of the reasons. */
 static void who_held_back(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -103,7 +103,7 @@ static void nobody_had_a_credit(void **state)
         dfm_driver_fini(&t);
 }
 
-/* With a trigger it is the events that count. */
+/* With a trigger only the events count. */
 static void open_partial_and_lost(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -128,7 +128,7 @@ static void open_partial_and_lost(void **state)
         dfm_driver_fini(&t);
 }
 
-/* More than are kept are counted, and none is there twice. */
+/* Surplus reasons are counted, and no reason appears twice. */
 static void reasons_are_bounded(void **state)
 {
         struct reasons r = {};

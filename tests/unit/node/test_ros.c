@@ -48,7 +48,7 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
         node_ros.receive(n, NS_PER_S, &m);
 }
 
-/* What waits for an SFI that the DFM's map no longer has is forgotten, once, and nobody else's. */
+/* Jobs for an SFI that left the DFM's map are dropped once, and no others. */
 static void an_sfi_that_is_gone_is_forgotten(void **state)
 {
         struct node n;

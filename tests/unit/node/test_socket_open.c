@@ -1,4 +1,4 @@
-/* Sockets at addresses that are missing, taken, or only there later. In a network of our own, for its
+/* Sockets at addresses that are missing, taken, or appear later. In a network namespace of its own, for its
  * addresses. */
 #include "../test.h"
 
@@ -51,7 +51,7 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
         return __real_bind(fd, address, size);
 }
 
-/* What is logged by `f`. */
+/* The log of `f`. */
 static const char *logged_by(void (*f)(void))
 {
         static char text[4096];
@@ -98,7 +98,7 @@ static void an_address_is_waited_for(void **state)
         assert_int_equal(result, 0);
         assert_int_equal(binds, 3);
         assert_non_null(
-                strstr(log, "cannot open " LATER ":5000 for fragments yet, and tries again every 500 ms"));
+                strstr(log, "cannot open " LATER ":5000 for fragments yet, retrying every 500 ms"));
         assert_null(strstr(strstr(log, "yet") + 1, "yet")); /* once */
         endpoint_free(opened);
 }
@@ -122,7 +122,7 @@ static void a_stop_ends_the_wait(void **state)
         stop_at = 0;
 }
 
-/* All nodes of `evb run` are on this machine: what is not there is a mistake. */
+/* All nodes of `evb run` are on this machine: a missing address is a mistake. */
 static void evb_run_waits_for_nothing(void **state)
 {
         (void)state;
@@ -144,7 +144,7 @@ static void open_taken(void)
                 result = socket_open_listener(&local, 0, "data connections");
 }
 
-/* Neither does one that allows it share it: not ours. */
+/* A socket that permits sharing is not shared either: it is not ours. */
 static void an_address_is_never_shared(void **state)
 {
         struct net_address local = at("127.0.0.2", 5000);
@@ -162,8 +162,8 @@ static void an_address_is_never_shared(void **state)
         log = logged_by(open_taken);
         assert_int_equal(result, -EADDRINUSE);
         assert_non_null(strstr(
-                log, "127.0.0.2:5000 is in use, so there are no fragments; is this node running already?"));
-        assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no data connections;"));
+                log, "127.0.0.2:5000 for fragments: it is in use; is this node running already?"));
+        assert_non_null(strstr(log, "cannot open 127.0.0.2:5000 for data connections: it is in use;"));
         close(datagrams);
         close(stream);
 }
