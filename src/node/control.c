@@ -35,9 +35,8 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
         return loop_add(loop, &to->io);
 }
 
-static int fill_book(struct control *c)
+int control_know_nodes(struct control *c, const struct scenario *s)
 {
-        const struct scenario *s = c->scenario;
         uint16_t port = (uint16_t)s->network.control_port;
 
         c->n_ros = s->ros.count;
@@ -101,7 +100,7 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
         if (!c->bytes)
                 return log_error_errno(ENOMEM, "control: %m");
-        r = fill_book(c);
+        r = control_know_nodes(c, s);
         if (r < 0)
                 return r;
         r = node_address(self, (uint16_t)s->network.control_port, &config.local);
@@ -157,6 +156,14 @@ static const struct net_address *address_of(const struct control *c, enum node_r
                 return index < c->n_sfi ? &c->sfi[index] : NULL;
         }
         return NULL;
+}
+
+bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
+                     const struct net_address *address)
+{
+        const struct net_address *expected = address_of(c, role, index);
+
+        return expected && net_address_same_host(expected, address);
 }
 
 /* Answers a Join that names a node with another address. */

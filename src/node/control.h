@@ -57,6 +57,11 @@ struct control {
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
+/* Fills in the nodes' addresses alone, as control_open() does. Errors are logged. */
+int control_know_nodes(struct control *c, const struct scenario *s);
+/* Whether the address is that node's, whatever its port; false for an unknown node. */
+bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
+                     const struct net_address *address);
 
 /* The next received message that comes from the address of the node it names, or NULL; valid until the next
  * call. */

@@ -82,7 +82,7 @@ static int allocate(struct data_receiver *r, struct tcp_receiver *t)
                 t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
         for (size_t i = 0; i < s->ros.count; i++)
                 t->of_ros[i] = -1;
-        return data_receive_know_ros(r);
+        return 0;
 }
 
 static int tcp_open(struct data_receiver *r)
@@ -135,7 +135,6 @@ static void tcp_close(struct data_receiver *r)
                 close(t->listener);
         free(t->peers);
         free(t->of_ros);
-        free(r->ros);
         free(t);
 }
 
@@ -179,12 +178,21 @@ static void note_granted(struct data_receiver *r, int fd)
         socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
 }
 
+static bool is_from_a_ros(const struct node *n, const struct net_address *from)
+{
+        for (unsigned i = 0; i < n->scenario->ros.count; i++) {
+                if (control_is_node(&n->control, ROLE_ROS, (uint16_t)i, from))
+                        return true;
+        }
+        return false;
+}
+
 static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
 {
         struct tcp_receiver *t = r->state;
         struct tcp_peer *p;
 
-        if (!data_receive_is_from_any(r, from)) {
+        if (!is_from_a_ros(r->node, from)) {
                 note_stranger(r, from, "the scenario has no ROS with this address");
                 close(fd);
                 return;
@@ -235,7 +243,7 @@ static int know_peer(struct tcp_peer *p, uint16_t ros)
                 return 1;
         if (p->ros >= 0)
                 return refuse(p, MESSAGE_MALFORMED);
-        if (!data_receive_is_from(p->receiver, ros, &p->from)) {
+        if (!control_is_node(&p->receiver->node->control, ROLE_ROS, ros, &p->from)) {
                 note_stranger(p->receiver, &p->from, "it claims to be a ROS that has another address");
                 return -EPROTO;
         }

@@ -17,6 +17,21 @@
 #define TRACE_RUN 7
 #define TRACE_DFM UINT64_C(0xDF)
 
+/* Addresses a message of that run, which names this incarnation of the DFM. */
+static inline const struct message *trace_address(struct message *m, uint64_t dfm, enum node_role role,
+                                                  uint16_t index, uint32_t type, uint32_t transaction)
+{
+        m->header = (struct message_header){
+                .cookie = TRACE_COOKIE,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        m->dfm = dfm;
+        return m;
+}
+
 struct trace {
         char text[8192];
         size_t n;

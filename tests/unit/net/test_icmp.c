@@ -1,17 +1,14 @@
 /* ICMP and ICMPv6 errors of earlier datagrams: none of their codes ends an endpoint or stops its
  * super-packets. In a network namespace of its own, for its raw sockets. */
-#include "../test.h"
+#include "../own_network.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/icmp6.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <sched.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
@@ -174,16 +171,8 @@ int main(void)
                 cmocka_unit_test(no_code_of_icmp_ends_it),
                 cmocka_unit_test(no_code_of_icmp6_ends_it),
         };
-        struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-        int fd;
 
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
-                print_message("skipped: no network namespace to be had here\n");
+        if (!own_network_enter(0))
                 return 77;
-        }
-        fd = socket(AF_INET, SOCK_DGRAM, 0);
-        if (ioctl(fd, SIOCSIFFLAGS, &r) < 0)
-                return 1;
-        close(fd);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

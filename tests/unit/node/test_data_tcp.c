@@ -50,16 +50,7 @@ struct bench {
 
 static void bench_open(struct bench *b)
 {
-        struct sfi_config config = {
-                .member = {.incarnation = SAMPLE_INCARNATION},
-                .n_ros = 2,
-                .slots = 8,
-                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
-                .credits = 4,
-                .timeout_ns = 2 * NS_PER_S,
-                .keep_alive_ns = NS_PER_S,
-                .message_bytes = 1472,
-        };
+        struct sfi_config config = sample_sfi();
 
         *b = (struct bench){.now_ns = NS_PER_S};
         watched = 0;
