@@ -184,7 +184,7 @@ def lost_dfm(evb):
         for name in ROLES:
             if name != "dfm":
                 b.end(name, expect=1)
-                assert "(dfm.lost-after): this node ends" in b.log(name), b.log(name)
+                assert "(dfm.lost-after); stopping" in b.log(name), b.log(name)
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
 
 
@@ -197,7 +197,7 @@ def started_twice(evb):
         twin = b.write("twin.conf", ROLES, sfi1=other)
         b.start("sfi1", file=twin, name="twin")
         b.end("twin", expect=1)
-        assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
+        assert "its scenario gives sfi1 another address" in b.log("twin"), b.log("twin")
         assert f"a message for node sfi1 from {other}" in b.log("dfm"), b.log("dfm")
         # At the same address it does not even come to that.
         b.start("sfi1", name="double")

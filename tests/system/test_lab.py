@@ -286,7 +286,7 @@ def no_state(evb):
     if str(evb).startswith("/tmp/"):
         raise Skip("the program lies in /tmp")
     done = sh("unshare", "-m", "sh", "-c", script)
-    assert done.stdout == "status 1\n" and "cannot make a folder in /tmp: Read-only file system" in done.stderr, done
+    assert done.stdout == "status 1\n" and "cannot create a folder in /tmp: Read-only file system" in done.stderr, done
 
 
 def clean(evb):

@@ -579,7 +579,7 @@ def twice(evb):
         # It takes over when the first one has gone.
         bed.wait_for("dfm", "node ros1 stands by\n", times=2)
         bed.wait_for("ros1", "the DFM accepts this node now")
-        assert second.poll() is None and bed.log("ros1").count("the DFM refused") == bed.log("ros1").count("already, connected from") >= 1
+        assert second.poll() is None and bed.log("ros1").count("the DFM refused") == bed.log("ros1").count("already on standby, connected from") >= 1
 
 
 def refused(evb):
