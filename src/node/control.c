@@ -11,6 +11,8 @@
 #include "socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
+/* Datagrams of one turn: some milliseconds. */
+#define TURN_DATAGRAMS 1024
 
 static void is_ready(void *ctx, uint32_t events)
 {
@@ -196,7 +198,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
 /* The next message of one socket; false: none that is ours is left. */
 static bool receive_from(struct control *c, struct control_socket *s)
 {
-        while (s->ready || s->at < s->n || faults_are_holding(s->faults)) {
+        while (c->budget > 0 && (s->ready || s->at < s->n || faults_are_holding(s->faults))) {
                 if (s->at == s->n) {
                         s->at = 0;
                         s->n = faults_receive(s->faults, s->endpoint, s->batch, ARRAY_SIZE(s->batch));
@@ -207,6 +209,8 @@ static bool receive_from(struct control *c, struct control_socket *s)
                         }
                 }
                 const struct datagram *d = &s->batch[s->at++];
+
+                c->budget--;
                 enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes);
 
                 control_count_refusal(c->stats, v);
@@ -216,6 +220,16 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 }
         }
         return false;
+}
+
+void control_begin_turn(struct control *c)
+{
+        c->budget = TURN_DATAGRAMS;
+}
+
+bool control_has_more(const struct control *c)
+{
+        return c->budget == 0;
 }
 
 const struct message *control_receive(struct control *c)

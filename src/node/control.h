@@ -50,6 +50,7 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
+        unsigned budget; /* datagrams that may still be looked at in this turn */
         struct control_stranger stranger; /* the last one */
 };
 
@@ -63,6 +64,10 @@ int control_know_nodes(struct control *c, const struct scenario *s);
 bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
                      const struct net_address *address);
 
+/* Call when a turn of the node begins: limits the datagrams read in it, however many strangers send. */
+void control_begin_turn(struct control *c);
+/* Whether the limit of the turn left datagrams unread. */
+bool control_has_more(const struct control *c);
 /* The next received message that comes from the address of the node it names, or NULL; valid until the next
  * call. */
 const struct message *control_receive(struct control *c);

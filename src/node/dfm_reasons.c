@@ -2,6 +2,7 @@
 #include "dfm_reasons.h"
 
 #include "evb/base/strbuf.h"
+#include "roster.h"
 
 /* Names in one list; more of them are only counted. */
 #define NAMES_MAX 6
@@ -44,6 +45,16 @@ static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenar
         return n > 0;
 }
 
+/* What nodes say themselves: "ros1: no front-end for 2.0 s". */
+static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct scenario *s)
+{
+        char text[256];
+
+        roster_describe_reasons(s, d, text, sizeof text);
+        if (text[0])
+                strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
+}
+
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
 {
         struct strbuf b;
@@ -56,6 +67,7 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         if (dfm_has_begun(d) && !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
                 strbuf_add(&b, "%s%s", b.length > 0 ? "; " : "",
                            dfm_is_busy(d) ? "no SFI had a free credit" : "the first trigger was not due yet");
+        add_own_reasons(&b, d, s);
 }
 
 void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)

@@ -356,6 +356,11 @@ bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text,
         return true;
 }
 
+uint64_t front_end_down_since_ns(const struct front_end *f)
+{
+        return f->tcp && !f->up ? f->down_since_ns : 0;
+}
+
 /* Logs each loss of the connection once. */
 static void complain(struct front_end *f, uint64_t now_ns)
 {
@@ -390,6 +395,11 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
                 reasons_add(to, "no connection to front-end %s was ever made: %s",
                             net_address_format(&f->to, address),
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
+        if (f->gaps > 0)
+                reasons_add(to,
+                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the first (%s) at "
+                            "frame %" PRIu64 ", after which frames may belong to other triggers",
+                            f->gaps, f->first_gap, f->first_gap_frame);
 }
 
 static void turn_tcp(struct front_end *f, uint64_t now_ns)

@@ -229,11 +229,14 @@ static int run_loop(struct node *n)
         unsigned signals = 0;
         int r;
 
+        control_begin_turn(&n->control);
         while (!n->kind->is_done(n, now_ns)) {
                 uint64_t deadline_ns = MIN(n->kind->deadline_ns(n), now_ns + STATUS_NS);
 
                 if (watchdog_every_ns != NEVER_NS)
                         deadline_ns = MIN(deadline_ns, watchdog_ns);
+                if (control_has_more(&n->control))
+                        deadline_ns = 0;
                 if (control_is_holding(&n->control))
                         deadline_ns = MIN(deadline_ns, now_ns + HOLDING_NS);
                 r = loop_wait(n->loop, deadline_ns);
@@ -242,6 +245,7 @@ static int run_loop(struct node *n)
                 now_ns = loop_now_ns(n->loop);
                 if (stopped_at_once(n, &signals, now_ns))
                         return -EINTR;
+                control_begin_turn(&n->control);
                 while ((m = control_receive(&n->control)))
                         n->kind->receive(n, now_ns, m);
                 r = n->kind->turn(n, now_ns);

@@ -18,6 +18,9 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
 
+/* A front-end that sends on after the run is waited for so long. */
+#define SETTLE_NS (400 * NS_PER_MS)
+
 struct ros_node {
         struct ros *core;
         uint8_t *buffer;
@@ -30,6 +33,7 @@ struct ros_node {
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
+        uint64_t settle_ns;  /* when the count of frames is taken for final; 0: the run goes on */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -149,7 +153,18 @@ static uint64_t leave_ns(const struct node *n)
         const struct ros_node *r = n->state;
         enum run_state run = ros_run_state(r->core);
 
-        return run == RUN_ENDED ? 0 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+        return run == RUN_ENDED ? r->settle_ns : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+}
+
+/* The count of frames is final once the front-end is silent: the ROS waits for that, but not for a front-end that never is. */
+static void settle_count(struct ros_node *r, uint64_t now_ns)
+{
+        if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)
+                return;
+        if (r->settle_ns == 0)
+                r->settle_ns = now_ns + SETTLE_NS;
+        if (front_end_is_quiet(r->front_end, now_ns))
+                r->settle_ns = MIN(r->settle_ns, now_ns);
 }
 
 /* Holding nothing is no reason to leave: the next event may be on its way. */
@@ -177,7 +192,11 @@ static void forget_gone(const struct node *n, struct ros_node *r)
 /* What the DFM must know of a source whose frames are counted. */
 static void turn_front_end(struct ros_node *r, uint64_t now_ns)
 {
+        uint64_t down_since_ns;
+
         front_end_turn(r->front_end, now_ns);
+        down_since_ns = front_end_down_since_ns(r->front_end);
+        ros_set_reason(r->core, down_since_ns > 0 ? REASON_NO_FRONT_END : REASON_NONE, down_since_ns);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
         if (front_end_is_unreliable(r->front_end))
                 ros_set_unreliable(r->core);
@@ -190,6 +209,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
 
         if (r->front_end)
                 turn_front_end(r, now_ns);
+        settle_count(r, now_ns);
         forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)

@@ -124,13 +124,13 @@ static const char *reason_text(enum node_reason reason)
         return texts[reason];
 }
 
-void roster_describe_reasons(const struct node *n, const struct dfm *core, char *text, size_t size_bytes)
+void roster_describe_reasons(const struct scenario *s, const struct dfm *core, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
         bool first = true;
 
-        for (size_t i = 0; i < n->scenario->n_nodes; i++) {
-                const struct scenario_node *o = &n->scenario->nodes[i];
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *o = &s->nodes[i];
                 struct dfm_node_view v;
 
                 if (o->role == ROLE_DFM)

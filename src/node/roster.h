@@ -11,4 +11,4 @@ void roster_log(struct node *n, struct dfm *core);
 /* "waiting for ros2, sfi1", or "all nodes are present". */
 void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes);
 /* Why nodes make no progress, by their own account: "ros1: no front-end for 2.0 s"; "" if none says so. */
-void roster_describe_reasons(const struct node *n, const struct dfm *core, char *text, size_t size_bytes);
+void roster_describe_reasons(const struct scenario *s, const struct dfm *core, char *text, size_t size_bytes);

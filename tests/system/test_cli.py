@@ -106,7 +106,7 @@ def no_overwriting(evb):
     """A second run of the same number leaves the files of the first as they are, and says how it goes on."""
     with folder() as where:
         words = ["run", scenario(where), "--set", "sfi.output=file", "--set", f"sfi.directory={where}",
-                 "--set", "trigger.events=5", "--set", "run.number=1"]
+                 "--set", "trigger.events=5", "--set", "run.number=7"]
         assert call(evb, *words).returncode == 0
         first = {path: path.read_bytes() for path in where.glob("*.data")}
         assert len(first) == 2, first

@@ -11,6 +11,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -276,6 +277,76 @@ def strangers(evb):
         assert sorted(b.events()) == list(range(6000))
 
 
+class FrontEnds:
+    """Electronics that send frame k of each ROS as a datagram; the port is that of `ros.source`."""
+
+    def __init__(self, b):
+        self.bed = b
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def wait_until_they_listen(self, *nodes):
+        for node in nodes:
+            address = struct.unpack("=I", socket.inet_aton(self.bed.addresses[node]))[0]
+            self.bed.wait(f"front-end port of {node}",
+                          lambda a=address: f" {a:08X}:{PORT:04X} " in pathlib.Path("/proc/net/udp").read_text())
+
+    def send(self, node, frames):
+        for k in frames:
+            data = b"frame %d" % k
+            self.socket.sendto(struct.pack("<I", len(data)) + data, (self.bed.addresses[node], PORT))
+
+
+PORT = 26950
+COUNTED = {"ros.source": f"udp:{PORT}", "sfi.verify": "no"}
+
+
+@contextlib.contextmanager
+def counted(evb, keys):
+    with bed(evb, {**COUNTED, **keys}) as b:
+        front_ends = FrontEnds(b)
+        with contextlib.closing(front_ends.socket):
+            yield b, front_ends
+
+
+def lost_frame(evb):
+    """One datagram less at one ROS: the ROSs' counts differ in the end, and no event is to be relied on."""
+    with counted(evb, {"trigger.events": 100, "trigger.rate": "1kHz"}) as (b, front_ends):
+        b.start_all()
+        front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
+        front_ends.send("ros1", range(102))
+        front_ends.send("ros2", [k for k in range(102) if k != 50])
+        front_ends.send("ros3", range(102))
+        report = b.end("dfm", expect=1)
+        assert report["events_complete"] == 100, report
+        assert any("counted different numbers of them" in reason for reason in report["reasons"]), report["reasons"]
+
+
+def equal_frames(evb):
+    with counted(evb, {"trigger.events": 100, "trigger.rate": "1kHz"}) as (b, front_ends):
+        b.start_all()
+        front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
+        for node in ("ros1", "ros2", "ros3"):
+            front_ends.send(node, range(102))
+        report = b.end("dfm")
+        assert report["events_complete"] == 100 and report["reasons"] == [], report
+
+
+def restarted_front_end(evb):
+    """A ROS that starts again while the run goes on would count from 0: it says that it cannot take part."""
+    with counted(evb, {"trigger.events": 200, "trigger.rate": "200Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms"}) as (b, front_ends):
+        b.start_all()
+        front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
+        for node in ("ros1", "ros2", "ros3"):
+            front_ends.send(node, range(200))
+        b.wait_written(1000)
+        b.kill("ros2")
+        b.start("ros2")
+        b.end("ros2", expect=1)
+        assert "run 1 has begun, and this node counts its front-end's frames from the begin of a run" in b.log("ros2"), b.log("ros2")
+        report = b.end("dfm", expect=1)
+        assert "ros2 is refused" in b.log("dfm") and report["events_partial"] > 0, report
+
+
 def check_word(data):
     h = 0x9E3779B97F4A7C15 ^ len(data)
     for i in range(0, len(data), 8):
@@ -318,4 +389,7 @@ main({
     "waiting": waiting,
     "numbers": numbers,
     "strangers": strangers,
+    "lost-frame": lost_frame,
+    "equal-frames": equal_frames,
+    "restarted-front-end": restarted_front_end,
 })

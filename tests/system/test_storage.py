@@ -168,7 +168,7 @@ def counts_differ(evb):
         stored = verified(evb, path)
         assert done.returncode == 1 and report["balanced"] is False, done
         assert report["events_complete"] > stored == report["events_stored"], report
-        assert f"but {stored} in its closed files" in done.stderr, done.stderr
+        assert f"and {stored} in its closed files" in done.stderr, done.stderr
 
 
 def synced(evb):
@@ -204,6 +204,23 @@ def sealing_between(evb):
             report = running.end(expect=(0,))
             complete(report)
             assert [verified(evb, path) for path in sorted(report["files"])] == [300, 300, 300, 100]
+
+
+def sealing_beyond_event_timeout(evb):
+    """An event that is built and waits for the disk is neither lost nor built again by another SFI."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="1500ms", dfm_event_timeout="3s"), "sfi.count": 2}
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(9)
+            running.wait_for("sealing", disk.is_waiting)
+            time.sleep(5)  # beyond the event time-out of all that is open
+            disk.open()
+            report = running.end(expect=(0,))
+            complete(report)
+            (dfm,) = (node for node in report["nodes"] if node["role"] == "dfm")
+            assert dfm["events_reassigned"] == dfm["events_ended_again"] == 0, dfm
+            assert sum(verified(evb, path) for path in report["files"]) == 2000
 
 
 def lives(running):
@@ -439,7 +456,7 @@ CASES = {
     "full-disk": full_disk,
     "counts-differ": counts_differ,
     "synced": synced,
-    "sealing-between": sealing_between,
+    "sealing-between": sealing_between, "sealing-beyond-event-timeout": sealing_beyond_event_timeout,
     "sealing-killed": sealing_killed,
     "sealing-at-the-end": sealing_at_the_end,
     "watchdog": watchdog,

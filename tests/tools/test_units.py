@@ -35,6 +35,8 @@ def restarts(evb):
         assert setting(service, "Restart") == ["on-failure"] and seconds(*setting(service, "RestartSec")) >= 1, name
         assert sorted(setting(service, "RestartPreventExitStatus")[0].split()) == ["1", "2", "77"], name
         assert not setting(service, "SuccessExitStatus"), name
+        if name == "evb-dfm.service":
+            assert setting(service, "StateDirectory") == ["evb"], "a DFM that starts again knows its run from there"
         if name == "evb-ros@.service":
             assert " qos remove " in setting(service, "ExecStopPost")[0], "a killed readout leaves its shaping behind"
         assert seconds(*setting(service, "TimeoutStopSec")) >= int(stop[1]) + 10, name

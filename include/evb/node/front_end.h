@@ -28,10 +28,10 @@ uint64_t front_end_frames(const struct front_end *f);
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 /* The source has gaps: frames may not match triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* Logs the number of gaps, and the first one, as an error. */
-void front_end_log_gaps(const struct front_end *f);
 /* Why no data can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False: it
  * is connected, lost its connection only a moment ago, or needs none. */
 bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
-/* At the end: adds a connection that was never made. */
+/* When the connection was lost; 0: it is connected, or needs no connection. */
+uint64_t front_end_down_since_ns(const struct front_end *f);
+/* At the end: adds a connection that was never made, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);
