@@ -141,7 +141,7 @@ int cmd_check(int argc, char **argv)
                 return 0;
         }
         s = command_load(o.words[0], &o);
-        /* With --node or --net the start itself is asked, in its own words. */
+        /* With --node or --net the start itself finds and reports errors. */
         if (!s || (!node && !net && !directory_is_there(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;

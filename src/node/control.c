@@ -11,7 +11,7 @@
 #include "socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* Datagrams of one turn: some milliseconds. */
+/* Limit of datagrams per turn: some milliseconds of work. */
 #define TURN_DATAGRAMS 1024
 
 static void is_ready(void *ctx, uint32_t events)

@@ -50,7 +50,7 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
-        unsigned budget; /* datagrams that may still be looked at in this turn */
+        unsigned budget; /* datagrams that this turn may still read */
         struct control_stranger stranger; /* the last one */
 };
 

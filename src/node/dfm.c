@@ -125,9 +125,10 @@ static void dfm_close(struct node *n)
 {
         struct dfm_role *d = n->state;
 
-        /* Who stopped it meant the run to end, even where it did not do so in time. */
+        /* A stop means the run to end, even if the run did not end in time. */
         if (d->core && d->began_utc_ns > 0 && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
-                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, true);
+                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns,
+                                       true);
         run_record_close(&d->record);
         dfm_free(d->core);
         replay_free(d->replay);

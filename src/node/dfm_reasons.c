@@ -45,7 +45,7 @@ static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenar
         return n > 0;
 }
 
-/* What nodes say themselves: "ros1: no front-end for 2.0 s". */
+/* Adds the reasons that nodes report: "ros1: no front-end for 2.0 s". */
 static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct scenario *s)
 {
         char text[256];

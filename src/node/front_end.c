@@ -397,7 +397,8 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
         if (f->gaps > 0)
                 reasons_add(to,
-                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the first (%s) at "
+                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
+                            ", the first (%s) at "
                             "frame %" PRIu64 ", after which frames may belong to other triggers",
                             f->gaps, f->first_gap, f->first_gap_frame);
 }

@@ -18,7 +18,7 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
 
-/* A front-end that sends on after the run is waited for so long. */
+/* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
 
 struct ros_node {
@@ -33,7 +33,7 @@ struct ros_node {
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        uint64_t settle_ns;  /* when the count of frames is taken for final; 0: the run goes on */
+        uint64_t settle_ns;  /* when the count of frames becomes final; 0: the run goes on */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -153,10 +153,11 @@ static uint64_t leave_ns(const struct node *n)
         const struct ros_node *r = n->state;
         enum run_state run = ros_run_state(r->core);
 
-        return run == RUN_ENDED ? r->settle_ns : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+        return run == RUN_ENDED ? r->settle_ns
+                                : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
 }
 
-/* The count of frames is final once the front-end is silent: the ROS waits for that, but not for a front-end that never is. */
+/* The count of frames is final once the front-end is silent: the ROS waits for that, up to a limit. */
 static void settle_count(struct ros_node *r, uint64_t now_ns)
 {
         if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)

@@ -105,7 +105,7 @@ struct dfm_former run_record_former(const struct run_record *s)
         if (s->fd < 0)
                 return (struct dfm_former){};
         read_whole(s->fd, text, sizeof text);
-        /* A new file: no DFM of this address has been in a run here. */
+        /* A new file: no DFM of this address has had a run here. */
         if (text[0] == '\0')
                 return (struct dfm_former){.known = true};
         if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns,

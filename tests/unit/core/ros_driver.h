@@ -54,7 +54,8 @@ static inline const char *ros_says(struct ros_driver *t)
 
 #define assert_ros_says(t, expected) assert_string_equal(ros_says(t), expected)
 
-static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type,
+                          uint32_t transaction)
 {
         return ros_receive(t->ros, t->now_ns,
                            trace_address(&t->message, t->dfm, role, index, type, transaction));
