@@ -47,7 +47,7 @@ def refused(evb):
             ("sfi1", {"node sfi1.device": "evb-none0"}, 2, 'has no network device "evb-none0"'),
             ("dfm", {"node dfm.cpus": "1000"}, 2, "dfm: node dfm.cpus: this machine has no processor 1000; expected 0 to "),
             ("sfi1", {"node sfi1.cpus": "0,1001", "sfi.output": "file", "sfi.directory": where}, 2, "no processor 1001"),
-            ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "is in use, so there are no control messages; is this node running"),
+            ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),
             ("ros1", {"ros.source": f"udp:{taken.getsockname()[1]}"}, 1, "is in use"),
             ("ros1", {"ros.source": "udp:26800"}, 1, "is in use"),
             ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: "front.end:8"'),
