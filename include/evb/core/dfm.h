@@ -1,9 +1,12 @@
-/* The data flow manager as a pure state machine: time and messages in, messages out. It takes triggers, assigns each
- * event to an SFI with a free credit, holds triggers back where there is none, hears of finished events, lets the ROSs
- * clear them, and accounts for every trigger exactly once. One thread; nothing is allocated after dfm_new().
+/* The data flow manager as a pure state machine: time and messages in, messages out. It lets nodes join,
+ * takes triggers, assigns each event to an SFI with a free credit, holds triggers back without one, learns
+ * of finished events, lets the ROSs clear them, and accounts for every trigger exactly once. One thread;
+ * nothing is allocated after dfm_new().
  *
- * An event is FREE, ASSIGNED (or waiting to be assigned again), then ended: complete, partial or lost, and cleared.
- * Both directions between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. */
+ * An event is FREE, ASSIGNED (or waiting to be assigned again), perhaps WRITING (built, while its SFI
+ * writes it: no time-out runs), then ended: complete, partial or lost, and cleared. Both directions
+ * between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. A DFM that
+ * starts while nodes are in a former DFM's run takes that run up. */
 #pragma once
 
 #include <stdbool.h>

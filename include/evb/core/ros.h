@@ -1,9 +1,12 @@
-/* The readout (ROS) as a pure state machine: it holds fragments in a bounded buffer until they are cleared, and says which
- * to send to whom, for push assignments and for requests alike. Payload is not seen here: an entry names its place, an
- * offset in a buffer of the caller's. One thread; nothing is allocated after ros_new().
+/* The readout (ROS) as a pure state machine: it joins a run, holds fragments in a bounded buffer until
+ * they are cleared, and tells the caller which to send to whom, for push assignments and for requests
+ * alike. It sees no payload: an entry names its place, an offset in a buffer of the caller's. One thread;
+ * nothing is allocated after ros_new().
  *
- * A fragment is HELD from the moment it is made (or arrives) until it is cleared; sending it does not end that. Sources
- * of two kinds: made at the asking (pattern, file: ros_config.describe), or arriving by themselves, frame k for event k. */
+ * A fragment is HELD from the moment it is made (or arrives) until it is cleared; sending does not end
+ * that. There are two kinds of sources: fragments made on request (pattern, file: ros_config.describe),
+ * and those that arrive by themselves, frame k for event k. Of the latter only triggered ones count for
+ * XOFF: frames ahead of the trigger wait in the front-end once the buffer is full. */
 #pragma once
 
 #include <stdbool.h>
@@ -84,7 +87,7 @@ void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);
 /* The entry's bytes are in use by the caller and stay, even if cleared, until unpinned. */
 void ros_pin(struct ros *r, uint32_t entry);
 void ros_unpin(struct ros *r, uint32_t entry);
-/* An SFI is gone or has begun anew: forget what was to be sent to it. */
+/* An SFI is gone or has restarted: drops what waits to be sent to it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
 /* Sources that arrive: event `r`'s next frame has come, `bytes` long (ROS_STORE: copy it to *ret_at, then ros_landed()). */

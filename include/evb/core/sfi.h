@@ -1,10 +1,13 @@
-/* The builder (SFI) as a pure state machine: pieces of fragments and messages in; places for payload, requests, built
- * events and updates out. It announces credits, in pull asks the ROSs for no more than it can take, collects, asks again
- * for what is missing, and ends every event that was assigned to it as complete, partial or lost. One thread; nothing is
- * allocated after sfi_new(), and its memory bound is its buffer and its slots.
+/* The builder (SFI) as a pure state machine: pieces of fragments and messages in; places for payload,
+ * requests, built events and updates out. It joins a run, announces credits, in pull asks the ROSs for no
+ * more than it can take, collects, asks again for what is missing, and ends every event that was assigned
+ * to it as complete, partial or lost. One thread; nothing is allocated after sfi_new(), and its memory
+ * bound is its buffer and its slots.
  *
- * Payload is not seen here: a piece is given a place (an offset in a buffer of the caller's), the caller copies it there
- * and says so. A slot is EMPTY, COLLECTING, then BUILDING (complete, or expired) until the caller has written it. */
+ * It sees no payload: it gives a piece a place (an offset in a buffer of the caller's), the caller copies
+ * the piece there and reports that. A slot is EMPTY, COLLECTING, then BUILDING (complete, or expired)
+ * until the caller has stored it; the DFM learns of a slot whose writing takes long. Events that are not
+ * assigned to this SFI use a small, aged share of the slots. An event survives a restart of the DFM. */
 #pragma once
 
 #include <stdbool.h>
