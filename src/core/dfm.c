@@ -136,7 +136,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
         }
         dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
         /* What ended before the takeover must be known before anything that ends after it. */
-        if (d->resume.active)
+        if (d->resume.active || dfm_owes_inventory(d, index))
                 return true;
         /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */
         if ((int32_t)(m->update.first - s->finished_next) <= 0)
@@ -214,7 +214,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 deadline = MIN(deadline, dfm_sfi_is_live(d, &d->sfis[i]) ? d->sfis[i].resend_ns : NEVER_NS);
-        if (d->resume.active)
+        if (d->resume.active || d->resume.late)
                 deadline = MIN(deadline, dfm_resume_deadline_ns(d));
         return deadline;
 }

@@ -48,6 +48,8 @@ void dfm_table_fini(struct dfm_table *t);
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
 /* Takes a slot for an event of a run that is taken up: below next_event and not in the table yet. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
+/* Events get so much more time. */
+void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
 void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
@@ -92,6 +94,7 @@ struct dfm_node {
         /* When a run is taken up: what an SFI did before. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
+        uint64_t late_ended; /* events that it said it ended when the run went on already */
 };
 
 /* A run of a former DFM that is taken up: a bit for each event of [oldest, newest) tells whether an SFI has
@@ -101,6 +104,8 @@ struct dfm_resume {
         uint64_t oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits */
         struct node_totals totals;
+        bool late;     /* an SFI that came after that has not said all that it did */
+        uint64_t lost; /* events of before that count as lost, as no SFI said that it had ended them */
 };
 
 #define DFM_NOTICES 64
@@ -112,7 +117,9 @@ struct dfm {
         struct dfm_table table;
         uint64_t cookie;
         struct dfm_node *nodes; /* ROSs, then SFIs */
-        uint32_t n_answers;     /* nodes that wait for an answer */
+        /* present nodes by role: many calls need it, in every step */
+        uint32_t n_live[ROLE_SFI + 1];
+        uint32_t n_answers; /* nodes that wait for an answer */
         struct dfm_resume resume;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
@@ -169,6 +176,7 @@ bool dfm_may_take_up(const struct dfm *d, const struct message *join);
 void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 /* All present SFIs have reported what they did; then the events that nobody knows are opened again. */
 bool dfm_resume_is_settled(const struct dfm *d);

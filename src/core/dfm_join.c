@@ -71,8 +71,11 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
 static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
                     const struct message *m)
 {
-        if (n->welcomed != m->join.incarnation)
+        if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
+                n->was_in_run = n->inventory_done = false;
+                n->late_ended = 0;
+        }
         n->welcomed = m->join.incarnation;
         n->candidate = 0;
         n->noticed = WELCOME_OK;

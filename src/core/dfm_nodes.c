@@ -47,6 +47,7 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
+        d->n_live[role] += !n->live;
         n->live = n->heard = true;
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
@@ -60,6 +61,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
+        d->n_live[role]--;
         d->keep_alive_due_ns = now_ns;
         if (role == ROLE_SFI)
                 dfm_disown(d, now_ns, index);
@@ -156,7 +158,9 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         }
         n = dfm_node(d, role, index);
-        if (role == ROLE_ROS && n->live && sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
+        /* A late word of the process before must not hold triggers back, nor take the numbers of this one's. */
+        if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
+            sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
         return role == ROLE_ROS;
 }
@@ -175,15 +179,17 @@ void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
         check_role(d, now_ns, ROLE_ROS, d->config.n_ros);
 }
 
+void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
+                d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
+        d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
+        dfm_table_postpone(&d->table, now_ns, away_ns);
+}
+
 uint32_t dfm_live(const struct dfm *d, enum node_role role)
 {
-        uint32_t n = 0, count = role == ROLE_SFI ? d->config.n_sfi : d->config.n_ros;
-
-        if (role == ROLE_DFM)
-                return 1;
-        for (uint32_t i = 0; i < count; i++)
-                n += dfm_node(d, role, i)->live;
-        return n;
+        return role == ROLE_DFM ? 1 : d->n_live[role];
 }
 
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)

@@ -33,6 +33,7 @@ static void forget_nodes(struct dfm *d)
                 d->ross[i] = (struct dfm_ros){};
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 d->sfis[i].joined = false;
+        d->n_live[ROLE_ROS] = d->n_live[ROLE_SFI] = 0;
         d->n_xoff = 0;
 }
 
@@ -47,18 +48,37 @@ void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
 }
 
+/* The window is bounded, whatever a node says. */
+static void note_newest(struct dfm_resume *r, uint64_t newest)
+{
+        if (newest > r->newest)
+                r->newest = MAX(r->newest, MIN(newest, r->oldest + EVB_EVENT_WINDOW));
+}
+
+/* Whether what the node did in the run is not known here: it followed another DFM so far. */
+static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *join)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+        const struct dfm_sfi *s = &d->sfis[sfi];
+
+        return join->dfm != d->config.incarnation && !n->was_in_run && !(s->joined && s->incarnation == n->welcomed);
+}
+
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
 {
         struct dfm_node *n = dfm_node(d, role, index);
+        uint64_t oldest = join->join.oldest;
 
-        if (!d->resume.active)
+        if (d->resume.active) {
+                d->resume.oldest = MAX(d->resume.oldest, oldest);
+                note_newest(&d->resume, join->join.newest);
+        }
+        if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
-        d->resume.oldest = MAX(d->resume.oldest, join->join.oldest);
-        d->resume.newest = MAX(d->resume.newest, join->join.newest);
-        if (role != ROLE_SFI || n->was_in_run)
-                return;
+        /* It may come late, when the run goes on already. */
+        d->resume.late |= !d->resume.active;
         n->was_in_run = true;
-        n->inventory_next = join->join.oldest / 64 * 64;
+        n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
         n->inquiry_due_ns = 0;
 }
 
@@ -67,11 +87,21 @@ static bool owes_inventory(const struct dfm_node *n)
         return n->live && n->was_in_run && !n->inventory_done;
 }
 
+bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi)
+{
+        return owes_inventory(dfm_node(d, ROLE_SFI, sfi));
+}
+
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        for (uint32_t i = 0; d->resume.active && i < d->config.n_sfi; i++) {
+        bool late = false;
+
+        if (!d->resume.active && !d->resume.late)
+                return false;
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
 
+                late |= n->was_in_run && !n->inventory_done;
                 if (!owes_inventory(n) || now_ns < n->inquiry_due_ns)
                         continue;
                 n->inquiry_due_ns = now_ns + INQUIRY_AGAIN_NS;
@@ -81,6 +111,7 @@ bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, str
                 m->inquiry.from = n->inventory_next;
                 return true;
         }
+        d->resume.late &= late;
         return false;
 }
 
@@ -129,6 +160,43 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
+/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if nobody
+ * else has it. */
+static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
+{
+        uint32_t slot = idmap_get(&d->table.by_event, event);
+
+        d->sfis[sfi].used += open;
+        if (slot == IDMAP_NONE)
+                return;
+        if (!open) {
+                dfm_end_event(d, now_ns, slot, EVENT_COMPLETE, 0, 0);
+                dfm_node(d, ROLE_SFI, sfi)->late_ended++;
+        } else if (d->table.slots[slot].sfi == NO_SFI) {
+                dfm_table_assign(&d->table, slot, sfi, 0, now_ns);
+                d->table.slots[slot].attempts = 1;
+                d->sfis[sfi].held++;
+        }
+}
+
+/* What the late SFI ended beyond that counts as lost so far, or was built by another SFI too. */
+static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
+{
+        struct dfm_counts *c = &d->counts;
+        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended), n_ros = d->config.n_ros;
+        uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
+        uint64_t missing = MIN(t->missing, partial * n_ros);
+
+        d->resume.lost -= found;
+        c->lost -= found;
+        c->complete += found - partial;
+        c->partial += partial;
+        c->fragments_lost -= found * n_ros - missing;
+        c->fragments_received += found * n_ros - missing;
+        c->payload_bytes += t->payload_bytes;
+        c->ended_again += beyond - found;
+}
+
 static void note_totals(struct dfm *d, const struct node_totals *t)
 {
         struct node_totals *sum = &d->resume.totals;
@@ -139,6 +207,28 @@ static void note_totals(struct dfm *d, const struct node_totals *t)
         sum->payload_bytes += t->payload_bytes;
 }
 
+static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from, const struct inventory_entry *e)
+{
+        for (uint64_t bit = 0; bit < 64; bit++) {
+                uint64_t mask = UINT64_C(1) << bit;
+
+                if (!((e->ended | e->open) & mask))
+                        continue;
+                if (d->resume.active)
+                        note_event(d, now_ns, sfi, from + bit, !(e->ended & mask));
+                else
+                        note_late_event(d, now_ns, sfi, from + bit, !(e->ended & mask));
+        }
+}
+
+/* All of it has come, or so much as there can be. */
+static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
+{
+        uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
+
+        return m->n == 0 || n->inventory_next >= m->inventory.end || n->inventory_next >= oldest + EVB_EVENT_WINDOW;
+}
+
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
@@ -147,25 +237,20 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
                 return false;
         n = dfm_node(d, ROLE_SFI, index);
-        if (!d->resume.active || !owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
-            m->inventory.from != n->inventory_next)
+        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed || m->inventory.from != n->inventory_next)
                 return true;
         n->heard_ns = now_ns;
-        for (size_t k = 0; k < m->n; k++) {
-                const struct inventory_entry *e = &m->inventory.entries[k];
-
-                for (uint64_t bit = 0; bit < 64; bit++) {
-                        uint64_t mask = UINT64_C(1) << bit, event = m->inventory.from + 64 * k + bit;
-
-                        if ((e->ended | e->open) & mask)
-                                note_event(d, now_ns, index, event, !(e->ended & mask));
-                }
-        }
+        /* What it heard of after it had said Join. */
+        note_newest(&d->resume, m->inventory.end);
+        for (size_t k = 0; k < m->n; k++)
+                note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
         n->inventory_next += 64 * m->n;
         n->inquiry_due_ns = 0;
-        n->inventory_done = m->n == 0 || n->inventory_next >= m->inventory.end;
-        if (n->inventory_done)
+        n->inventory_done = is_whole(d, n, m);
+        if (n->inventory_done && d->resume.active)
                 note_totals(d, &m->inventory.totals);
+        else if (n->inventory_done)
+                note_late_totals(d, n, &m->inventory.totals);
         return true;
 }
 
@@ -189,7 +274,7 @@ static void count_former(struct dfm *d)
         c->complete = MIN(t->complete, ended);
         c->partial = MIN(t->partial, ended - c->complete);
         c->ended_again += t->complete + t->partial - c->complete - c->partial;
-        c->lost = ended - c->complete - c->partial;
+        c->lost = d->resume.lost = ended - c->complete - c->partial;
         c->payload_bytes = t->payload_bytes;
         c->fragments_expected = ended * n_ros;
         c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
@@ -211,5 +296,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
                 t->oldest++;
         count_former(d);
         r->active = false;
+        /* An SFI that fell silent before it had said all may come back. */
+        r->late = true;
         d->keep_alive_due_ns = now_ns;
 }

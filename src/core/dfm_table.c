@@ -127,3 +127,15 @@ void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
         t->slots[slot].assigned_ns = now_ns;
         list_add(t, &t->orphans, slot);
 }
+
+static void postpone(struct dfm_table *t, const struct dfm_list *list, uint64_t now_ns, uint64_t by_ns)
+{
+        for (uint32_t slot = list->first; slot != SLOT_NONE; slot = t->slots[slot].next)
+                t->slots[slot].assigned_ns = MIN(t->slots[slot].assigned_ns + by_ns, now_ns);
+}
+
+void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns)
+{
+        postpone(t, &t->assigned, now_ns, by_ns);
+        postpone(t, &t->orphans, now_ns, by_ns);
+}

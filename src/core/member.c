@@ -55,16 +55,40 @@ static enum member_news refuse(struct member *m, uint64_t now_ns, const struct m
         return same ? MEMBER_NOTHING : MEMBER_REFUSED;
 }
 
+static bool is_former(const struct member *m, const struct message *w)
+{
+        for (uint32_t i = 0; i < MIN(m->n_former, (uint32_t)MEMBER_FORMER_MAX); i++) {
+                if (m->former[i].dfm == w->dfm && m->former[i].cookie == w->header.cookie)
+                        return true;
+        }
+        return false;
+}
+
+/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present one would begin
+ * anew here, and not there. So only an answer counts, or what our own DFM says, and nothing of a former one. */
+static bool is_stale(const struct member *m, const struct message *w)
+{
+        return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);
+}
+
+static void leave_dfm(struct member *m)
+{
+        m->former[m->n_former++ % MEMBER_FORMER_MAX] = (struct member_dfm){m->dfm, m->cookie};
+}
+
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *w)
 {
         bool was_joined = member_is_joined(m), same = m->dfm == w->dfm && m->cookie == w->header.cookie;
 
-        if (w->header.sender_role != ROLE_DFM || w->welcome.incarnation != m->config.incarnation)
+        if (w->header.sender_role != ROLE_DFM || w->welcome.incarnation != m->config.incarnation ||
+            is_stale(m, w))
                 return MEMBER_NOTHING;
         if (w->welcome.verdict != WELCOME_OK)
                 return refuse(m, now_ns, w);
         if (w->header.cookie == 0 || w->dfm == 0)
                 return MEMBER_NOTHING;
+        if (was_joined && !same)
+                leave_dfm(m);
         m->cookie = w->header.cookie;
         m->dfm = w->dfm;
         m->run = w->welcome.run;

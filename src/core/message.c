@@ -332,7 +332,7 @@ static bool body_totals(struct codec *c, struct message *m)
 
 static bool body_switch(struct codec *c, struct message *m)
 {
-        reserved(c, 4); /* the one word of Run-2; the type says it all */
+        field_u32(c, &m->xoff.incarnation); /* Run-2's one word */
         return true;
 }
 

@@ -203,8 +203,9 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Until the run begins, not all have told the DFM that they are there; after its end, they leave. */
-        if (r->run_state == RUN_RUNNING || r->run_state == RUN_DRAINING)
+        /* Until the run begins, or goes on under another DFM, not all have told the DFM that they are there; after its end,
+         * they leave. */
+        if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
                 memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
         return true;
 }
@@ -317,6 +318,7 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
                 r->xoff_told = r->xoff;
                 member_address(&r->member, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
                 ret->header.transaction = r->alive_sequence++;
+                ret->xoff.incarnation = (uint32_t)r->config.member.incarnation;
                 return true;
         }
         return make_totals(r, ret_to, ret);

@@ -186,6 +186,15 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         }
 }
 
+/* An SFI that comes late may hear of an event before the first KeepAlive says which have ended. The DFM keeps to half of the
+ * window, so all below that have; what ends here must be kept in mind. */
+static void note_event(struct sfi *s, uint64_t event)
+{
+        s->newest = MAX(s->newest, event + 1);
+        if (!s->oldest_jump.started && event >= EVB_EVENT_WINDOW / 2)
+                sfi_note_oldest(s, event - EVB_EVENT_WINDOW / 2);
+}
+
 bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
@@ -194,7 +203,7 @@ bool sfi_receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
                 const struct assign_entry *a = &m->assign.entries[k];
 
                 if (!(a->flags & ASSIGN_VOID))
-                        s->newest = MAX(s->newest, a->event + 1);
+                        note_event(s, a->event);
                 if (a->sfi != s->config.index)
                         cancel(s, now_ns, a->event);
                 else if (a->incarnation == (uint32_t)s->config.member.incarnation) {

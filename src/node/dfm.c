@@ -15,6 +15,9 @@
 #define EVENTS_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
+/* A DFM runs at least once per keep-alive. */
+#define AWAY_KEEP_ALIVES 3
+
 /* A longer wait for nodes is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
 
@@ -27,6 +30,7 @@ struct dfm_role {
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
+        uint64_t turn_ns;    /* the last one; 0: none yet */
         uint64_t give_up_ns; /* after a stop: the DFM gives up events that are still open */
 };
 
@@ -181,10 +185,23 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
+/* A process that was stopped, or a machine that stood, has heard of nobody meanwhile. That is not the nodes' silence. */
+static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
+{
+        uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
+
+        d->turn_ns = now_ns;
+        if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
+                return;
+        log_warning("this DFM did not run for %.1f s: nodes and events get that time once more", (double)away_ns / NS_PER_S);
+        dfm_was_away(d->core, now_ns, away_ns);
+}
+
 static int dfm_turn(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
+        note_absence(n, d, now_ns);
         node_send_due(n, d->core, step, now_ns);
         roster_log(n, d->core);
         remember_run(d);

@@ -67,7 +67,7 @@ static int write_whole(int fd, const char *text)
 {
         size_t n = strlen(text);
 
-        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0)
+        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0 || fdatasync(fd) < 0)
                 return -(errno ?: EIO);
         return 0;
 }
@@ -128,21 +128,40 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         return write_whole(s->fd, text);
 }
 
+/* Without a place to remember it, the time is a number that does not repeat either. */
+static uint32_t number_of_time(void)
+{
+        return (uint32_t)(clock_utc_ns() / NS_PER_S);
+}
+
+/* An empty file is a new one. Of one that makes no sense nobody knows how far it was. */
+static uint32_t number_after(const char *text)
+{
+        unsigned long long last;
+        char *end;
+
+        if (!text[0])
+                return 1;
+        errno = 0;
+        last = strtoull(text, &end, 10);
+        if (errno || text[0] < '0' || text[0] > '9' || *end != '\n' || last >= UINT32_MAX)
+                return number_of_time();
+        return (uint32_t)last + 1;
+}
+
 uint32_t run_record_next_number(void)
 {
         char path[RUN_RECORD_PATH_MAX], text[32];
         int fd = open_locked("run-number", true, path, sizeof path);
-        unsigned long last;
+        uint32_t number;
 
-        /* Without a place to store it, the time serves as a number that does not repeat either. */
         if (fd < 0)
-                return (uint32_t)(clock_utc_ns() / NS_PER_S);
+                return number_of_time();
         read_whole(fd, text, sizeof text);
-        last = strtoul(text, NULL, 10);
-        last = last >= UINT32_MAX ? 1 : last + 1;
-        snprintf(text, sizeof text, "%lu\n", last);
+        number = number_after(text);
+        snprintf(text, sizeof text, "%u\n", number);
         if (write_whole(fd, text) < 0)
-                last = clock_utc_ns() / NS_PER_S;
+                number = number_of_time();
         close(fd);
-        return (uint32_t)last;
+        return number;
 }

@@ -12,7 +12,7 @@
 #define SEED 5
 #define FULL_PAUSE_NS NS_PER_MS
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
-#define ROS_BUFFER_BYTES (64u << 20)
+#define ROS_BUFFER_MAX_BYTES (64u << 20)
 
 static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index)
 {
@@ -37,6 +37,16 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
         *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
 }
 
+/* Room for the fragments of all events, as nothing here is about a full buffer; sanitizers mark each byte of it. */
+static uint64_t ros_buffer_bytes(const struct sim_config *c)
+{
+        uint32_t block_bytes = power_of_two_at_least(2 * c->fragment_bytes);
+
+        if (c->arriving)
+                return ROS_BUFFER_MAX_BYTES;
+        return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES), (uint64_t)ROS_BUFFER_MAX_BYTES);
+}
+
 static void make_ros(struct sim *s, struct sim_node *n)
 {
         struct describe_ctx *d = malloc(sizeof *d);
@@ -45,7 +55,7 @@ static void make_ros(struct sim *s, struct sim_node *n)
                 .index = (uint16_t)n->index,
                 .n_sfi = s->config.n_sfi,
                 .entries = s->config.ros_entries ?: 8192,
-                .buffer_bytes = ROS_BUFFER_BYTES,
+                .buffer_bytes = ros_buffer_bytes(&s->config),
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .describe = s->config.arriving ? NULL : describe,
                 .describe_ctx = d,
@@ -55,7 +65,7 @@ static void make_ros(struct sim *s, struct sim_node *n)
 
         *d = (struct describe_ctx){&s->config, n->index};
         n->writing = (void *)d; /* freed with the node */
-        n->buffer = malloc(ROS_BUFFER_BYTES);
+        n->buffer = malloc(c.buffer_bytes);
         n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
 }

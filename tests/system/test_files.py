@@ -240,6 +240,8 @@ def front_end_udp_dropped(evb):
         send_frames(sender, 40000)
         os.kill(running.nodes()["ros1"], signal.SIGCONT)
         running.wait_running()
+        # A run that ends before the ROS has read all it got may end without knowing.
+        running.wait_for("drops", lambda: running.counter("ros1", "packets_socket_dropped") > 0)
         running.signal()
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert running.process.returncode == 1, err

@@ -279,8 +279,9 @@ def broken(evb, durability, call, least):
 
 
 @contextlib.contextmanager
-def nodes_by_hand(evb, where, disk, keys):
-    """A DFM, a ROS and an SFI as systemd starts them; how to start one, and what the manager hears."""
+def nodes_by_hand(evb, where, disk, keys, managed=False):
+    """A DFM, a ROS and an SFI started by hand; how to start one. A managed SFI speaks to a service manager that the test
+    has to read, as the socket holds few messages."""
     host = f"127.{64 + os.getpid() % 64}.{os.getpid() >> 6 & 255}"
     text = "".join(f"[node {name}]\nrole = {role}\naddress = {host}.{i}\n"
                    for i, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
@@ -293,7 +294,7 @@ def nodes_by_hand(evb, where, disk, keys):
 
     def start(role, name):
         nodes[name] = subprocess.Popen([evb, role, "--config", path, "--node", name, *settings(keys)],
-                                       env={**disk.env, **manager} if role == "sfi" else None,
+                                       env={**disk.env, **(manager if managed else {})} if role == "sfi" else None,
                                        stderr=subprocess.DEVNULL)
 
     try:
@@ -311,7 +312,7 @@ def watchdog(evb):
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = {"sfi.output": "file", "sfi.directory": where, "trigger.events": 100}
-        with nodes_by_hand(evb, where, disk, keys) as (nodes, _, manager):
+        with nodes_by_hand(evb, where, disk, keys, managed=True) as (nodes, _, manager):
             sfi = nodes["sfi1"]
             while not disk.is_waiting():
                 manager.recv(4096)

@@ -186,6 +186,7 @@ static void small_ones(void)
         begin("XON", MESSAGE_XON);
         blank(MESSAGE_XON, 0);
         dfm();
+        SET(m.xoff, incarnation, 0x11121314);
         end_message(&m);
 }
 

@@ -217,6 +217,9 @@ struct message {
                         struct inventory_entry entries[MESSAGE_ENTRIES_MAX];
                 } inventory;
                 struct {
+                        uint32_t incarnation; /* low half of the ROS's */
+                } xoff; /* XON and XOFF */
+                struct {
                         uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail shows */
                         uint64_t fragments;
                 } totals;

@@ -104,6 +104,7 @@ static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_s
 
 static inline bool ros_says_switch(struct dfm_driver *t, uint16_t ros, bool on)
 {
+        t->message.xoff.incarnation = 1;
         return driver_say(t, ROLE_ROS, ros, on ? MESSAGE_XON : MESSAGE_XOFF, t->ros_alive_next[ros]++);
 }
 

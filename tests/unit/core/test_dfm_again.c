@@ -319,6 +319,78 @@ static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
         dfm_driver_fini(&t);
 }
 
+/* The process before had switched often, so that its numbers run ahead of the new one's. */
+static void a_late_xoff_of_a_ros_that_died_holds_nothing_back(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        driver_join(&t, ROLE_ROS, 0, 2);
+        t.message.alive.state = RUN_RUNNING;
+        t.message.alive.flags = 0;
+        t.message.alive.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_ALIVE, 0));
+        t.message.xoff.incarnation = 1;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 3000));
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        t.message.xoff.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 1));
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        t.message.xoff.incarnation = 2;
+        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XON, 2));
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
+        dfm_driver_fini(&t);
+}
+
+/* An Update entry without an end: the event is built and being written. */
+static void sfi_writes(struct dfm_driver *t, uint16_t sfi, uint64_t event)
+{
+        struct finished_entry entry = {.event = event, .end = UPDATE_WRITING};
+
+        sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
+}
+
+static void what_is_being_written_takes_its_time(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 2);
+        sfi_writes(&t, 0, 0);
+        sfi_writes(&t, 0, 0); /* once more changes nothing */
+        sfi_writes(&t, 1, 1); /* it is not that SFI's */
+        dfm_pass_ns(&t, 5 * c.event_timeout_ns);
+        dfm_says_with(&t, false);
+        sfi_grants(&t, 1, 2);
+        assert_dfm_says(&t, "all: Build e1>sfi1#0 | all: Assign e2>sfi1#1");
+        sfi_acks(&t, 1, 2);
+        assert_int_equal(dfm_counts(t.dfm)->reassigned, 1);
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_driver_fini(&t);
+}
+
+static void what_a_dead_sfi_was_writing_goes_to_another(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 1);
+        sfi_writes(&t, 0, 0);
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        dfm_says_with(&t, false);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "all: Build e0>sfi1#0");
+        dfm_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -334,6 +406,9 @@ int main(void)
                 cmocka_unit_test(another_incarnation_has_forgotten_all),
                 cmocka_unit_test(an_sfi_that_was_only_silent_goes_on_where_it_was),
                 cmocka_unit_test(an_sfi_that_was_silent_hears_of_what_it_was_never_told),
+                cmocka_unit_test(what_is_being_written_takes_its_time),
+                cmocka_unit_test(what_a_dead_sfi_was_writing_goes_to_another),
+                cmocka_unit_test(a_late_xoff_of_a_ros_that_died_holds_nothing_back),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

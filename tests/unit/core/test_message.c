@@ -38,6 +38,10 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                         sent.assign.infos[i] = (struct event_info){.global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
                 }
                 break;
+        case MESSAGE_XON:
+        case MESSAGE_XOFF:
+                sent.xoff.incarnation = (uint32_t)random_next(&r);
+                break;
         case MESSAGE_UPDATE:
                 sent.update.granted = random_next(&r);
                 for (size_t i = 0; i < n; i++)

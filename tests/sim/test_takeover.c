@@ -1,0 +1,226 @@
+/* A DFM that starts again meets what a bad network and other restarts make of that: late, double and lost messages, nodes that
+ * were away, a second restart before the first one is through. */
+#include "scenes.h"
+
+struct scene {
+        struct sim_config config;
+        uint64_t seed;
+        struct sim *sim;
+};
+
+static void begin(struct scene *t, uint64_t seed, bool push, void (*prepare)(struct sim_config *))
+{
+        t->seed = seed_now = seed;
+        t->config = sim_standard();
+        t->config.push = push;
+        t->config.events = 600;
+        t->config.faults = (struct fault_config){.seed = seed};
+        if (prepare)
+                prepare(&t->config);
+        t->sim = sim_now = sim_new(&t->config);
+}
+
+static void pass(struct scene *t, uint64_t ns)
+{
+        (void)sim_run(t->sim, sim_now_ns(t->sim) + ns);
+}
+
+static void kill_dfm_in_the_run(struct scene *t)
+{
+        check(!sim_run(t->sim, 20 * NS_PER_MS + t->seed % 200 * 377 * NS_PER_MS / 1000));
+        sim_kill(t->sim, ROLE_DFM, 0);
+}
+
+/* No event is forgotten or lost, and each that was built twice is counted. */
+static void end(struct scene *t, bool once)
+{
+        const struct dfm_counts *d;
+
+        check(sim_run(t->sim, FOREVER_NS));
+        d = dfm_counts(sim_dfm(t->sim));
+        check_accounts(t->sim, &t->config);
+        check(d->triggers == t->config.events && d->lost == 0 && d->partial == 0);
+        for (uint64_t e = 0; e < t->config.events; e++) {
+                check(sim_event(t->sim, e)->complete >= 1 && sim_event(t->sim, e)->partial == 0);
+                check(!once || sim_event(t->sim, e)->complete == 1);
+        }
+        check(!once || d->ended_again == 0);
+        sim_free(t->sim);
+}
+
+static void each(unsigned seeds, void (*scene)(struct scene *, uint64_t, bool))
+{
+        uint64_t first, last = seeds_to_run(seeds, &first);
+        struct scene t;
+
+        for (uint64_t seed = first; seed <= last; seed++) {
+                scene(&t, seed, false);
+                scene(&t, seed, true);
+        }
+}
+
+static void mix_up(struct sim_config *c)
+{
+        c->faults.reorder = 0.2;
+        c->faults.duplicate = 0.2;
+}
+
+static void with_messages_late_and_double(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, mix_up);
+        kill_dfm_in_the_run(t);
+        sim_restart_dfm(t->sim);
+        end(t, false);
+}
+
+static void twice_in_a_row(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, NULL);
+        kill_dfm_in_the_run(t);
+        sim_restart_dfm(t->sim);
+        pass(t, seed % 97 * 10000); /* at any moment of the first take-up */
+        sim_restart_dfm(t->sim);
+        end(t, true);
+}
+
+static void lose(struct sim_config *c)
+{
+        c->faults.loss = 0.05;
+        mix_up(c);
+}
+
+static void twice_on_a_bad_network(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, lose);
+        kill_dfm_in_the_run(t);
+        sim_restart_dfm(t->sim);
+        pass(t, seed % 97 * NS_PER_MS);
+        sim_restart_dfm(t->sim);
+        end(t, false);
+}
+
+/* The run goes on without it, and it comes back with all that it has built. */
+static void while_an_sfi_is_away(struct scene *t, uint64_t seed, bool push)
+{
+        const struct dfm_counts *d;
+
+        begin(t, seed, push, NULL);
+        check(!sim_run(t->sim, 20 * NS_PER_MS + seed % 50 * 377 * NS_PER_MS / 1000));
+        sim_kill(t->sim, ROLE_DFM, 0);
+        sim_kill(t->sim, ROLE_SFI, 1);
+        sim_restart_dfm(t->sim);
+        for (int i = 0; i < 100 && dfm_state(sim_dfm(t->sim)) != RUN_RUNNING; i++)
+                pass(t, 10 * NS_PER_MS);
+        pass(t, seed % 7 * NS_PER_MS);
+        sim_revive(t->sim, ROLE_SFI, 1);
+        check(sim_run(t->sim, FOREVER_NS));
+        d = dfm_counts(sim_dfm(t->sim));
+        check_accounts(t->sim, &t->config);
+        check(d->triggers == t->config.events && d->lost == 0);
+        sim_free(t->sim);
+}
+
+static void and_an_sfi_too(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, NULL);
+        kill_dfm_in_the_run(t);
+        sim_restart_sfi(t->sim, 1);
+        pass(t, seed % 3 * NS_PER_MS);
+        sim_restart_dfm(t->sim);
+        check(sim_run(t->sim, FOREVER_NS));
+        check_accounts(t->sim, &t->config);
+        check(dfm_counts(sim_dfm(t->sim))->triggers == t->config.events);
+        sim_free(t->sim);
+}
+
+static void count_frames(struct sim_config *c)
+{
+        c->arriving = true;
+        c->arrive_stream = true;
+}
+
+static void with_front_ends(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, count_frames);
+        kill_dfm_in_the_run(t);
+        pass(t, 5 * NS_PER_MS);
+        sim_restart_dfm(t->sim);
+        end(t, true);
+}
+
+static void write_late(struct sim_config *c)
+{
+        c->stall_from_ns = 25 * NS_PER_MS;
+        c->stall_until_ns = 9 * NS_PER_S; /* beyond the time that an event has */
+}
+
+/* Events that wait for the disk, longer than events may take, are the SFI's before and after. */
+static void while_the_disk_stands(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, write_late);
+        check(!sim_run(t->sim, 2 * NS_PER_S + seed % 50 * 41 * NS_PER_MS));
+        sim_kill(t->sim, ROLE_DFM, 0);
+        pass(t, 5 * NS_PER_MS);
+        sim_restart_dfm(t->sim);
+        end(t, true);
+}
+
+/* The DFM is killed when all triggers were taken: none is taken twice. */
+static void at_the_end(struct scene *t, uint64_t seed, bool push)
+{
+        begin(t, seed, push, NULL);
+        check(!sim_run(t->sim, 100 * NS_PER_MS));
+        while (dfm_counts(sim_dfm(t->sim))->triggers < t->config.events)
+                pass(t, NS_PER_MS / 10);
+        pass(t, seed % 40 * 20000);
+        if (dfm_state(sim_dfm(t->sim)) < RUN_ENDED)
+                sim_restart_dfm(t->sim);
+        end(t, true);
+}
+
+/* It does not die but stands, for longer than nodes may be silent and events may take. */
+static void by_one_that_only_stood(struct scene *t, uint64_t seed, bool push)
+{
+        uint64_t away_ns = NS_PER_S + seed % 10 * NS_PER_S;
+
+        begin(t, seed, push, NULL);
+        kill_dfm_in_the_run(t);
+        pass(t, away_ns);
+        dfm_was_away(sim_dfm(t->sim), sim_now_ns(t->sim), away_ns);
+        sim_revive(t->sim, ROLE_DFM, 0);
+        end(t, true);
+}
+
+#define SCENE(name, seeds)                                                                                   \
+        static void test_##name(void **state)                                                                \
+        {                                                                                                    \
+                (void)state;                                                                                 \
+                each(seeds, name);                                                                           \
+        }
+
+SCENE(with_messages_late_and_double, 60)
+SCENE(twice_in_a_row, 60)
+SCENE(twice_on_a_bad_network, 60)
+SCENE(while_an_sfi_is_away, 40)
+SCENE(and_an_sfi_too, 30)
+SCENE(with_front_ends, 40)
+SCENE(while_the_disk_stands, 20)
+SCENE(at_the_end, 40)
+SCENE(by_one_that_only_stood, 40)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_with_messages_late_and_double),
+                cmocka_unit_test(test_twice_in_a_row),
+                cmocka_unit_test(test_twice_on_a_bad_network),
+                cmocka_unit_test(test_while_an_sfi_is_away),
+                cmocka_unit_test(test_and_an_sfi_too),
+                cmocka_unit_test(test_with_front_ends),
+                cmocka_unit_test(test_while_the_disk_stands),
+                cmocka_unit_test(test_at_the_end),
+                cmocka_unit_test(test_by_one_that_only_stood),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

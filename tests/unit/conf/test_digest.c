@@ -1,0 +1,94 @@
+/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone; the rest changes
+ * none. */
+#include "conf_sample.h"
+
+#include "evb/conf/digest.h"
+
+/* SCENARIO differs from the sample in key number `differs` alone; UINT_MAX: in none. */
+static void assert_differs(const struct member_keys *from, unsigned differs, const char *what)
+{
+        struct member_keys keys;
+
+        scenario_digest(&sample, &keys);
+        assert_int_equal(keys.table, from->table);
+        assert_int_equal(keys.n, from->n);
+        for (unsigned k = 0; k < keys.n; k++) {
+                if ((keys.values[k] != from->values[k]) != (k == differs))
+                        fail_msg("%s: %s %s", what, scenario_digest_name(k), k == differs ? "is the same" : "differs");
+        }
+}
+
+static unsigned number_of(const char *name, unsigned n)
+{
+        for (unsigned k = 0; k < n; k++) {
+                if (strcmp(scenario_digest_name(k), name) == 0)
+                        return k;
+        }
+        fail_msg("no digest of %s", name);
+        return UINT_MAX;
+}
+
+static const char nodes[] = "[node d]\nrole = dfm\naddress = 127.0.0.1\n"
+                            "[node r]\nrole = ros\naddress = 127.0.0.%s\n"
+                            "[node %s]\nrole = sfi\naddress = 127.0.0.4\n";
+
+static void load(const char *address, const char *name, const char *setting)
+{
+        char text[512];
+
+        snprintf(text, sizeof text, nodes, address, name);
+        if (sample_load_with(text, &setting, setting ? 1 : 0) < 0)
+                fail_msg("%s: %s", setting, sample_errors.text[0]);
+}
+
+static void each_common_key_changes_its_own_digest(void **state)
+{
+        static const char *const settings[][2] = {
+                {"scenario.mode=pull", "scenario.mode"},
+                {"scenario.transport=tcp", "scenario.transport"},
+                {"network.control-port=26900", "network.control-port"},
+                {"network.data-port=26901", "network.data-port"},
+                {"ros.source=udp:5000", "ros.source"},
+        };
+        struct member_keys keys;
+
+        (void)state;
+        load("2", "s", NULL);
+        scenario_digest(&sample, &keys);
+        assert_differs(&keys, UINT_MAX, "the same");
+        for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+                load("2", "s", settings[i][0]);
+                assert_differs(&keys, number_of(settings[i][1], keys.n), settings[i][0]);
+        }
+        load("3", "s", NULL);
+        assert_differs(&keys, number_of("[node] sections", keys.n), "address");
+        load("2", "t", NULL);
+        assert_differs(&keys, number_of("[node] sections", keys.n), "name");
+        assert_string_equal(scenario_digest_name(keys.n), "another version of evb");
+}
+
+static void what_is_a_nodes_own_changes_none(void **state)
+{
+        static const char *const settings[] = {"sfi.timeout=3s", "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
+                                               "sfi.buffer-size=64MiB", "qos.backend=none", "run.seed=9", "dfm.keep-alive=90ms",
+                                               "trigger.events=5", "sfi.re-ask=3"};
+        struct member_keys keys;
+
+        (void)state;
+        load("2", "s", NULL);
+        scenario_digest(&sample, &keys);
+        for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+                load("2", "s", settings[i]);
+                assert_differs(&keys, UINT_MAX, settings[i]);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(each_common_key_changes_its_own_digest),
+                cmocka_unit_test(what_is_a_nodes_own_changes_none),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and what comes late. */
+#include "dfm_driver.h"
+
+#define FORMER UINT64_C(0xF0)
+
+static struct dfm_config resume_standard(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.cookie = TRACE_COOKIE + 1; /* the run that is taken up has TRACE_COOKIE */
+        c.run = TRACE_RUN + 1;
+        c.run_is_free = true;
+        c.push = false;
+        c.node_timeout_ns = 10 * NS_PER_S;
+        c.keep_alive_ns = 1000 * NS_PER_S;
+        return c;
+}
+
+static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest, uint64_t newest)
+{
+        struct message m = {
+                .header = {.cookie = TRACE_COOKIE, .sender_role = role, .sender_index = index, .type = MESSAGE_JOIN},
+                .dfm = FORMER,
+        };
+
+        m.join.incarnation = 1;
+        m.join.run = TRACE_RUN;
+        m.join.oldest = oldest;
+        m.join.newest = newest;
+        assert_true(dfm_receive(t->dfm, t->now_ns, &m));
+        if (role == ROLE_ROS)
+                t->ros_joined[index] = true;
+        else
+                t->sfis[index].joined = 1;
+}
+
+static void comes(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest, uint64_t newest)
+{
+        joins_in_run(t, role, index, oldest, newest);
+        if (role == ROLE_ROS)
+                ros_says_alive(t, index, RUN_RUNNING, 0);
+        else
+                sfi_says_alive(t, index, RUN_RUNNING, 0);
+}
+
+static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint64_t end, struct node_totals totals, size_t n,
+                        const struct inventory_entry *entries)
+{
+        t->message.n = n;
+        t->message.inventory.incarnation = 1;
+        t->message.inventory.from = from;
+        t->message.inventory.end = end;
+        t->message.inventory.totals = totals;
+        for (size_t k = 0; k < n; k++)
+                t->message.inventory.entries[k] = entries[k];
+        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
+}
+
+static void inventory(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t complete, uint64_t ended, uint64_t open)
+{
+        inventories(t, sfi, 0, end, (struct node_totals){.complete = complete}, 1, &(struct inventory_entry){ended, open});
+}
+
+static void ross_come(struct dfm_driver *t, uint64_t newest)
+{
+        comes(t, ROLE_ROS, 0, 0, newest);
+        comes(t, ROLE_ROS, 1, 0, newest);
+}
+
+/* Accounts hold, but for how often what is taken up was assigned: only the former DFM knew. */
+static void fini(struct dfm_driver *t)
+{
+        const struct dfm_counts *c = dfm_counts(t->dfm);
+        uint64_t ended = c->complete + c->partial + c->lost;
+
+        assert_int_equal(c->triggers, ended + dfm_open_events(t->dfm));
+        assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
+        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
+        dfm_free(t->dfm);
+}
+
+static void what_nobody_knows_is_assigned_again(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 6);
+        comes(&t, ROLE_SFI, 0, 0, 6);
+        assert_dfm_says(&t, "sfi0: Inquiry from 0");
+        comes(&t, ROLE_SFI, 1, 0, 5);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        assert_int_equal(dfm_run(t.dfm), TRACE_RUN);
+        assert_int_equal(dfm_cookie(t.dfm), TRACE_COOKIE);
+        inventory(&t, 0, 6, 2, 0x3, 0x4);  /* built 0 and 1, has 2 */
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+        inventory(&t, 1, 5, 1, 0x8, 0);    /* built 3 */
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t.dfm), 3);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 3);
+        sfi_grants(&t, 1, 3);
+        assert_dfm_says(&t, "sfi1: Build e4>sfi1#0 e5>sfi1#1 | sfi1: Assign e6>sfi1#2");
+        fini(&t);
+}
+
+static void an_inquiry_is_sent_again(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 100);
+        comes(&t, ROLE_SFI, 0, 70, 100);
+        comes(&t, ROLE_SFI, 1, 0, 0);
+        assert_dfm_says(&t, "sfi0: Inquiry from 64 | sfi1: Inquiry from 0");
+        inventories(&t, 1, 0, 0, (struct node_totals){}, 0, NULL);
+        dfm_pass_ns(&t, 20 * NS_PER_MS);
+        assert_dfm_says(&t, "sfi0: Inquiry from 64");
+        /* An answer to an Inquiry of before counts once; the next part is asked for at once. */
+        inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
+        inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
+        assert_dfm_says(&t, "sfi0: Inquiry from 128");
+        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+        fini(&t);
+}
+
+/* Between its Join and the Welcome an SFI may hear of more events, and end them. */
+static void what_an_sfi_heard_of_after_its_join_is_no_new_event(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 4);
+        comes(&t, ROLE_SFI, 0, 0, 4);
+        comes(&t, ROLE_SFI, 1, 0, 4);
+        dfm_says_with(&t, false);
+        inventory(&t, 1, 4, 0, 0, 0);
+        inventory(&t, 0, 6, 6, 0x3f, 0);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 6);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "sfi1: Assign e6>sfi1#0");
+        fini(&t);
+}
+
+/* The take-up ends whatever an SFI says of its end. */
+static void an_impossible_end_is_bounded(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct inventory_entry none[MESSAGE_ENTRIES_MAX] = {};
+        struct dfm_driver t;
+        uint64_t from = 0;
+
+        (void)state;
+        c.n_sfi = 1;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 4);
+        comes(&t, ROLE_SFI, 0, 0, 4);
+        dfm_says_with(&t, false);
+        for (int i = 0; i < 1000 && dfm_state(t.dfm) == RUN_STARTING; i++, from += 64 * MESSAGE_ENTRIES_MAX) {
+                inventories(&t, 0, from, UINT64_MAX, (struct node_totals){}, MESSAGE_ENTRIES_MAX, none);
+                dfm_says_with(&t, false);
+        }
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(from, EVB_EVENT_WINDOW);
+        fini(&t);
+}
+
+/* Two of three are there when the run goes on; what the third did before must neither be built again nor be lost. */
+static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
+{
+        dfm_driver_init(t, c);
+        ross_come(t, 8);
+        comes(t, ROLE_SFI, 0, 2, 8);
+        dfm_says_with(t, false);
+        inventory(t, 0, 8, 3, 0x4, 0x8); /* built 0, 1 and 2; has 3 */
+        for (uint64_t ns = 0; ns <= c->node_timeout_ns; ns += NS_PER_S) {
+                for (uint16_t i = 0; i < 2; i++)
+                        ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
+                if (dfm_state(t->dfm) == RUN_RUNNING)
+                        break;
+                dfm_pass_ns(t, NS_PER_S);
+        }
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 there, 4 to 7 unknown */
+}
+
+static void an_sfi_that_comes_late_has_not_built_in_vain(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        begin_without_sfi1(&t, &c);
+        comes(&t, ROLE_SFI, 1, 2, 8);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        sfi_grants(&t, 1, 4);
+        assert_dfm_says(&t, ""); /* first it says what it did */
+        inventory(&t, 1, 8, 2, 0x30, 0x40); /* built 4 and 5, has 6 */
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->complete, 5);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
+        assert_int_equal(dfm_open_events(t.dfm), 3);
+        sfi_grants(&t, 1, 3);
+        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0 | sfi1: Assign e8>sfi1#1");
+        sfi_acks(&t, 1, 2);
+        sfi_ends(&t, 1, 6, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 6);
+        fini(&t);
+}
+
+/* What it had ended and the former DFM had cleared counted as lost until it came. */
+static void what_was_lost_is_found_with_the_late_sfi(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 8);
+        comes(&t, ROLE_SFI, 0, 4, 8);
+        dfm_says_with(&t, false);
+        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 has ended, one of them here */
+        for (int i = 0; i < 12 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
+                for (uint16_t k = 0; k < 2; k++)
+                        ros_says_alive(&t, k, RUN_RUNNING, 0);
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                dfm_says_with(&t, false);
+                dfm_pass_ns(&t, NS_PER_S);
+        }
+        assert_int_equal(dfm_counts(t.dfm)->lost, 3);
+        comes(&t, ROLE_SFI, 1, 4, 8);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        inventories(&t, 1, 0, 8, (struct node_totals){.complete = 2, .partial = 2, .missing = 3, .payload_bytes = 200}, 1,
+                    &(struct inventory_entry){});
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        assert_int_equal(dfm_counts(t.dfm)->partial, 2);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 3);
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1); /* more than were lost: another SFI had one of them too */
+        fini(&t);
+}
+
+/* It fell silent in the middle of its inventory, and the run went on without it. */
+static void an_sfi_that_fell_silent_while_it_was_asked_is_asked_on(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        c.keep_alive_ns = NS_PER_S;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 8);
+        comes(&t, ROLE_SFI, 0, 0, 8);
+        comes(&t, ROLE_SFI, 1, 0, 8);
+        dfm_says_with(&t, false);
+        inventory(&t, 0, 8, 4, 0xf, 0);
+        for (int i = 0; i < 30 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
+                dfm_pass_ns(&t, NS_PER_S);
+                for (uint16_t k = 0; k < 2; k++)
+                        ros_says_alive(&t, k, RUN_RUNNING, 0);
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                dfm_says_with(&t, false);
+        }
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t.dfm), 4);
+        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        inventory(&t, 1, 8, 3, 0x70, 0);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0");
+        assert_int_equal(dfm_counts(t.dfm)->complete, 7);
+        fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_nobody_knows_is_assigned_again),
+                cmocka_unit_test(an_inquiry_is_sent_again),
+                cmocka_unit_test(what_an_sfi_heard_of_after_its_join_is_no_new_event),
+                cmocka_unit_test(an_impossible_end_is_bounded),
+                cmocka_unit_test(an_sfi_that_comes_late_has_not_built_in_vain),
+                cmocka_unit_test(what_was_lost_is_found_with_the_late_sfi),
+                cmocka_unit_test(an_sfi_that_fell_silent_while_it_was_asked_is_asked_on),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* What an SFI says to a DFM that takes the run up, and to one whose events its disk delays. */
+#include "sfi_driver.h"
+
+#define SECOND_DFM (TRACE_DFM + 1)
+
+/* Nothing is asked for again. */
+static struct sfi_config quiet(void)
+{
+        struct sfi_config c = sfi_standard();
+
+        c.re_ask_max = 0;
+        return c;
+}
+
+/* The DFM that is followed is gone; another one answers. */
+static void another_dfm_comes(struct sfi_driver *t, uint64_t dfm, const char *join)
+{
+        t->now_ns += 100 * NS_PER_MS;
+        t->dfm = dfm;
+        t->keep_alive_next = 0;
+        sfi_gets_keep_alive(t, RUN_STARTING, 0, 3);
+        assert_true(trace_begins(sfi_says(t), join));
+        sfi_gets_welcome(t, dfm, WELCOME_OK);
+        t->assign_next = 0;
+}
+
+static void is_asked(struct sfi_driver *t, uint64_t incarnation, uint64_t from)
+{
+        t->message.inquiry.incarnation = incarnation;
+        t->message.inquiry.from = from;
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_INQUIRY, 0));
+}
+
+static void it_says_what_ended_and_what_is_open(void **state)
+{
+        struct sfi_config c = quiet();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 4);
+        sfi_gets_whole(&t, 0);
+        sfi_gets_whole(&t, 2);
+        assert_sfi_writes(&t, "e0 complete | e2 complete");
+        sfi_gets_whole(&t, 3); /* built and not written */
+        sfi_says(&t);
+        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,4)");
+        /* Its own word begins anew: what it had ended is in the inventory. */
+        assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0");
+        is_asked(&t, c.member.incarnation + 1, 0);
+        assert_sfi_says(&t, "");
+        is_asked(&t, c.member.incarnation, 0);
+        assert_sfi_says(&t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
+        /* What ends now is news, and the inventory stays what it was. */
+        assert_sfi_writes(&t, "e3 complete");
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 0 #0:e3 complete 200 B");
+        is_asked(&t, c.member.incarnation, 0);
+        assert_sfi_says(&t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
+        is_asked(&t, c.member.incarnation, 64);
+        assert_sfi_says(&t, "dfm: Inventory [64,4) 2 complete 0 partial");
+        sfi_gets_whole(&t, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        assert_sfi_says(&t, "dfm: Update granted 6 ack 0 #1:e1 complete 200 B");
+        sfi_driver_fini(&t);
+}
+
+/* What could not be written is neither ended nor open: another SFI may build it. */
+static void what_failed_is_in_no_inventory(void **state)
+{
+        struct sfi_config c = quiet();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_whole(&t, 0);
+        assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
+        sfi_says(&t);
+        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        sfi_says(&t);
+        is_asked(&t, c.member.incarnation, 0);
+        assert_sfi_says(&t, "dfm: Inventory [0,1) 0 complete 0 partial ended 0 open 0");
+        sfi_driver_fini(&t);
+}
+
+/* It joins when the run is far, and its first KeepAlive is lost: what it builds must not be forgotten. */
+static void a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive(void **state)
+{
+        const uint64_t far = 3 * (uint64_t)EVB_EVENT_WINDOW + 10;
+        struct sfi_config c = quiet();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_assign(&t, far);
+        sfi_gets_whole(&t, far);
+        assert_true(trace_begins(sfi_writes_with(&t, false), "e"));
+        assert_int_equal(sfi_gets_fragment(&t, 0, far), SFI_LATE);
+        sfi_says(&t);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, far - 5, 3);
+        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [12582917,12582923)");
+        sfi_says(&t);
+        is_asked(&t, c.member.incarnation, far / 64 * 64);
+        assert_sfi_says(&t, "dfm: Inventory [12582912,12582923) 1 complete 0 partial ended 400 open 0");
+        sfi_driver_fini(&t);
+}
+
+/* The disk takes longer than the DFM waits for an event: it hears of that once, and the node says why it stands. */
+static void an_event_that_is_being_written_is_said_to_be(void **state)
+{
+        struct sfi_config c = quiet();
+        struct sfi_built built;
+        struct sfi_driver t;
+        uint32_t slot;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_whole(&t, 0);
+        assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
+        sfi_built_event(t.sfi, slot, &built);
+        sfi_says(&t);
+        t.now_ns += NS_PER_S / 2;
+        sfi_says(&t);
+        t.now_ns += NS_PER_S / 2 - 1;
+        assert_sfi_says(&t, "");
+        t.now_ns += 1;
+        assert_sfi_says(&t, "dfm: Update granted 4 ack 1 #0:e0 writing");
+        sfi_gets_ack(&t, 1);
+        t.now_ns += 5 * NS_PER_S;
+        assert_sfi_says(&t, "");
+        /* Another DFM has to hear of it too. */
+        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0 #0:e0 writing");
+        sfi_gets_ack(&t, 1);
+        sfi_written(t.sfi, t.now_ns, slot, false);
+        assert_sfi_says(&t, "dfm: Update granted 5 ack 0 #1:e0 complete 200 B");
+        sfi_driver_fini(&t);
+}
+
+/* The DFM that takes the run up says who has come so far; who has not is not gone. */
+static void the_map_of_a_dfm_that_has_not_begun_ends_no_event(void **state)
+{
+        struct sfi_config c = quiet();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_fragment(&t, 0, 0);
+        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(it_says_what_ended_and_what_is_open),
+                cmocka_unit_test(what_failed_is_in_no_inventory),
+                cmocka_unit_test(a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive),
+                cmocka_unit_test(an_event_that_is_being_written_is_said_to_be),
+                cmocka_unit_test(the_map_of_a_dfm_that_has_not_begun_ends_no_event),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* What a machine remembers of its runs: numbers never repeat, and only a run that goes on is taken up. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "run_record.h"
+
+static char folder[] = "/tmp/evb-record-XXXXXX";
+
+static void path_of(const char *name, char *path, size_t size_bytes)
+{
+        snprintf(path, size_bytes, "%s/%s", folder, name);
+}
+
+static void put(const char *name, const char *text)
+{
+        char path[128];
+        FILE *f;
+
+        path_of(name, path, sizeof path);
+        f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(text, f);
+        assert_int_equal(fclose(f), 0);
+}
+
+static void drop(const char *name)
+{
+        char path[128];
+
+        path_of(name, path, sizeof path);
+        (void)unlink(path);
+        (void)rmdir(path);
+}
+
+static uint32_t time_now(void)
+{
+        return (uint32_t)(clock_utc_ns() / NS_PER_S);
+}
+
+static void numbers_do_not_repeat(void **state)
+{
+        enum { PROCESSES = 4, EACH = 50 };
+        bool seen[PROCESSES * EACH + 1] = {};
+        int pipe_fds[2];
+        uint32_t number;
+
+        (void)state;
+        drop("run-number");
+        assert_int_equal(pipe(pipe_fds), 0);
+        for (int i = 0; i < PROCESSES; i++) {
+                pid_t pid = fork();
+
+                assert_true(pid >= 0);
+                if (pid > 0)
+                        continue;
+                for (int k = 0; k < EACH; k++) {
+                        number = run_record_next_number();
+                        if (write(pipe_fds[1], &number, sizeof number) != sizeof number)
+                                _exit(1);
+                }
+                _exit(0);
+        }
+        close(pipe_fds[1]);
+        for (int i = 0; i < PROCESSES * EACH; i++) {
+                assert_int_equal(read(pipe_fds[0], &number, sizeof number), sizeof number);
+                assert_in_range(number, 1, PROCESSES * EACH);
+                assert_false(seen[number]);
+                seen[number] = true;
+        }
+        close(pipe_fds[0]);
+        for (int i = 0; i < PROCESSES; i++) {
+                int status;
+
+                assert_true(wait(&status) > 0);
+                assert_int_equal(status, 0);
+        }
+}
+
+/* Small numbers were given out before; the time was not. */
+static void a_file_that_makes_no_sense_is_no_new_beginning(void **state)
+{
+        static const char *const texts[] = {"x\n", "-3\n", "12", "99999999999999999999999\n", "4294967295\n", "1 2\n", "\n"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                uint32_t before = time_now(), number;
+
+                put("run-number", texts[i]);
+                number = run_record_next_number();
+                assert_in_range(number, before, time_now());
+                assert_int_equal(run_record_next_number(), number + 1);
+        }
+        put("run-number", "41\n");
+        assert_int_equal(run_record_next_number(), 42);
+}
+
+static void without_a_file_the_time_is_the_number(void **state)
+{
+        uint32_t before = time_now();
+        char path[128];
+
+        (void)state;
+        drop("run-number");
+        path_of("run-number", path, sizeof path);
+        assert_int_equal(mkdir(path, 0700), 0); /* whoever runs this cannot write to it as a file */
+        assert_in_range(run_record_next_number(), before, time_now());
+        drop("run-number");
+}
+
+static void only_a_run_that_goes_on_is_taken_up(void **state)
+{
+        struct run_record s, again;
+        struct dfm_former f;
+
+        (void)state;
+        drop("dfm-127.0.0.1-5");
+        run_record_open(&s, "127.0.0.1", 5);
+        assert_true(s.fd >= 0);
+        assert_false(run_record_former(&s).known);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, clock_utc_ns() - 5 * NS_PER_S, false), 0);
+        /* Another DFM of this address: it is not its run. */
+        run_record_open(&again, "127.0.0.1", 5);
+        assert_int_equal(again.fd, -1);
+        assert_false(run_record_former(&again).known);
+        assert_int_equal(run_record_write(&again, 8, 1, 0, true), -ENOENT);
+        run_record_close(&s);
+        run_record_open(&s, "127.0.0.1", 5);
+        f = run_record_former(&s);
+        assert_true(f.known);
+        assert_int_equal(f.cookie, 0xABC);
+        assert_true(f.age_ns >= 5 * NS_PER_S);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, 1, true), 0);
+        f = run_record_former(&s);
+        assert_true(f.known);
+        assert_int_equal(f.cookie, 0);
+        run_record_close(&s);
+        put("dfm-127.0.0.1-5", "nonsense");
+        run_record_open(&s, "127.0.0.1", 5);
+        assert_false(run_record_former(&s).known);
+        run_record_close(&s);
+        drop("dfm-127.0.0.1-5");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(numbers_do_not_repeat),
+                cmocka_unit_test(a_file_that_makes_no_sense_is_no_new_beginning),
+                cmocka_unit_test(without_a_file_the_time_is_the_number),
+                cmocka_unit_test(only_a_run_that_goes_on_is_taken_up),
+        };
+        int failed;
+
+        if (!mkdtemp(folder) || setenv("STATE_DIRECTORY", folder, 1) < 0)
+                return 1;
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        drop("run-number");
+        (void)rmdir(folder);
+        return failed;
+}
