@@ -239,16 +239,6 @@ const struct message *control_receive(struct control *c)
         return NULL;
 }
 
-void control_begin_turn(struct control *c)
-{
-        c->turn_left = CONTROL_TURN_DATAGRAMS;
-}
-
-bool control_is_behind(const struct control *c)
-{
-        return c->turn_left == 0;
-}
-
 bool control_is_holding(const struct control *c)
 {
         return faults_are_holding(c->own.faults) || faults_are_holding(c->group.faults);
