@@ -83,16 +83,19 @@ and a DFM that has gone on to another run.
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.
 .Pp
-A node whose address is not there yet, as at boot, waits for it and tries again every 500 ms.
-A node that is stopped serves on until the DFM has ended the run, has been silent for
+A node whose address is still missing, as at boot, retries every 500 ms.
+A stopped node continues to serve until the DFM has ended the run or has been silent for
 .Ic dfm.node-timeout ,
-or
+or until
 .Ic run.stop-timeout
-is over; an SFI leaves a run that goes on once its events are built.
-SIGHUP ends no node; it stops
+expires.
+A stopped SFI leaves a run that goes on once it has built its events.
+Nodes log SIGHUP and ignore it.
+SIGHUP stops
 .Nm evb run ,
-whose terminal was closed, unless that was started by
-.Xr nohup 1 .
+unless
+.Xr nohup 1
+started it.
 .Sh SEE ALSO
 .Xr evb.conf 5
 TAIL

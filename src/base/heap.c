@@ -58,7 +58,7 @@ static uint32_t sink(struct heap *h, uint32_t at, const struct heap_node *node)
         return at;
 }
 
-/* The place `at` is free for the node, or for one that takes its place. */
+/* Puts the node into the free place `at`, or where that change moves it. */
 static void settle(struct heap *h, uint32_t at, struct heap_node node)
 {
         at = rise(h, at, &node);

@@ -65,7 +65,7 @@ static void write_json(const struct scenario *s, FILE *to)
         json_decref(object);
 }
 
-/* Nodes without an address are evb run's, on this machine. */
+/* Nodes without an address belong to evb run, on this machine. */
 static bool is_here(const struct scenario_node *n)
 {
         struct net_address address;
@@ -74,7 +74,7 @@ static bool is_here(const struct scenario_node *n)
                (net_address_parse(&address, n->address, 1) == 0 && net_address_device(&address) > 0);
 }
 
-/* Where an SFI of this machine writes. What other machines have cannot be seen from here. */
+/* The directory of an SFI on this machine. Those of other machines cannot be seen from here. */
 static bool directory_is_there(const struct scenario *s)
 {
         const char *path = s->sfi.directory;
@@ -98,13 +98,13 @@ static bool directory_is_there(const struct scenario *s)
         return true;
 }
 
-/* All that the node's start would refuse is refused here, in the same words. */
+/* Refuses what the node's start would refuse, in the same words. */
 static int check_node(const struct scenario *s, const char *name)
 {
         struct node_options options = {.scenario = s, .name = name};
 
         if (!scenario_find(s, name)) {
-                fprintf(stderr, "%s: node: \"%s\" is not there, allowed: a node of the scenario\n", s->path,
+                fprintf(stderr, "%s: node: \"%s\" is unknown, allowed: a node of the scenario\n", s->path,
                         name);
                 return 2;
         }
@@ -115,7 +115,7 @@ static int check_node(const struct scenario *s, const char *name)
 int cmd_check(int argc, char **argv)
 {
         static const struct command command = {"check", cmd_check, "FILE",
-                                               "Read a scenario and show it as it is understood; with "
+                                               "Read a scenario and show its effective values; with "
                                                "--node or --net, check this machine as well."};
         const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL;
         const struct option_entry own[] = {
@@ -141,7 +141,7 @@ int cmd_check(int argc, char **argv)
                 return 0;
         }
         s = command_load(o.words[0], &o);
-        /* With --node or --net the start itself is asked, in its own words. */
+        /* With --node or --net the start itself finds and reports errors. */
         if (!s || (!node && !net && !directory_is_there(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;

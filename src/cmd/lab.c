@@ -88,7 +88,7 @@ static int refuse_unknown(const char *words)
         return 0;
 }
 
-/* Points that the bed has nodes and wires for. It reports what others lack, each thing once. */
+/* Keeps the points that the testbed has nodes and links for. Reports what others lack, each thing once. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
 {
         char lack[160] = "", lacks[600] = "";
@@ -238,20 +238,20 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const s
         return differs ? 1 : 0;
 }
 
-/* What one `evb lab run` has to do, and how far it is. */
+/* The work of one `evb lab run`, and its progress. */
 struct running {
         const char *path;
         int fd;
         struct lab_point *points;
         json_t *results;
         size_t n, failed, skipped;
-        bool full; /* points cannot be kept any more */
+        bool full; /* points can no longer be written */
 };
 
 static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
                    struct running *r)
 {
-        /* A full disk is an error of the call that meets it. */
+        /* Makes a full disk an error of the call that meets it. */
         signal(SIGXFSZ, SIG_IGN);
         r->fd = results_open(r->path);
         if (r->fd < 0)
@@ -285,7 +285,7 @@ static void make_all(const struct lab_options *o, struct running *r)
                 fputc('\n', stderr);
 }
 
-/* An exit status. */
+/* Returns an exit status. */
 static int tell_end(const struct lab_options *o, const char *words, const struct lab_bed *bed,
                     const struct running *r)
 {
@@ -293,9 +293,9 @@ static int tell_end(const struct lab_options *o, const char *words, const struct
 
         if (signals_are_waiting() || r->full) {
                 fprintf(stderr,
-                        "evb lab run: %s; the points made so far are in %s, and the same command goes on "
+                        "evb lab run: %s; the points made so far are in %s, and the same command continues "
                         "from there\n",
-                        r->full ? "stopped, as no more points can be kept" : "interrupted", r->path);
+                        r->full ? "stopped, as no more points can be written" : "interrupted", r->path);
                 return 1;
         }
         status = tell_verdicts(o, words, bed, r->results);
@@ -321,9 +321,9 @@ static int run(const struct lab_options *o)
         if (status == 0)
                 status = prepare(o, words, o->scenario ? &bed : NULL, &r);
         signals_hold();
-        /* Without it, shaping of namespaces would be remembered among that of the machine's own devices. */
+        /* Otherwise shaping of namespaces would mix with the state of the machine's own devices. */
         if (status == 0 && (error = lab_states_make(states)) < 0) {
-                fprintf(stderr, "evb lab run: cannot make a folder in /tmp: %s\n", strerror(-error));
+                fprintf(stderr, "evb lab run: cannot create a folder in /tmp: %s\n", strerror(-error));
                 status = 1;
         }
         if (status == 0) {
@@ -359,7 +359,7 @@ static bool find_script(char path[static PATH_MAX])
         return false;
 }
 
-/* All points that there should be, so that those that are not there show. */
+/* All planned points, so that missing ones show. */
 static json_t *planned_of(const struct lab_measurement *m, const json_t *results)
 {
         _cleanup_free_ struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
@@ -421,7 +421,7 @@ static int report(const struct lab_options *o)
         }
         /* Debian's matplotlib belongs to Debian's python3, which need not be the first one. */
         snprintf(command, sizeof command, "p=python3; $p -c 'import matplotlib' 2>/dev/null || p=/usr/bin/python3; exec $p '%s' '%.500s'", script, output);
-        /* Should it end early, its status says so. */
+        /* If it ends early, its status says so. */
         signal(SIGPIPE, SIG_IGN);
         to = popen(command, "w");
         if (to)

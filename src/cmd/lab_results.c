@@ -15,7 +15,7 @@
 #include "evb/base/util.h"
 
 #define LINE_MAX_BYTES 65536
-/* Lines that are no results: so many are named, and a file with more is not one of results. */
+/* Names at most this many lines that are not results; a file with more is not a file of results. */
 #define SPOILT_NAMED_MAX 5u
 #define SPOILT_MAX 1000u
 #define LOCK_TRIES 10
@@ -39,7 +39,7 @@ static bool is_of_the_catalogue(const json_t *r)
         return has_place && json_object_get(r, m->y);
 }
 
-/* What every result has; others would be read as something else later. */
+/* The members that every result has; without them a later reader would misread it. */
 static bool is_result(const json_t *r)
 {
         static const char *const texts[] = {"id",     "series",    "settings", "time",
@@ -53,7 +53,7 @@ static bool is_result(const json_t *r)
         return is && (!panel || json_is_string(panel)) && (!bed || json_is_string(bed));
 }
 
-/* Lines as they are, or as much of them as there may be. */
+/* Prints lines unchanged, up to a maximum. */
 static int read_lines(FILE *f, const char *path, json_t *to)
 {
         static char line[LINE_MAX_BYTES];
@@ -65,7 +65,7 @@ static int read_lines(FILE *f, const char *path, json_t *to)
 
                 if (!is_result(j)) {
                         if (none++ < SPOILT_NAMED_MAX)
-                                fprintf(stderr, "%s:%u: not a result, left out\n", path, number);
+                                fprintf(stderr, "%s:%u: not a result; skipped\n", path, number);
                 } else if (is_of_the_catalogue(j))
                         json_array_append(to, j);
                 else
@@ -77,7 +77,7 @@ static int read_lines(FILE *f, const char *path, json_t *to)
                 }
         }
         if (none > SPOILT_NAMED_MAX)
-                fprintf(stderr, "%s: %u lines in all are not a result\n", path, none);
+                fprintf(stderr, "%s: %u lines are not results\n", path, none);
         if (strange > 0)
                 fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path, strange);
         if (ferror(f)) {
@@ -153,7 +153,7 @@ json_t *results_of_bed(const json_t *results, const char *id, const struct lab_b
         return some;
 }
 
-/* Forked ends of streams hold the lock of a killed run until the kernel has ended them, a moment later. */
+/* Forked stream processes hold the lock of a killed run until the kernel has ended them, a moment later. */
 static bool is_locked_by_another(int fd)
 {
         for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
@@ -182,7 +182,7 @@ int results_open(const char *path)
         return take_fd(&fd);
 }
 
-/* A line that was cut off, by a crash or a full disk before, must not swallow the next one. */
+/* A line cut off by a crash or a full disk must not swallow the next one. */
 static size_t newline_due(int fd, off_t size)
 {
         char last = '\n';
@@ -210,10 +210,10 @@ static bool write_line(int fd, const char *path, const json_t *figures)
         done = writev(fd, parts, ARRAY_SIZE(parts));
         if (done == (ssize_t)(due + n + 1))
                 return true;
-        fprintf(stderr, "%s: %s\n", path, done < 0 ? strerror(errno) : "no room for a whole point");
-        /* Half a point is none. */
+        fprintf(stderr, "%s: %s\n", path, done < 0 ? strerror(errno) : "no space left for a whole point");
+        /* Removes half a point. */
         if (done > 0 && ftruncate(fd, before.st_size) < 0)
-                fprintf(stderr, "%s: its last line is half a point: %s\n", path, strerror(errno));
+                fprintf(stderr, "%s: the last line is an incomplete point: %s\n", path, strerror(errno));
         return false;
 }
 

@@ -55,7 +55,7 @@ static bool is_left_over(const char *name, const char *path)
         return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid();
 }
 
-/* "evb-lab-state-1234-abcdef" of a process 1234 that is there, and is not this one; 0: none. */
+/* The process 1234 of "evb-lab-state-1234-abcdef", if it runs and is not this one; 0: none. */
 static pid_t owner_of(const char *name)
 {
         char *end;
@@ -77,7 +77,7 @@ void lab_states_warn(void)
 
                 if (owner > 0)
                         fprintf(stderr,
-                                "evb lab run: process %d measures on this machine too: each disturbs the "
+                                "evb lab run: process %d also measures on this machine: each disturbs the "
                                 "figures of the other\n",
                                 (int)owner);
         }

@@ -5,7 +5,7 @@
 
 /* Makes it, and lets all that is started from here on use it. Negative errno. */
 int lab_states_make(char path[static LAB_STATES_PATH_MAX]);
-/* Says which others measure on this machine at this moment. */
+/* Warns about others that measure on this machine at this moment. */
 void lab_states_warn(void);
 /* With all that is in it. */
 void lab_states_remove(const char *path);

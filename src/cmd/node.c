@@ -36,7 +36,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         self = scenario_find(s, name);
         if (!self || self->role != role) {
                 fprintf(stderr, "%s: node: \"%s\" is %s, allowed: a node whose role is %s\n", config, name,
-                        self ? "of another role" : "not there", command->name);
+                        self ? "of another role" : "unknown", command->name);
                 return 2;
         }
         if (standby) {

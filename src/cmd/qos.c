@@ -181,7 +181,7 @@ static int status(const struct qos_options *o)
         return exit;
 }
 
-/* Nothing of ours is there or remembered: to leave it so takes no privilege, and no folder for states. */
+/* Nothing of ours is installed or remembered: doing nothing needs no privilege and no state folder. */
 static bool is_untouched(const struct qos_job *job)
 {
         struct tc_state state = {.fd = -1};

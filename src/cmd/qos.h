@@ -24,7 +24,7 @@ struct qos_options {
 /* What it asks for. */
 struct qos_job {
         const struct qos_options *options;
-        bool device_only; /* neither destinations nor rates matter */
+        bool device_only; /* destinations and rates do not matter */
         struct scenario *scenario; /* NULL: all told on the command line */
         const struct scenario_node *node;
         char device_name[IF_NAMESIZE];
@@ -40,7 +40,7 @@ struct qos_job {
 /* Reads scenario and device; messages are told. `needs_request`: destinations have to be named. OPTIONS_GO_ON or the exit
  * status. */
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request);
-/* As that for what needs no plan. */
+/* The same for jobs without a plan. */
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o);
 /* As that for `plan`, whose device may be that of another machine. */
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);

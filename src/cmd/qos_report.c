@@ -247,7 +247,10 @@ void qos_print_status(const struct qos_result *r, FILE *to)
 
         if (s->backend == QOS_NONE) {
                 fprintf(to, "%s: not shaped by evb%s\n", r->device,
-                        s->owner == TC_OWNER_FOREIGN ? "; it has a root qdisc of someone else, which apply leaves alone" : s->owner == TC_OWNER_CLASSLESS ? "; it has a root qdisc of someone else" : "");
+                        s->owner == TC_OWNER_FOREIGN
+                            ? "; it has a root qdisc of someone else, which apply leaves alone"
+                        : s->owner == TC_OWNER_CLASSLESS ? "; it has a root qdisc of someone else"
+                                                         : "");
                 print_warnings(r, to);
                 return;
         }

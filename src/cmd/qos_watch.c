@@ -72,7 +72,9 @@ static int repair(struct watching *w, const struct tc_tree *have)
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
-                fprintf(stderr, "evb qos: %s has a root qdisc of someone else: left as it is; --force replaces it\n", w->job.device_name);
+                fprintf(stderr,
+                        "evb qos: %s has a root qdisc of someone else: left as it is; --force replaces it\n",
+                        w->job.device_name);
                 return 0;
         }
         r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);

@@ -38,7 +38,7 @@ void conf_resolve_nodes(struct loading *l);
 void conf_resolve_texts(struct loading *l);
 void conf_check_fit(struct loading *l);
 
-/* standby.c: the lists of what commands of evb lab may do. */
+/* standby.c: checks the lists of what commands of evb lab may do. */
 void conf_check_standby(struct loading *l);
 
 /* address.c: a numeric address, IPv6 with or without %device. */

@@ -9,7 +9,7 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Values that the table of keys can write. The two last digests are of what it cannot: see below. */
+/* Keys whose values the table of keys can print. The last two digests cover what it cannot: see below. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {
@@ -35,7 +35,8 @@ static uint32_t digest_key(const struct scenario *s, const char *section, const 
 {
         char text[SCENARIO_TEXT_MAX];
 
-        return add_text(FNV_BASIS, scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
+        return add_text(FNV_BASIS,
+                        scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
 }
 
 static uint32_t digest_nodes(const struct scenario *s)
@@ -54,7 +55,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
-        /* Where a ROS gets its fragments from is its own matter; what kind of source it is decides how events are numbered. */
+        /* Each ROS has its own source, but the kind of source decides how events are numbered. */
         ret->values[DIGEST_SOURCE] = (uint32_t)s->ros.source_kind;
         ret->values[DIGEST_NODES] = digest_nodes(s);
         for (uint32_t i = 0; i < DIGESTS; i++)
@@ -65,5 +66,7 @@ const char *scenario_digest_name(unsigned key)
 {
         if (key < ARRAY_SIZE(common))
                 return common[key].both;
-        return key == DIGEST_SOURCE ? "ros.source" : key == DIGEST_NODES ? "[node] sections" : "another version of evb";
+        return key == DIGEST_SOURCE  ? "ros.source"
+               : key == DIGEST_NODES ? "[node] sections"
+                                     : "another version of evb";
 }

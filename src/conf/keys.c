@@ -43,10 +43,10 @@ const struct scenario_key scenario_keys[] = {
         {"ros", "source", KEY_TEXT, AT(ros, source), "pattern",
          "pattern | file:PATH | udp:PORT | tcp:HOST:PORT", 0, 0, 0,
          "Where fragments come from: pattern (every byte is checked at the SFI), an event file taken apart, "
-         "or front-end electronics. Frames of a front-end carry no event number; a ROS counts them, and frame k "
-         "belongs to trigger k. A loss that the ROS sees ends the run with exit status 1: a datagram that "
-         "its socket drops, a malformed one, a broken connection. A frame lost before it reaches the ROS goes "
-         "unseen, and all later frames belong to wrong triggers.", true},
+         "or front-end electronics. Frames of a front-end carry no event number: the ROS counts them, and "
+         "frame k belongs to trigger k. A loss that the ROS detects gives the run exit status 1: a datagram "
+         "that its socket drops, a malformed one, a broken connection. A frame that is lost before it "
+         "reaches the ROS goes undetected, and all later frames belong to wrong triggers.", true},
         {"ros", "fragment-size", KEY_BYTES, AT(ros, fragment_size_bytes), "1024", NULL, 0, 0, EVB_FRAGMENT_MAX_BYTES, "Payload of one ROS's fragment, pattern source."},
         {"ros", "fragment-sizes", KEY_TEXT, AT(ros, fragment_sizes), "fixed", "fixed | uniform:A-B | lognormal:MEAN,SIGMA", 0, 0, 0, "How the sizes are distributed; fixed: all are ros.fragment-size. SIGMA is that of the logarithm."},
         {"ros", "buffer-size", KEY_BYTES, AT(ros, buffer_size_bytes), "64MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 64 * GIB, "Memory for fragments that are not cleared yet."},
@@ -61,8 +61,9 @@ const struct scenario_key scenario_keys[] = {
         {"sfi", "file-size", KEY_BYTES, AT(sfi, file_size_bytes), "2GiB", NULL, 0, 0, 1024 * GIB, "The next file is begun before this size is passed; 0: never for that reason."},
         {"sfi", "format", KEY_CHOICE, AT(sfi, format), "eformat3", "eformat3|eformat5", 0, 0, 0, "Raw event format v3.0 in EventStorage v2, or v5.0 in v6."},
         {"sfi", "durability", KEY_CHOICE, AT(sfi, durability), "written", "none|written|synced", 0, 0, 0,
-         "What a complete event survives: nothing (none: it may lie in the SFI's buffer for up to 1 s), a crash "
-         "of the SFI (written: the kernel has it), or a crash of its machine (synced: the disk has it)."},
+         "What a complete event survives: nothing (none: it may stay in the SFI's buffer for up to 1 s), "
+         "a crash of the SFI (written: the kernel has it), or a crash of its machine (synced: the disk has "
+         "it)."},
         {"sfi", "credits", KEY_COUNT, AT(sfi, credits), "auto", "auto", SCENARIO_AUTO, 1, 12000, "Events that an SFI may hold; auto: as many as its memory and its socket buffer take."},
         {"sfi", "outstanding", KEY_COUNT, AT(sfi, outstanding), "auto", "auto", SCENARIO_AUTO, 1, 12000, "Pull: events that an SFI has asked for at a time; auto: as many as its socket buffer takes."},
         {"sfi", "buffer-size", KEY_BYTES, AT(sfi, buffer_size_bytes), "128MiB", NULL, 0, EVB_FRAGMENT_MAX_BYTES, 256 * GIB, "Memory for fragments of events that are not written yet."},
@@ -76,11 +77,16 @@ const struct scenario_key scenario_keys[] = {
         {"network", "mtu", KEY_BYTES, AT(network, mtu_bytes), "1500", NULL, 0, 1280, 65535, "Largest packet: data and control datagrams are made to fit."},
         {"network", "switch-buffer", KEY_BYTES, AT(network, switch_buffer_bytes), "256KiB", NULL, 0, 4096, GIB, "Buffer of each of the switch's output ports."},
         {"network", "control-group", KEY_TEXT, AT(network, control_group), "239.255.69.86", "a multicast address | none", 0, 0, 0, "Where the DFM multicasts; none: it sends to each node in turn.", true},
-        {"network", "control-port", KEY_COUNT, AT(network, control_port), "26800", NULL, 0, 1, 65535, "UDP port of control messages.", true},
-        {"network", "data-port", KEY_COUNT, AT(network, data_port), "26801", NULL, 0, 1, 65535, "UDP or TCP port of an SFI for fragments.", true},
-        {"network", "order-port", KEY_COUNT, AT(network, order_port), "26802", NULL, 0, 1, 65535, "TCP port of the DFM where nodes that stand by wait for the orders of evb lab.", true},
-        {"network", "command-from", KEY_TEXT, AT(network, command_from), "nodes", "nodes, ADDRESS, ADDRESS/BITS, with commas between", 0, 0, 0,
-         "Where commands of evb lab may come from, besides loopback; nodes: the addresses of the scenario's nodes.", true},
+        {"network", "control-port", KEY_COUNT, AT(network, control_port), "26800", NULL, 0, 1, 65535,
+         "UDP port of control messages.", true},
+        {"network", "data-port", KEY_COUNT, AT(network, data_port), "26801", NULL, 0, 1, 65535,
+         "UDP or TCP port of an SFI for fragments.", true},
+        {"network", "order-port", KEY_COUNT, AT(network, order_port), "26802", NULL, 0, 1, 65535,
+         "TCP port of the DFM for standby nodes and the commands of evb lab.", true},
+        {"network", "command-from", KEY_TEXT, AT(network, command_from), "nodes",
+         "nodes, ADDRESS, ADDRESS/BITS, separated by commas", 0, 0, 0,
+         "Addresses that commands of evb lab may come from, besides loopback; nodes: the addresses of the "
+         "scenario's nodes.", true},
         {"network", "send-buffer", KEY_BYTES, AT(network, send_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of each of a ROS's data sockets."},
         {"network", "receive-buffer", KEY_BYTES, AT(network, receive_buffer_bytes), "auto", "auto", SCENARIO_AUTO, 4096, GIB, "Socket buffer of an SFI's data socket."},
         {"network", "segmentation", KEY_CHOICE, AT(network, segmentation), "auto", "auto|on|off", 0, 0, 0, "Let the kernel cut and join datagrams (UDP_SEGMENT, UDP_GRO)."},
@@ -97,7 +103,9 @@ const struct scenario_key scenario_keys[] = {
 
         {"qos", "overhead", KEY_BYTES, AT(qos, overhead_bytes), "auto", "auto", SCENARIO_UNCHANGED, 0, 256, "Bytes that a packet takes on the wire beyond what the kernel counts; auto: 24 (preamble, checksum, gap of Ethernet) with qos.rate = auto, 0 with a rate that is told."},
         {"qos", "required", KEY_CHOICE, AT(qos, required), "yes", "no|yes", 0, 0, 0, "yes: a ROS that cannot shape does not run; no: it runs unshaped, and says so."},
-        {"qos", "on-drift", KEY_CHOICE, AT(qos, on_drift), "repair", "repair|warn", 0, 0, 0, "What a ROS does when others change its shaping while it runs; it logs either, and reports for how long it was unshaped."},
+        {"qos", "on-drift", KEY_CHOICE, AT(qos, on_drift), "repair", "repair|warn", 0, 0, 0,
+         "What a ROS does when another program changes its shaping: repair it, or only warn. Either way the "
+         "ROS logs the change and reports how long it was unshaped."},
 
         {"tuning", "mtu", KEY_BYTES, AT(tuning, mtu_bytes), "unchanged", "unchanged", SCENARIO_UNCHANGED, 68, 65535, "MTU of a ROS's interface while it runs."},
         {"tuning", "rx-usecs", KEY_COUNT, AT(tuning, rx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "Interrupt coalescing: longest time from a packet's arrival to the interrupt, in microseconds."},
@@ -105,16 +113,23 @@ const struct scenario_key scenario_keys[] = {
         {"tuning", "tx-usecs", KEY_COUNT, AT(tuning, tx_usecs), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-usecs, of packets sent."},
         {"tuning", "tx-frames", KEY_COUNT, AT(tuning, tx_frames), "unchanged", "unchanged", SCENARIO_UNCHANGED, 0, 1000000, "As rx-frames, of packets sent."},
 
-        {"standby", "allow", KEY_TEXT, AT(standby, allow), "none", "none, or qos, tuning, link-rate, output, with commas between", 0, 0, 0,
-         "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, sfi.output and sfi.file-*.", true},
-        {"standby", "idle-timeout", KEY_TIME, AT(standby, idle_timeout_ns), "60s", NULL, 0, 100 * MS, 3600 * NS_PER_S,
-         "The DFM disconnects a coordinator that is silent for so long and runs no measurement.", true},
+        {"standby", "allow", KEY_TEXT, AT(standby, allow), "none",
+         "none, or qos, tuning, link-rate, output, separated by commas", 0, 0, 0,
+         "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, "
+         "sfi.output and sfi.file-*.", true},
+        {"standby", "idle-timeout", KEY_TIME, AT(standby, idle_timeout_ns), "60s", NULL, 0, 100 * MS,
+         3600 * NS_PER_S,
+         "Time after which the DFM disconnects a silent evb lab, unless something that it ordered runs.",
+         true},
 
-        {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX, "Run number, in the names of event files and in their headers. auto: that of the file for file:, else the next one that this machine's DFM has not used; the other nodes learn it from the DFM."},
+        {"run", "number", KEY_COUNT, AT(run, number), "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
+         "Run number, in the names and headers of event files. auto: with ros.source = file:, that file's "
+         "number; otherwise the next number that the DFM's machine has not used. The other nodes learn it "
+         "from the DFM."},
         {"run", "seed", KEY_COUNT, AT(run, seed), "1", NULL, 0, 0, ANY, "Seed of pattern, sizes and triggers."},
         {"run", "stop-timeout", KEY_TIME, AT(run, stop_timeout_ns), "45s", NULL, 0, 0, 3600 * NS_PER_S,
-         "How long a node that is stopped goes on serving until the DFM has ended the run. Keep it below "
-         "TimeoutStopSec= of the units (60 s)."},
+         "Maximum time for which a stopped node continues to serve until the DFM has ended the run. Keep it "
+         "below TimeoutStopSec= of the units (60 s)."},
 };
 /* clang-format on */
 

@@ -1,5 +1,5 @@
-/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and asked when a
- * command comes. */
+/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and looked up when
+ * a command comes. */
 #include "evb/conf/standby.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "conf_internal.h"
 #include "evb/base/util.h"
 
-/* Whole groups of keys by how they begin, so that a key added to a group needs its permission too. */
+/* Whole groups of keys by prefix, so that a new key of a group needs its permission too. */
 static const struct {
         const char *permission, *keys;
 } permissions[] = {
@@ -18,7 +18,7 @@ static const struct {
     {"output", "sfi.output="}, {"output", "sfi.file-"},
 };
 
-/* The next word of a list with commas or blanks between; "": its end. */
+/* The next word of a list separated by commas or blanks; "" at its end. */
 static const char *next_word(const char *list, char *word, size_t size)
 {
         size_t n;
@@ -71,7 +71,7 @@ bool scenario_setting_changes(const struct scenario *s, const char *setting)
 
 struct range {
         struct conf_address address;
-        unsigned bits; /* that count */
+        unsigned bits; /* significant ones */
 };
 
 /* ADDRESS or ADDRESS/BITS. */
@@ -169,7 +169,7 @@ void conf_check_standby(struct loading *l)
                 if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
                         conf_key_error(l, "network", "command-from",
                                        "\"%s\" is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS, "
-                                       "with commas between",
+                                       "separated by commas",
                                        word);
         }
 }

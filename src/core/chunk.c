@@ -58,7 +58,8 @@ bool chunk_decode(struct chunk *ret, const uint8_t bytes[static CHUNK_HEADER_BYT
         return reader_u32(&r) == message_check(bytes, CHECK_BYTES_AT) && chunk_is_possible(ret);
 }
 
-enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n, uint64_t cookie)
+enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                       uint64_t cookie)
 {
         uint32_t check;
         enum message_verdict v = message_header_decode(&r->header, bytes, n, &check);

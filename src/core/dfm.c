@@ -26,7 +26,8 @@ static int allocate(struct dfm *d)
         d->stream_memory = calloc((size_t)c->n_sfi * window, sizeof *d->stream_memory);
         d->announce = calloc(announce, sizeof *d->announce);
         d->clears = calloc(c->events_max, sizeof *d->clears);
-        if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory || !d->announce || !d->clears)
+        if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory ||
+            !d->announce || !d->clears)
                 return -ENOMEM;
         d->stream_mask = window - 1;
         d->announce_mask = announce - 1;
@@ -43,8 +44,9 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         struct dfm *d;
         int r;
 
-        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX ||
-            config->cookie == 0 || config->incarnation == 0 || config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
+        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 ||
+            config->n_sfi > EVB_SFI_MAX || config->cookie == 0 || config->incarnation == 0 ||
+            config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
             message_entries_fit(MESSAGE_ASSIGN, config->info, config->message_bytes) == 0)
                 return -EINVAL;
         d = calloc(1, sizeof *d);
@@ -133,7 +135,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 return true;
         }
         dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
-        /* What ended before a run was taken up must be known before what ends after it. */
+        /* What ended before the takeover must be known before anything that ends after it. */
         if (d->resume.active || dfm_owes_inventory(d, index))
                 return true;
         /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */

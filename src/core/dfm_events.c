@@ -1,4 +1,4 @@
-/* What becomes of an event in the DFM: assigned, assigned again, ended. It makes no message: see dfm_messages.c. */
+/* The life of an event in the DFM: assigned, assigned again, ended. dfm_messages.c makes the messages. */
 #include <assert.h>
 
 #include "dfm_internal.h"
@@ -92,8 +92,8 @@ static bool may_announce(const struct dfm *d)
         return d->announce_head - d->announce_tail <= d->announce_mask;
 }
 
-/* Every open event becomes an entry of `clears` when it ends, so the two share their bound. Nodes hear of `oldest` later than
- * it moves here, so the DFM keeps to half of the window. */
+/* Every open event becomes an entry of `clears` when it ends, so both share their bound. Nodes learn of
+ * `oldest` later than it moves here, so the DFM uses only half of the window. */
 static bool may_open(const struct dfm *d)
 {
         return d->table.used + d->n_clears < d->config.events_max && may_announce(d) &&

@@ -13,9 +13,9 @@
 #define DFM_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
-/* An open event. Slots with an SFI are in the list `assigned` in order of assignment, which is the order of their
- * time-outs, or in `writing`, where no time-out runs; those without are in `orphans`, in the order in which they became
- * so. */
+/* An open event. Slots with an SFI are in the list `assigned` in order of assignment, which is the order of
+ * their time-outs, or in `writing`, where no time-out runs; those without are in `orphans`, in the order in
+ * which they became orphans. */
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
@@ -25,7 +25,7 @@ struct dfm_event {
         uint16_t sfi;
         uint16_t former;   /* the SFI that had it before */
         uint16_t attempts; /* assignments so far */
-        bool writing;      /* built by its SFI, which is writing it */
+        bool writing;      /* its SFI has built it and is writing it */
 };
 
 struct dfm_list {
@@ -46,7 +46,7 @@ int dfm_table_init(struct dfm_table *t, uint32_t capacity);
 void dfm_table_fini(struct dfm_table *t);
 /* A slot for the next event; the table must not be full. It is an orphan. */
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
-/* A slot for an event of a run that is taken up, below next_event and not in the table yet. */
+/* Takes a slot for an event of a run that is taken up: below next_event and not in the table yet. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
 /* Events get so much more time. */
 void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
@@ -74,15 +74,15 @@ struct dfm_ros {
         bool xoff;
 };
 
-/* A node, whatever its role: whether it is there, and who may speak for it. */
+/* A node of either role: whether it is present, and which incarnation speaks for it. */
 struct dfm_node {
         bool live, heard;
-        uint64_t welcomed;  /* the incarnation that is believed; 0: none yet */
+        uint64_t welcomed;  /* the incarnation that may speak; 0: none yet */
         uint64_t candidate; /* another one that asked for its place; 0: none */
-        uint32_t spoken;    /* times that `welcomed` spoke since the candidate first asked */
+        uint32_t spoken;    /* messages of `welcomed` since the candidate first asked */
         bool answer_due;
-        enum welcome_verdict verdict; /* the answer, to `answer_to` */
-        enum welcome_verdict noticed; /* the last refusal that was noticed */
+        enum welcome_verdict verdict; /* the answer to `answer_to` */
+        enum welcome_verdict noticed; /* the last refusal that gave a notice */
         uint16_t key;
         uint64_t answer_to;
         uint64_t heard_ns;
@@ -91,14 +91,14 @@ struct dfm_node {
         uint16_t flags, reason; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
-        /* Taking a run up: what an SFI did before. */
+        /* When a run is taken up: what an SFI did before. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_ended; /* events that it said it ended when the run went on already */
 };
 
-/* A run of a former DFM that is taken up: events of [oldest, newest) are known by a bit once an SFI has said what became of
- * them. */
+/* A run of a former DFM that is taken up: a bit for each event of [oldest, newest) tells whether an SFI has
+ * reported what became of it. */
 struct dfm_resume {
         bool active;
         uint64_t oldest, newest;
@@ -170,14 +170,14 @@ bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
-/* dfm_resume.c: a run of a former DFM is taken up. */
+/* dfm_resume.c: takes up a run of a former DFM. */
 bool dfm_may_take_up(const struct dfm *d, const struct message *join);
 void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* All SFIs that are there have said what they did; then the events that nobody knows are opened again. */
+/* All present SFIs have reported what they did; then the events that nobody knows are opened again. */
 bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);

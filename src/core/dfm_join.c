@@ -1,8 +1,8 @@
-/* Who may take part in the run: the DFM's answers to Join. When a node is there, and when it is gone, is in dfm_nodes.c. */
+/* Who may take part in the run: the DFM's answers to Join. dfm_nodes.c tracks which nodes are present. */
 #include "dfm_internal.h"
 
-/* So many Alives of the node that is there, after another incarnation asked for its place, mean that two of them run. The
- * network may deliver fewer of them late. */
+/* This many Alives of the present node, after another incarnation asked for its place, mean that both run.
+ * The network may deliver fewer of them late. */
 #define SPOKEN_TWICE 3
 
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice)
@@ -38,8 +38,9 @@ static bool asks_for_our_run(struct dfm *d, uint64_t now_ns, const struct messag
         return true;
 }
 
-/* Another incarnation takes a node's place once that one is silent: only one of two may be there. */
-static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n, uint64_t incarnation)
+/* Another incarnation replaces a node only once that one is silent. */
+static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n,
+                                        uint64_t incarnation)
 {
         if (!n->live || n->welcomed == incarnation || now_ns - n->heard_ns >= d->config.occupied_ns)
                 return WELCOME_OK;
@@ -67,7 +68,8 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
         return judge_place(d, now_ns, n, m->join.incarnation);
 }
 
-static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
+static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
+                    const struct message *m)
 {
         if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
@@ -83,7 +85,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                 dfm_note_join_in_run(d, role, index, m);
 }
 
-/* Once for each reason: who is refused asks again. */
+/* Once per reason: a refused node asks again. */
 static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct message *m)
 {
         if (n->verdict == WELCOME_OK || n->verdict == WELCOME_OCCUPIED || n->verdict == n->noticed)
@@ -107,7 +109,7 @@ bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m)
 
         if ((role != ROLE_SFI || index >= d->config.n_sfi) && (role != ROLE_ROS || index >= d->config.n_ros))
                 return false;
-        /* Who comes when all is over waits for the next run. */
+        /* A node that comes after the end waits for the next run. */
         if (m->join.incarnation == 0 || (d->state == RUN_ENDED && m->header.cookie == 0))
                 return m->join.incarnation != 0;
         n = dfm_node(d, role, index);
@@ -131,7 +133,8 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)
                         continue;
                 n->answer_due = false;
                 d->n_answers--;
-                *to = (struct message_to){is_ros ? ROLE_ROS : ROLE_SFI, (uint16_t)(is_ros ? i : i - d->config.n_ros)};
+                *to = (struct message_to){is_ros ? ROLE_ROS : ROLE_SFI,
+                                          (uint16_t)(is_ros ? i : i - d->config.n_ros)};
                 dfm_address(d, m, MESSAGE_WELCOME, 0);
                 m->welcome.incarnation = n->answer_to;
                 m->welcome.run = d->config.run;

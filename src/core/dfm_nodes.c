@@ -16,7 +16,7 @@ static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
                 d->n_xoff--;
 }
 
-/* It has forgotten all, or has never heard of this DFM: its streams begin anew. */
+/* The node has lost its state, or has never heard of this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
@@ -32,8 +32,8 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t 
         };
 }
 
-/* It was only silent, and counts on from where it was. What was assigned to it is no longer its own, and it alone has to learn
- * that. */
+/* The node was only silent, and its streams continue. Its events were assigned to others, and it alone must
+ * learn that. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
         s->announced = s->next;
@@ -42,7 +42,8 @@ static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
 }
 
-static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role, uint16_t index)
+static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role,
+                       uint16_t index)
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
@@ -52,7 +53,8 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
         d->keep_alive_due_ns = now_ns;
 }
 
-static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, enum dfm_notice_kind why)
+static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                      enum dfm_notice_kind why)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
@@ -83,7 +85,8 @@ static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_
         node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
-static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index, const struct message *m)
+static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
@@ -96,7 +99,8 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->frames = m->alive.frames;
 }
 
-static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
@@ -115,7 +119,8 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         set_xoff(d, &d->ross[index], n->flags & ALIVE_XOFF);
 }
 
-/* Only the incarnation that was welcomed speaks for a node. Another one has to join again, and learns there why. */
+/* Only the welcomed incarnation speaks for a node. Another one must join again, and learns the reason
+ * there. */
 static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
 {
         if (n->welcomed == incarnation) {
@@ -130,7 +135,8 @@ static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
         return false;
 }
 
-static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index, const struct message *m)
+static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                       const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
@@ -204,7 +210,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
         };
 }
 
-/* Counts of frames are comparable where the front-ends have fallen silent. */
+/* Frame counts are comparable once the front-ends are silent. */
 static bool frames_differ(const struct dfm *d)
 {
         const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;

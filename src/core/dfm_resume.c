@@ -1,18 +1,20 @@
-/* A DFM that starts while the nodes are in a run of a former DFM takes that run up: it asks each SFI which events ended there
- * and which are open, and assigns again those that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
+/* A DFM that starts while the nodes are in a former DFM's run takes that run up: it asks each SFI which
+ * events ended there and which are open, and reassigns those that no SFI knows. docs/protocol.md ("A DFM that
+ * restarts") has the rules. */
 #include <string.h>
 
 #include "dfm_internal.h"
 
-/* An Inquiry that is not answered is sent again. */
+/* Sends an unanswered Inquiry again after this. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
 
-/* A run that has ended is never taken up. Where nothing is known of the former run, the nodes are believed. */
+/* Never takes up a run that has ended. Without a record of the former run it believes the nodes. */
 bool dfm_may_take_up(const struct dfm *d, const struct message *join)
 {
         const struct dfm_former *f = &d->config.former;
 
-        if (d->state != RUN_STARTING || d->resume.active || join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
+        if (d->state != RUN_STARTING || d->resume.active ||
+            join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
                 return false;
         if (f->known && f->cookie != join->header.cookie)
                 return false;
@@ -40,7 +42,7 @@ void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->cookie = join->header.cookie;
         d->config.run = join->join.run;
         d->resume.active = true;
-        /* Who has joined the run that is not to be joins anew, at the next KeepAlive. */
+        /* Nodes that joined the run we discard join again at the next KeepAlive. */
         forget_nodes(d);
         d->keep_alive_due_ns = now_ns;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
@@ -145,8 +147,9 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
 {
         const struct dfm_resume *r = &d->resume;
 
-        /* The window is bounded: whoever lies about it makes events lost, and nothing worse. */
-        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW || is_known(d, event))
+        /* The window is bounded: a node that lies about it can only make events lost. */
+        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW ||
+            is_known(d, event))
                 return;
         if (open && d->table.used == d->table.capacity)
                 return;
@@ -265,7 +268,7 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* What became of all triggers of the run so far. Events that ended on an SFI which is gone are lost with it. */
+/* The fate of all triggers so far. Events that ended on an SFI that is gone are lost with it. */
 static void count_former(struct dfm *d)
 {
         const struct node_totals *t = &d->resume.totals;

@@ -1,11 +1,11 @@
-/* Membership of a ROS or SFI in a run. What the DFM thinks of a Join is in dfm_join.c. */
+/* Membership of a ROS or SFI in a run. dfm_join.c answers a Join. */
 #include "evb/core/member.h"
 
 #include <string.h>
 
 #include "evb/base/util.h"
 
-/* A message of a stranger makes a Join due, but not more often than this. */
+/* A stranger's message triggers a Join, but at most this often. */
 #define JOIN_APART_NS (20 * NS_PER_MS)
 
 void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
@@ -30,7 +30,8 @@ bool member_accepts(struct member *m, uint64_t now_ns, const struct message *mes
 {
         bool of_dfm = message->header.sender_role == ROLE_DFM;
 
-        if (member_is_joined(m) && message->header.cookie == m->cookie && (!of_dfm || message->dfm == m->dfm)) {
+        if (member_is_joined(m) && message->header.cookie == m->cookie &&
+            (!of_dfm || message->dfm == m->dfm)) {
                 if (of_dfm)
                         m->heard_ns = now_ns;
                 return true;

@@ -260,7 +260,8 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u16(c, &m->alive.flags);
         field_u16(c, &m->alive.reason);
         reserved(c, 4);
-        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED && m->alive.reason < NODE_REASONS;
+        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
+               m->alive.reason < NODE_REASONS;
 }
 
 static bool body_update_ack(struct codec *c, struct message *m)
@@ -335,7 +336,7 @@ static bool body_switch(struct codec *c, struct message *m)
         return true;
 }
 
-/* All that the DFM says, and all that is said to it, names its incarnation first. */
+/* All messages from and to the DFM name its incarnation first. */
 static bool names_dfm(uint32_t type)
 {
         return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;

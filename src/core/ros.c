@@ -181,7 +181,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
         return true;
 }
 
-/* KeepAlive says how many Clears there were: a lost one shows, and so does the first. */
+/* KeepAlive carries the number of Clears: it reveals a lost one, even the first. */
 static void note_clears(struct ros *r, uint32_t next)
 {
         if (!r->clears.started)
@@ -210,7 +210,7 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         return true;
 }
 
-/* The DFM's streams begin anew. What is held stays held, and is told by number. */
+/* The DFM's streams restart. Fragments stay held; their numbers identify them. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
         sequence_restart(&r->clears);
@@ -260,8 +260,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 
 static uint16_t alive_flags(const struct ros *r)
 {
-        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) | (r->quiet ? ALIVE_QUIET : 0) |
-                          (r->config.describe ? 0 : ALIVE_COUNTS));
+        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) |
+                          (r->quiet ? ALIVE_QUIET : 0) | (r->config.describe ? 0 : ALIVE_COUNTS));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -273,7 +273,9 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.flags = alive_flags(r);
         m->alive.frames = r->arrived;
         m->alive.reason = (uint16_t)r->reason;
-        m->alive.reason_ms = r->reason == REASON_NONE ? 0 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
+        m->alive.reason_ms = r->reason == REASON_NONE
+                                 ? 0
+                                 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_told = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
@@ -324,7 +326,8 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
 
 uint64_t ros_deadline_ns(const struct ros *r)
 {
-        uint64_t join_ns = r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
+        uint64_t join_ns =
+            r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
 
         return member_is_joined(&r->member) ? MIN(r->keep_alive_due_ns, join_ns) : join_ns;
 }

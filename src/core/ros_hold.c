@@ -7,8 +7,8 @@
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
-/* Only what is triggered counts. A front-end may be ahead of the trigger by all of the buffer: then it waits,
- * and not the trigger, without which nothing would ever be cleared. */
+/* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer: then the
+ * front-end waits. The trigger must not, as nothing else ever clears the buffer. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
@@ -78,7 +78,8 @@ static void give_back(struct ros *r, uint32_t i)
         move_to(r, last_free, i);
 }
 
-/* The entry (UINT32_MAX: a new one) with a place for the fragment's bytes; UINT32_MAX: there is no room. */
+/* Finds a place for the fragment's bytes, for the entry or (UINT32_MAX) a new one; returns UINT32_MAX if
+ * there is no room. */
 static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
 {
         uint64_t at = ARENA_NONE;
@@ -158,7 +159,7 @@ static void clear_all_below(struct ros *r, uint64_t oldest)
 
                 if (!r->entries[i].cleared && r->entries[i].event < oldest)
                         clear_entry(r, i);
-                /* Where an entry is given back, one that was not looked at yet comes to its place. */
+                /* When an entry is freed, one that was not looked at yet takes its place. */
                 place -= r->n_held == held;
         }
 }
@@ -167,7 +168,7 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
 {
         if (oldest <= r->oldest)
                 return;
-        /* By number or by what is held, whichever is less. */
+        /* Goes through the numbers or the held entries, whichever are fewer. */
         if (oldest - r->oldest > r->n_held)
                 clear_all_below(r, oldest);
         else
@@ -200,7 +201,7 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
                 return ROS_CLEARED;
         i = hold(r, i == IDMAP_NONE ? UINT32_MAX : i, event, (uint32_t)event, f);
         if (i == UINT32_MAX) {
-                /* A stream tries again and again. */
+                /* A stream retries, so it counts once. */
                 r->counts.full += !r->refused;
                 r->refused = true;
                 return ROS_FULL;

@@ -9,8 +9,8 @@
 #include "evb/core/sequence.h"
 
 #define NO_ITEM UINT32_MAX
-/* Frames that may be asked for before they come. They have places of their own: they cannot take those of
- * frames that come, nor can frames that come too early take theirs. */
+/* Frames that may be requested before they come. They have entries of their own, so they and frames that come
+ * early cannot displace each other. */
 #define ROS_EXPECTED_MAX 16384u
 
 struct ros_entry {
@@ -25,8 +25,8 @@ struct ros_entry {
         uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
         uint16_t pins;
         bool arrived, filled, cleared;
-        bool expected;  /* asked for, and its frame has not begun to come */
-        bool triggered; /* somebody has asked for it: it counts for XOFF */
+        bool expected;  /* requested before its frame has begun to come */
+        bool triggered; /* requested at least once: it counts for XOFF */
 };
 
 /* One thing to be sent. Items of an SFI are a list; free ones too. */
@@ -51,7 +51,7 @@ struct ros {
         struct member member;
         uint64_t keep_alive_due_ns;
         uint64_t sfi_live[EVB_SFI_MAX / 64];
-        uint64_t oldest, newest; /* every event below has ended; none from there on has been heard of */
+        uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
@@ -60,20 +60,20 @@ struct ros {
         uint64_t reason_since_ns;
 
         struct ros_entry *entries;
-        uint32_t *order; /* all entries: first the free ones, then the `n_held` */
-        uint32_t n_entries; /* for fragments, and as many more as may be expected */
+        uint32_t *order; /* all entries: the free ones, then the `n_held` ones */
+        uint32_t n_entries; /* for fragments, plus those for expected frames */
         uint32_t n_held, n_expected, n_waiting, n_triggered;
-        uint64_t triggered_bytes; /* of the buffer, held for what is triggered */
+        uint64_t triggered_bytes; /* bytes of the buffer that triggered fragments hold */
         struct idmap by_event;
         struct arena *arena;
         uint64_t arrived;   /* frames so far: the next one is for this event */
         uint32_t arriving;  /* its entry, between ros_arrive() and ros_landed() */
-        bool refused;       /* the next frame has found no room before */
+        bool refused;       /* the next frame has already found no room */
         bool xoff, xoff_told;
 
         struct ros_item *items;
         uint32_t free_item, n_items;
-        /* Of all items, each SFI has so many for itself; what it has beyond comes from the common rest. */
+        /* Each SFI has this many items to itself, and takes further ones from the common rest. */
         uint32_t share, common;
         struct ros_queue *queues;
 
@@ -86,7 +86,7 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry 
 void ros_note_triggered(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
-void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* nothing that arrives is for this SFI any more */
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames are no longer sent to this SFI */
 void ros_check_room(struct ros *r);
 
 /* ros_queue.c */

@@ -8,8 +8,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         struct ros_queue *q = &r->queues[sfi];
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
 
-        /* An SFI that takes nothing out of its queue fills the common part of the pool, but not what is the
-         * others'. Where there is no item, the SFI asks again. */
+        /* An SFI that never empties its queue can fill the common part of the pool, but not the share of
+         * others. If no item is free, the SFI asks again. */
         if (q->n_items >= r->share && r->common == 0) {
                 r->counts.full++;
                 return;

@@ -146,7 +146,7 @@ static bool receive_totals(struct sfi *s, const struct message *m)
         return true;
 }
 
-/* The streams to and from the DFM begin anew. What is open stays open, and the DFM may inquire what there is. */
+/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. */
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         sequence_restart(&s->keep_alives);
@@ -222,7 +222,9 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
         m->alive.reason = s->slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
-        m->alive.reason_ms = s->slow_since_ns == NEVER_NS ? 0 : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
+        m->alive.reason_ms = s->slow_since_ns == NEVER_NS
+                                 ? 0
+                                 : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
         /* Credits are told again with it, should the last Update have been lost. */
         s->update_due = true;
@@ -237,7 +239,8 @@ static bool may_join(const struct sfi *s)
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         *ret_to = (struct message_to){ROLE_DFM, 0};
-        if (may_join(s) && member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->newest > 0, ret)) {
+        if (may_join(s) &&
+            member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->newest > 0, ret)) {
                 ret->join.newest = s->newest;
                 ret->join.oldest = s->oldest;
                 return true;
@@ -349,7 +352,8 @@ bool sfi_is_drained(const struct sfi *s)
                 return false;
         /* Without a DFM to listen, nothing more is acknowledged. */
         return s->n_free == s->config.slots &&
-               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next || s->member.heard_ns == 0);
+               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next ||
+                s->member.heard_ns == 0);
 }
 
 bool sfi_has_totals(const struct sfi *s)

@@ -9,17 +9,17 @@
 #define STRETCH_MAX 64u
 #define STRETCH_HOLD_NS NS_PER_S
 #define BUDGET_LEAST_BYTES 65536u
-/* The budget where no bound is known, and what the shortest answer takes of it. */
+/* The budget if no bound is known, and the minimum share of an answer. */
 #define BUDGET_BYTES (64u << 20)
 #define ANSWER_LEAST_BYTES 1024u
-/* Without a bound on their number, retries become no rarer than this. */
+/* Upper limit of the pause between retries if their number is unbounded. */
 #define BACKOFF_LONGEST_NS (500 * NS_PER_MS)
 /* Parts of one fragment that are asked for by themselves; what lies behind them is asked for as a whole. */
 #define RANGES_MAX 16
 /* Asks of which the last one is kept for late: with fewer, too many events would come to need it. */
 #define LATE_ASK_LEAST 4u
 
-/* All of a bounded number of retries fit into the event's time. */
+/* All retries of a bounded number fit into the event's time. */
 static uint64_t re_ask_longest_ns(const struct sfi *s)
 {
         uint32_t max = s->config.re_ask_max;
@@ -60,9 +60,9 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
         s->stretch_ns = now_ns;
 }
 
-/* Each round waits twice as long, but all of them happen before the event expires. Losses often come
- * together, for longer than the first rounds take: so the last of a bounded number comes half-way to the end.
- * It is the one after that which is made now. */
+/* Each round waits twice as long as the one before, and all happen before the event expires. Losses often
+ * come in bursts that outlast the first rounds, so the last of a bounded number of retries happens half-way
+ * to the end. This call makes the one after that. */
 static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e)
 {
         uint64_t after = MAX(sfi_re_ask_after_ns(s), UINT64_C(1));
@@ -190,7 +190,7 @@ static bool may_be_lost(const struct sfi *s, uint64_t now_ns, const struct sfi_s
         return stream->newest_event > e->event || now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
 }
 
-/* Adds what is missing from one ROS, as far as the message and the budget go. */
+/* Adds what is missing from one ROS, within the message and the budget. */
 static void add_overdue(struct sfi *s, uint64_t now_ns, struct message *m, uint32_t ros)
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, s->config.message_bytes);
@@ -207,9 +207,9 @@ static void add_overdue(struct sfi *s, uint64_t now_ns, struct message *m, uint3
         }
 }
 
-/* One message to one ROS with what is missing from it; the pass over the ROSs goes on at the next call. Where
- * the budget ends it, the next pass begins with the next ROS: one that does not answer leaves the others
- * their share. */
+/* Makes one message to one ROS with what is missing from it; the next call continues with the next ROS. If
+ * the budget ends a pass, the next one begins with the following ROS, so a silent ROS leaves the others their
+ * share. */
 static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         member_address(&s->member, m, MESSAGE_REQUEST);
@@ -231,8 +231,8 @@ static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to 
         return false;
 }
 
-/* The bound on retries is a rate. What is asked for again must fit where it goes, or it is lost again. It
- * gets there and is taken out in about the time after which it would be asked for once more. */
+/* The bound on retries is a rate: requested data must fit where they go, or they are lost again. They arrive
+ * and are taken out in about the time of one retry interval. */
 static void refill_budget(struct sfi *s, uint64_t now_ns)
 {
         uint64_t full = s->config.room_bytes ?: BUDGET_BYTES, after = sfi_re_ask_after_ns(s);
@@ -301,6 +301,6 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
         refill_budget(s, now_ns);
         while (heap_first_key(&s->due) <= now_ns)
                 look_at_due(s, now_ns, heap_first(&s->due));
-        /* What becomes due a little later goes together. */
+        /* Combines what becomes due a little later. */
         s->scan_from_ns = now_ns + NS_PER_MS / 2;
 }

@@ -11,9 +11,9 @@
 
 /* Assignments that may arrive out of order; the DFM's window is not larger. */
 #define SFI_ASSIGN_WINDOW 16384u
-/* Ends, and notes that they are still to come, of as many events as can be open; a power of two. */
+/* Ends and Writing notes of all events that can be open; a power of two. */
 #define SFI_FINISHED (SFI_ASSIGN_WINDOW * 4)
-/* An output that takes longer than this for an event is slow: the DFM hears of it. */
+/* The SFI reports an output as slow if an event takes longer than this. */
 #define SFI_SLOW_WRITE_NS NS_PER_S
 #define SFI_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define SFI_RESEND_LONGEST_NS (320 * NS_PER_MS)
@@ -27,7 +27,7 @@ struct sfi_slot {
         uint64_t first_ns;  /* asked for (pull); assigned or first seen (push) */
         uint64_t re_ask_ns; /* when to ask again; NEVER_NS: not any more */
         uint64_t expire_ns;
-        uint32_t next, previous; /* in its list while it is collecting; SLOT_NONE: none */
+        uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
         uint32_t missing; /* fragments of living ROSs that are not whole */
         uint32_t whole;
@@ -38,15 +38,15 @@ struct sfi_slot {
         uint16_t doubles; /* further assignments of the same event here, each of which needs an end too */
         bool assigned, assigned_again, asked;
         bool re_asked, progress; /* since the last round: asked again for; something new has come */
-        bool taken_back; /* it is assigned here anew: how this slot ends says nothing of the event */
+        bool taken_back; /* it is assigned here again: the end of this slot says nothing about the event */
         bool queued; /* in `waiting`, whatever has become of the event since */
-        bool writing_said; /* the DFM knows that it is being written */
+        bool writing_said; /* the DFM knows that the event is being written */
         uint64_t built_ns;
         struct event_info info;
 };
 
 struct sfi_inventory {
-        uint64_t from, end; /* no event outside; from is a multiple of 64 */
+        uint64_t from, end; /* no event outside; `from` is a multiple of 64 */
         struct event_set ended, open;
         struct node_totals totals;
 };
@@ -75,7 +75,7 @@ struct sfi {
         bool failed;
         struct member member;
         uint64_t keep_alive_due_ns;
-        uint64_t oldest, newest; /* every event below has ended; none from there on has been heard of */
+        uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence keep_alives; /* of this DFM */
         uint32_t alive_sequence;
@@ -84,22 +84,22 @@ struct sfi {
         struct sfi_fragment *fragments; /* slots x n_ros */
         uint32_t *free_slots;
         uint32_t n_free, n_building;
-        struct idmap by_event; /* collecting, or being written */
-        struct sfi_list collecting[2]; /* [1]: those that are assigned */
-        struct heap holding;   /* collecting slots that hold memory, the first to give way first */
+        struct idmap by_event; /* collecting or being written */
+        struct sfi_list collecting[2]; /* [1]: the assigned ones */
+        struct heap holding;   /* collecting slots that hold memory; the first one gives way first */
         struct arena *arena;
         uint64_t *cuts; /* a bit for each EVB_CUT_BYTES of the buffer */
         uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
 
-        /* Which events ended here, so that what comes late does not open them again, and which of them were built. The
+        /* Events that ended here, so that late data do not reopen them, and those that were built. The
          * inventory is what the SFI had done when it began to follow its DFM. */
         struct event_set ended, built_events;
         struct sfi_inventory inventory;
         bool inquiry_due;
         uint64_t inquiry_from;
         struct node_totals totals;
-        uint64_t writing_look_ns; /* when slots that are being written are looked at next */
-        uint64_t slow_since_ns;   /* since when the output is slow; NEVER_NS: it is not */
+        uint64_t writing_look_ns; /* next look at slots that are being written */
+        uint64_t slow_since_ns;   /* start of slow output; NEVER_NS: it is not slow */
 
         uint32_t *built; /* ring of slots */
         uint32_t built_mask, built_head, built_tail;
@@ -127,12 +127,12 @@ struct sfi {
         /* Asking again goes ROS by ROS over the slots that are overdue. */
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at;
-        uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and how many it has done */
-        uint64_t budget_bytes; /* what may still be asked for again, at `budget_ns` */
+        uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
+        uint64_t budget_bytes; /* bytes that may still be requested again, as of `budget_ns` */
         uint64_t budget_ns;
         bool budget_filled;
-        struct heap due;       /* collecting slots by the time when they are overdue or expire */
-        uint64_t scan_from_ns; /* the next scan is not before that */
+        struct heap due;       /* collecting slots by the time when they become overdue or expire */
+        uint64_t scan_from_ns; /* no scan before this */
         /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
          * while asking again turns out to have been too early. */
         uint64_t usual_ns, deviation_ns;
@@ -155,20 +155,20 @@ static inline bool sfi_ros_is_live(const struct sfi *s, uint32_t ros)
 }
 
 /* sfi_slots.c */
-/* The slot is not assigned yet, even where it is opened for an assignment. IDMAP_NONE: no room. */
+/* Opens a slot, not yet assigned even if an assignment opens it. IDMAP_NONE: no room. */
 uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
 void sfi_give_up_unassigned(struct sfi *s, uint32_t slot);
 void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
 void sfi_set_assigned(struct sfi *s, uint32_t slot);
-void sfi_note_block(struct sfi *s, uint32_t slot); /* one of its fragments has got memory */
+void sfi_note_block(struct sfi *s, uint32_t slot); /* one of its fragments received memory */
 void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
 void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot); /* finishes it where nothing is missing */
-/* Takes its memory from an event that gives way to that of the slot; false: there is none. */
+/* Frees memory by giving up an event in favour of that slot's; false: no event gives way. */
 bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot);
 void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 bool sfi_has_ended(const struct sfi *s, uint64_t event);
 void sfi_note_oldest(struct sfi *s, uint64_t oldest);
-bool sfi_was_built(const struct sfi *s, uint64_t event); /* or may no more be */
+bool sfi_was_built(const struct sfi *s, uint64_t event); /* or may no longer be built */
 
 /* sfi_ask.c */
 void sfi_start_waiting(struct sfi *s, uint32_t slot);
@@ -181,7 +181,7 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns);
 bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
                        uint32_t *ret_to);
 
-/* sfi_inventory.c: for a DFM that takes the run up. */
+/* sfi_inventory.c: for a DFM that takes up the run. */
 int sfi_inventory_init(struct sfi_inventory *v);
 void sfi_inventory_fini(struct sfi_inventory *v);
 void sfi_take_inventory(struct sfi *s);

@@ -1,5 +1,5 @@
-/* What an SFI has done in a run before it follows the DFM that takes the run up: which events ended here and which were open,
- * as they stood at that moment. What ends later goes to the DFM as it always does: see sfi_update.c. */
+/* What an SFI did in a run before it follows the DFM that takes the run up: the events that had ended here at
+ * that moment, and the open ones. Later ends reach the DFM as usual: see sfi_update.c. */
 #include "sfi_internal.h"
 
 int sfi_inventory_init(struct sfi_inventory *v)
@@ -27,7 +27,8 @@ void sfi_take_inventory(struct sfi *s)
         for (uint32_t slot = 0; slot < s->config.slots; slot++) {
                 const struct sfi_slot *e = &s->slots[slot];
 
-                if (e->state == SLOT_EMPTY || !e->assigned || (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
+                if (e->state == SLOT_EMPTY || !e->assigned ||
+                    (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
                         continue;
                 event_set_add(&v->open, e->event);
                 event_set_remove(&v->ended, e->event);

@@ -4,7 +4,8 @@
 
 #include "sfi_internal.h"
 
-/* Slots for events that are not assigned here: this many, or an eighth; and how long each keeps one. */
+/* Slots for events that are not assigned here: this many, or an eighth of all; and the time for which each
+ * keeps one. */
 #define UNASSIGNED_LEAST 16u
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
 
@@ -33,8 +34,8 @@ void sfi_give_up_unassigned(struct sfi *s, uint32_t slot)
         sfi_drop_slot(s, slot);
 }
 
-/* What is not assigned here has a small part of the slots, of which the oldest are given up in favour of
- * newer ones. An assignment takes one of them if no other slot is free. */
+/* Events that are not assigned here use a small part of the slots; newer ones replace the oldest. An
+ * assignment takes one of these slots if no other is free. */
 static bool make_room(struct sfi *s, uint64_t now_ns, bool assigned)
 {
         const struct sfi_list *unassigned = &s->collecting[false];
@@ -66,7 +67,7 @@ uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t 
                 .missing = s->n_live,
                 .queued = s->slots[slot].queued,
         };
-        /* In pull its time begins when it is asked for. */
+        /* In pull its time begins with the request. */
         if (!s->config.pull)
                 heap_put(&s->due, slot, s->slots[slot].expire_ns, event);
         list_append(s, &s->collecting[false], slot);
@@ -94,7 +95,7 @@ void sfi_note_oldest(struct sfi *s, uint64_t oldest)
         event_set_advance(&s->built_events, oldest);
 }
 
-/* Events that are not assigned here give way first, then the younger ones. */
+/* Events that are not assigned here give way first, then younger ones. */
 static void rank(struct sfi *s, uint32_t slot)
 {
         const struct sfi_slot *e = &s->slots[slot];
@@ -245,7 +246,7 @@ static void count_missing(struct sfi *s, uint64_t now_ns, uint32_t slot)
         e->missing = 0;
         for (uint32_t i = 0; i < s->config.n_ros; i++)
                 e->missing += sfi_ros_is_live(s, i) && !sfi_fragment(s, slot, i)->whole;
-        /* In pull an event that was never asked for is asked for first, whoever is there. */
+        /* In pull, events that were never requested come first, whichever ROSs are present. */
         if (!s->config.pull || e->asked)
                 sfi_check_slot(s, now_ns, slot);
 }

@@ -29,7 +29,7 @@ void sfi_report(struct sfi *s, const struct finished_entry *entry)
         s->finished_total += entry->end != UPDATE_WRITING;
 }
 
-/* What is built takes the disk longer than the DFM waits for an event; so the DFM hears of it. */
+/* Tells the DFM of built events whose writing takes longer than the DFM waits for an event. */
 void sfi_report_writing(struct sfi *s, uint64_t now_ns)
 {
         if (now_ns < s->writing_look_ns)
@@ -117,8 +117,8 @@ static uint32_t slot_of_double(const struct sfi *s, uint64_t event)
         return slot != IDMAP_NONE && s->slots[slot].assigned ? slot : IDMAP_NONE;
 }
 
-/* The event comes back to this SFI, which had built nothing of it and may not have said so yet. What it says
- * of that from now on must not pass for the end of what begins here. */
+/* The event returns to this SFI, which had built none of it and may not have reported that yet. A later
+ * report on the old assignment must not pass for the end of the new one. */
 static void take_back_lost(struct sfi *s, uint64_t event)
 {
         uint32_t slot = idmap_get(&s->by_event, event);

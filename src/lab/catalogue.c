@@ -264,7 +264,7 @@ static bool is_varied(const struct lab_point *p, const char *key)
         return p->measurement->sweep.n_panels > 0 && strstr(p->measurement->sweep.panels[0].settings, key);
 }
 
-/* Whether as many are there as a point needs. */
+/* Whether the scenario has as many as a point needs. */
 static bool is_enough(double needed, double there, const char *what, char *lack, size_t size)
 {
         if (needed <= there)

@@ -16,7 +16,7 @@
 #define FULL_SHARE 0.96
 /* Of another throughput: what differs by less is the same. */
 #define AS_GOOD_SHARE 0.99
-/* Publications' gigabit wire, in Mbyte/s: what memory copy has to be above not to bound it. */
+/* The publications' gigabit wire in Mbyte/s: memory copy must be faster, or it would limit the wire. */
 #define WIRE_MBYTE_PER_S 125.0
 
 JUDGE(a1)
@@ -24,8 +24,8 @@ JUDGE(a1)
         double loss = least(of(j, NULL), "loss_percent");
 
         snprintf(why, size,
-                 "least loss at any size %.1f %%, most %.1f %%; receivers that take 55,000 packets/s, as A3 "
-                 "and A4 tell of the published ones",
+                 "loss %.1f %% to %.1f %% over all sizes; receivers that take 55,000 packets/s, as A3 "
+                 "and A4 imply for the published ones",
                  loss, most(of(j, NULL), "loss_percent"));
         return loss > SOME_LOSS_PERCENT ? LAB_AGREES : LAB_DIFFERS;
 }
@@ -202,7 +202,7 @@ JUDGE(c4)
                    "events whole; ",
                    small_mb, large_mb, 100 * whole);
         strbuf_add(&b, "pull at most %.0f MB/s (95 then)", pull_mb);
-        /* A quick sweep ends before. */
+        /* A quick sweep ends earlier. */
         if (!isnan(beyond))
                 strbuf_add(&b, ", above 14 kB %.0f", beyond);
         return large_mb < 0.7 * pull_mb && whole < 0.9 ? LAB_AGREES : LAB_DIFFERS;
@@ -225,7 +225,8 @@ static bool is_same_place(const struct lab_point *a, const struct lab_point *b)
         return a->x == b->x && strcmp(a->panel ?: "", b->panel ?: "") == 0;
 }
 
-/* Of pulls with any number of requests outstanding, in the same circumstances as point `like`. */
+/* The best of all pulls in the same circumstances as point `like`, with any number of requests
+ * outstanding. */
 static double best_pull(struct judging *j, size_t like)
 {
         double best = 0;
@@ -302,7 +303,7 @@ static double packets_at_ports(struct judging *j, const char *series)
         return sum(of(j, series), "switch_packets");
 }
 
-/* At most, shaped, in each of the systems. */
+/* The maximum throughput of shaped runs, for each system. */
 static double slowest_system(struct judging *j, struct strbuf *b)
 {
         double slowest = INFINITY;
@@ -311,7 +312,7 @@ static double slowest_system(struct judging *j, struct strbuf *b)
                 const char *panel = j->m->sweep.panels[i].name;
                 double fast = most(of_panel(j, "shaped", panel), "whole_bytes_per_second");
 
-                /* Not every system is in a quick run. */
+                /* A quick run does not have every system. */
                 if (isnan(fast))
                         continue;
                 strbuf_add(b, "%s %.0f MB/s shaped with %s", isinf(slowest) ? "; at most" : ",", fast / 1e6,
@@ -351,7 +352,7 @@ JUDGE(c9)
         return own > 0 && own * 5 < one ? LAB_BETTER : LAB_DIFFERS;
 }
 
-/* "-0.0 %" is no figure: what rounds to zero has no sign. */
+/* "-0.0 %" is not a figure: what rounds to zero has no sign. */
 static void drop_signs_of_zero(char *text)
 {
         for (char *at = text; (at = strchr(at, '-')) != NULL; at++) {

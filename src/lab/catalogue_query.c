@@ -1,4 +1,4 @@
-/* From a file's results to the points that a verdict needs, and to figures over them. */
+/* Finds the points that a verdict needs among a file's results, and computes figures over them. */
 #include "catalogue_query.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "evb/base/util.h"
 
-/* Of the points that lack, as many are named. */
+/* Names at most this many missing points. */
 #define NAMED_MAX 4u
 
 struct query of(struct judging *j, const char *series)
@@ -93,7 +93,7 @@ static bool is_of(const json_t *r, const struct lab_point *p)
                json_number_value(json_object_get(r, "x")) == p->x;
 }
 
-/* Which points were meant, if nobody says so: a quick run makes fewer and shorter ones. */
+/* Which points the results were meant to have: a quick run makes fewer and shorter ones. */
 static bool is_quick(const struct lab_measurement *m, const json_t *results, struct lab_point *scratch)
 {
         size_t n = lab_points(m, NULL, true, scratch, LAB_POINTS_MAX), k;
@@ -119,7 +119,7 @@ enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *res
         return scratch && is_quick(m, results, scratch) ? LAB_QUICK : LAB_WHOLE;
 }
 
-/* The newest result counts: it was made again for a reason. */
+/* The newest result counts: somebody repeated the point for a reason. */
 static void find_results(struct judging *j, const json_t *results)
 {
         const json_t *r;
@@ -147,7 +147,7 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
                 extent = lab_extent_of(m, results);
         j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
         find_results(j, results);
-        /* Every point counts, also one that a verdict's figures do not name. */
+        /* Every point counts, even if the verdict's figures do not name it. */
         for (size_t i = 0; i < j->n; i++)
                 (void)figure_of(j, i, m->y);
         return 0;
@@ -204,7 +204,7 @@ void judging_add_lacks(const struct judging *j, struct strbuf *to)
                 const char *lack = j->lacks[i];
                 size_t n = lack ? count(j, lack, i) : 0;
 
-                /* Told with the first point of its kind. */
+                /* Reported with the first point of its kind. */
                 if (n == 0 || n < count(j, lack, 0))
                         continue;
                 if (lack[0])

@@ -86,7 +86,7 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
                 _exit(1);
         if (command->namespace >= 0 && netns_enter(command->namespace) < 0)
                 _exit(77);
-        /* A signal to stop waits until the node can drain. */
+        /* A stop signal stays pending until the node can drain. */
         sigemptyset(&stops);
         sigaddset(&stops, SIGTERM);
         sigaddset(&stops, SIGINT);

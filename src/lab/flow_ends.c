@@ -58,7 +58,7 @@ bool flow_set_buffer(int fd, bool send, uint32_t bytes)
 {
         int value = (int)MIN(bytes, (uint32_t)INT_MAX / 2);
 
-        /* Beyond net.core.wmem_max and rmem_max with CAP_NET_ADMIN alone; up to them for everybody. */
+        /* More than net.core.wmem_max and rmem_max needs CAP_NET_ADMIN. */
         if (setsockopt(fd, SOL_SOCKET, send ? SO_SNDBUFFORCE : SO_RCVBUFFORCE, &value, sizeof value) < 0)
                 (void)setsockopt(fd, SOL_SOCKET, send ? SO_SNDBUF : SO_RCVBUF, &value, sizeof value);
         return tcp_granted_bytes(fd, send) >= (uint64_t)value;
@@ -67,7 +67,7 @@ bool flow_set_buffer(int fd, bool send, uint32_t bytes)
 void flow_need_buffer(int fd, bool send, uint32_t bytes)
 {
         if (!flow_set_buffer(fd, send, bytes))
-                log_warning("lab: a socket buffer of %u bytes was asked for, %llu were granted; raise "
+                log_warning("lab: requested a socket buffer of %u bytes, the kernel grants %llu; raise "
                             "net.core.%s, or use CAP_NET_ADMIN",
                             bytes, (unsigned long long)tcp_granted_bytes(fd, send),
                             send ? "wmem_max" : "rmem_max");

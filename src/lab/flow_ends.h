@@ -55,8 +55,8 @@ void flow_answer(const struct flow_part *p, struct flow_page *page);
 enum flow_state flow_state(const struct flow_page *page);
 _Noreturn void flow_fail(struct flow_page *page);
 void flow_be_ready(struct flow_page *page);
-/* A socket's buffer, as large as the kernel grants; false: that is less. */
+/* Sets a socket's buffer as large as the kernel grants; false: less than requested. */
 bool flow_set_buffer(int fd, bool send, uint32_t bytes);
-/* The same, with a warning if it is less: a stream goes slower by it than its point says. */
+/* The same, with a warning if it is less: the stream may then be slower than its point states. */
 void flow_need_buffer(int fd, bool send, uint32_t bytes);
 struct sockaddr_in flow_address(const char *text, uint16_t port);

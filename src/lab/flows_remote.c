@@ -114,7 +114,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 p->error = MIN(p->error, r);
                 who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", p->remote->scenario->nodes[node].name,
+                log_error("%s refused: %s", p->remote->scenario->nodes[node].name,
                           talk_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
                 who->reached = ENDED;
@@ -148,7 +148,7 @@ static bool all_reached(void *ctx)
         return all || p->error < 0;
 }
 
-/* A node that is stopped, or too slow, says nothing itself; another may have failed by it. */
+/* A stopped or slow node says nothing; another node may have failed because of it. */
 static void tell_late(const struct play *p)
 {
         static const char *const awaited[] = {[READY] = "ready", [QUIET] = "quiet", [ENDED] = "at its end"};

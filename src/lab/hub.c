@@ -18,15 +18,15 @@
 /* Of this process for anything else. */
 #define OTHER_DESCRIPTORS 64u
 #define INTRODUCE_NS (10 * NS_PER_S)
-/* Connections that have not said who they are: of one address, and of all addresses that may not give
- * commands. */
+/* Connections of peers that have not introduced themselves: from one address, and from all addresses that may
+ * not give commands. */
 #define UNKNOWN_OF_ADDRESS_MAX 4u
 #define STRANGERS_MAX 4u
-/* An order is answered by ready, quiet, and ended or refused; what a node says beyond that is not passed on.
- */
+/* The answers to an order are ready, quiet, and ended or refused; the hub drops further messages of the
+ * node. */
 #define ANSWERS_OF_ORDER 4u
 #define ANSWERS_MAX 64u
-/* Whoever is refused comes again: so many lines of the log in so long. */
+/* Refused peers retry: at most this many log lines in this time. */
 #define REFUSALS_LOGGED 10u
 #define REFUSALS_NS (10 * NS_PER_S)
 
@@ -42,8 +42,8 @@ struct peer {
         bool stranger;         /* its address may not give commands */
         uint64_t heard_ns;     /* PEER_COMMANDER: its last message */
         json_int_t job;        /* PEER_MEMBER: the last run or streams ordered */
-        bool busy;             /* and not ended yet, as far as is known here */
-        unsigned answers_left; /* that its orders may have */
+        bool busy;             /* and not ended yet, as far as the hub knows */
+        unsigned answers_left; /* answers that its orders may still have */
 };
 
 struct hub {
@@ -118,7 +118,7 @@ static void drop(struct peer *p)
         }
 }
 
-/* No peer fills the log. */
+/* Keeps peers from filling the log. */
 static void log_refusal(struct hub *h, const struct net_address *from, const char *why)
 {
         uint64_t now_ns = loop_now_ns(h->loop);
@@ -126,13 +126,13 @@ static void log_refusal(struct hub *h, const struct net_address *from, const cha
 
         if (now_ns >= h->refusals_since_ns + REFUSALS_NS) {
                 if (h->refusals > REFUSALS_LOGGED)
-                        log_warning("order port: %u more connections were refused",
+                        log_warning("order port: refused %u more connections",
                                     h->refusals - REFUSALS_LOGGED);
                 h->refusals_since_ns = now_ns;
                 h->refusals = 0;
         }
         if (h->refusals++ < REFUSALS_LOGGED)
-                log_warning("%s is refused: %s", net_address_format(from, text), why);
+                log_warning("refused %s: %s", net_address_format(from, text), why);
 }
 
 static void refuse(struct peer *p, const char *why)
@@ -168,10 +168,10 @@ static void introduce_member(struct peer *p, const json_t *m)
         } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) != hub_common_ground(h->scenario)) {
                 refuse(p, "nodes, ports or group of its scenario are not those of the DFM's");
         } else if (other) {
-                /* The first one may be in the middle of a run. If its machine is gone, TCP ends its
+                /* The first connection may be in the middle of a run. If its machine is dead, TCP ends its
                  * connection soon. */
                 snprintf(why, sizeof why,
-                         "node %s is standing by already, connected from %s; is it started twice?", n->name,
+                         "node %s is already on standby, connected from %s; was it started twice?", n->name,
                          net_address_format(&other->from, text));
                 refuse(p, why);
         } else {
@@ -217,7 +217,7 @@ static void introduce_commander(struct peer *p, const json_t *m)
         talk_say(&p->talk, json_pack("{s:o}", "members", names));
 }
 
-/* What is known of a member from its orders. */
+/* Notes the state of a member from its orders. */
 static void note_order(struct peer *p, const json_t *order)
 {
         const char *kind = json_string_value(json_object_get(order, "kind")) ?: "";
@@ -299,12 +299,12 @@ static bool may_command(const struct hub *h, const struct net_address *from)
 
 static bool is_same_host(const struct net_address *a, struct net_address b)
 {
-        /* The port lies at the same place in both. */
+        /* The port has the same offset in both. */
         b.v4.sin_port = a->v4.sin_port;
         return net_address_equal(a, &b);
 }
 
-/* Those who say nothing of themselves leave room for others. */
+/* Peers that do not introduce themselves make room for others. */
 static bool has_room_for(const struct hub *h, const struct net_address *from, bool stranger)
 {
         unsigned of_address = 0, strangers = 0;
@@ -330,14 +330,14 @@ static void accept_one(void *ctx, uint32_t events)
         if (fd < 0)
                 return;
         if (!has_room_for(h, &from, stranger)) {
-                log_refusal(h, &from, "too many connections have not said who they are");
+                log_refusal(h, &from, "too many connections have not introduced themselves");
                 close(fd);
                 return;
         }
         while (i < h->n_peers && h->peers[i].kind != PEER_FREE)
                 i++;
         if (i == h->n_peers) {
-                log_refusal(h, &from, "the order port has no room for another connection");
+                log_refusal(h, &from, "the order port accepts no further connections");
                 close(fd);
                 return;
         }
@@ -419,7 +419,7 @@ static bool is_measuring(const struct hub *h)
         return false;
 }
 
-/* Nobody else can give commands meanwhile. */
+/* Meanwhile nobody else can give commands. */
 static void end_idle_commander(struct hub *h, uint64_t now_ns)
 {
         uint64_t timeout_ns = h->scenario->standby.idle_timeout_ns;

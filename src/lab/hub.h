@@ -10,7 +10,8 @@ struct hub;
 /* Listens on the DFM's address, port network.order-port. Negative errno, logged. The scenario is borrowed. */
 int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop);
 struct hub *hub_free(struct hub *h);
-/* After each wake-up: closes connections that say nothing of themselves, and an idle `evb lab`. */
+/* Call after each wake-up: closes connections of peers that do not introduce themselves, and an idle `evb
+ * lab`. */
 void hub_turn(struct hub *h, uint64_t now_ns);
 unsigned hub_members(const struct hub *h);
 

@@ -48,7 +48,7 @@ uint64_t launch_drain_ns(const struct scenario *s)
         return MAX(events_ns, s->run.stop_timeout_ns) + TERM_NS;
 }
 
-/* A node that is told to end serves on until the DFM has been silent for long enough. */
+/* A stopped node serves until the DFM has been silent for this long. */
 static uint64_t stop_ns(const struct launch *l)
 {
         return TERM_NS + MAX(l->scenario->sfi.timeout_ns, l->scenario->dfm.node_timeout_ns);
@@ -82,7 +82,7 @@ static void note_failed_start(struct launch *l, const struct child *c)
         int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
 
         l->start_failed = true;
-        /* Of a node's statuses those two are a run's too. */
+        /* These two statuses of a node are also the run's. */
         l->start_status = status == 2 || status == 77 ? status : 1;
         if (WIFSIGNALED(c->status))
                 log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name,
@@ -106,7 +106,7 @@ static void child_ended(void *ctx, struct child *c)
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
                 l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
-                /* Killed, or it gave up; and of a run that never began most nodes hear nothing. */
+                /* The DFM was killed or gave up; and if the run never began, most nodes hear nothing. */
                 if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
@@ -143,8 +143,8 @@ static int start_children(struct launch *l, struct netns_lab *lab)
 
 static void heed_signals(struct launch *l, uint64_t now_ns)
 {
-        /* A closed terminal stops the run too, but not at once where SIGTERM and SIGHUP come together, as
-         * at a log-out. */
+        /* A closed terminal stops the run too, but not at once if SIGTERM and SIGHUP come together, as at
+         * logout. */
         unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
 
         if (signals > 0 && l->signals == 0) {
@@ -156,7 +156,7 @@ static void heed_signals(struct launch *l, uint64_t now_ns)
         l->signals = signals;
 }
 
-/* An SFI whose events are all built, and that waits for its disk, is never killed for it. */
+/* Never kills an SFI that has built all its events and waits for its disk. */
 static bool is_sealing(const struct launch *l)
 {
         for (size_t i = 0; i < l->n_children; i++) {
@@ -287,7 +287,7 @@ int launch_run(const struct launch_options *options)
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
-        /* Also while namespaces are made: to be ended there would leave them behind. */
+        /* Also while namespaces are made: a process killed then would leave them behind. */
         signals_hold();
         if (options->net == LAUNCH_LAB) {
                 r = netns_lab_new(&lab, options->scenario);

@@ -28,14 +28,14 @@ struct launch {
         int start_status;
 };
 
-/* The accounts of the run: the DFM's, closed by us where it could not do so itself. */
+/* The accounts of the run: the DFM's, completed here if the DFM could not do so itself. */
 struct accounts {
         uint64_t triggers, assigned, complete, partial, lost;
         uint64_t expected, received, fragments_lost;
         uint64_t payload_bytes, first_ns, last_ns;
-        uint64_t stored; /* in closed files, where there are any */
+        uint64_t stored; /* in closed files, if any */
         bool balanced, all_lived;
-        char difference[200]; /* between what DFM, SFIs and files count; "": none */
+        char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
 };
 
 struct child *launch_dfm(const struct launch *l);
@@ -47,5 +47,5 @@ void progress_draw(const struct launch *l, uint64_t now_ns);
 void progress_end(const struct launch *l);
 /* summary.c: the exit status; the report has been written. */
 int summary_write(const struct launch *l);
-/* run_reasons.c: each reason for exit status 1. `nodes`: the nodes' reports. */
+/* run_reasons.c: adds each reason for exit status 1. `nodes`: the nodes' reports. */
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to);

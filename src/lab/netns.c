@@ -51,7 +51,7 @@ int netns_make(const char *name, int *ret_fd)
                 return r < 0 ? r : -errno;
         path_of(name, path, sizeof path);
         file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
-        /* Its name holds our process number: one that had the number before us was killed. */
+        /* Its name has our process number: an earlier process with that number was killed. */
         if (file < 0 && errno == EEXIST) {
                 netns_remove(name);
                 file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);

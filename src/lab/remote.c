@@ -55,7 +55,7 @@ static void heard(void *ctx, json_t *message)
         r->introduced |= members != NULL;
         r->refused |= refused != NULL;
         if (refused)
-                log_error("the DFM refuses: %s", talk_text(refused, text, sizeof text));
+                log_error("the DFM refused: %s", talk_text(refused, text, sizeof text));
         set_member(r, json_string_value(json_object_get(message, "joined")), true);
         set_member(r, json_string_value(json_object_get(message, "left")), false);
         take_answer(r, json_string_value(json_object_get(message, "from")), json_object_get(message, "answer"));
@@ -66,12 +66,12 @@ static void ended(void *ctx, int error)
         struct remote *r = ctx;
 
         r->lost = true;
-        /* Whoever connects reports what has never been a connection. */
+        /* The connecting code reports a connection that was never made. */
         if (r->introduced)
                 log_error_errno(error, "connection to the DFM: %m");
 }
 
-/* The DFM disconnects whoever is silent while nothing runs. */
+/* The DFM disconnects a silent evb lab while nothing runs. */
 static void say_alive(struct remote *r)
 {
         uint64_t now_ns = clock_now_ns();
@@ -128,7 +128,7 @@ static int introduce(struct remote *r, const struct net_address *to)
         return r->refused ? -EACCES : error;
 }
 
-/* Where the DFM may be on its way: again and again until then. */
+/* Retries for a while if the DFM may be about to start. */
 static int connect_to_hub(struct remote *r, uint64_t until_ns)
 {
         const struct scenario_node *dfm = scenario_node_of(r->scenario, ROLE_DFM, 0);
@@ -144,7 +144,8 @@ static int connect_to_hub(struct remote *r, uint64_t until_ns)
                 if (clock_now_ns() >= until_ns || signals_are_waiting())
                         return log_error_errno(
                             error,
-                            "no DFM takes orders at %s, port %llu: start it by evb dfm --config FILE --node "
+                            "no DFM takes commands at %s, port %llu; start it by evb dfm --config FILE"
+                            " --node "
                             "%s --standby",
                             dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
                 talk_close(&r->talk);
@@ -160,7 +161,8 @@ struct gathering {
         size_t n;
 };
 
-/* Or one is missing that was waited for before, in vain: the next point need not wait as long again. */
+/* Or a node is missing that an earlier point waited for in vain: the next point need not wait as long
+ * again. */
 static bool all_there(void *ctx)
 {
         const struct gathering *g = ctx;
@@ -173,8 +175,7 @@ static bool all_there(void *ctx)
         return all || hopeless;
 }
 
-/* The DFM's node may have been started again: the points that are left need not be lost with its connection.
- */
+/* The DFM may have restarted: its lost connection must not cost the remaining points. */
 static int connect_again(struct remote *r)
 {
         uint64_t until_ns = clock_now_ns() + (r->hub_given_up ? 0 : GATHER_NS);
@@ -210,7 +211,7 @@ int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
         if (b.length == 0)
                 return 0;
         return log_error_errno(
-            ENOTCONN, "%snot standing by: %s; start each by evb ROLE --config FILE --node NAME --standby",
+            ENOTCONN, "%snot on standby: %s; start each by evb ROLE --config FILE --node NAME --standby",
             still, names);
 }
 

@@ -52,7 +52,7 @@ static void fail(struct remote_run *run)
         run->failed = true;
 }
 
-/* Not more than there can be: a node may say anything. */
+/* Bounded: a node may send anything. */
 static struct timeval cpu_time(double seconds)
 {
         seconds = seconds > 0 ? MIN(seconds, CPU_SECONDS_MAX) : 0;
@@ -72,9 +72,9 @@ static void take_result(struct remote_run *run, struct child *c, const json_t *a
                 histogram_merge(&run->launch.cpu_shares[c->node->role], &shares);
         c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
         c->report_bytes = c->report ? strlen(c->report) : 0;
-        /* Counters that are not known are not 0: a run without them has no figures. */
+        /* Unknown counters are not 0: a run without them has no figures. */
         if (page_from_json(c->stats, json_object_get(answer, "page")) < 0) {
-                log_error("%s: its counters cannot be understood", c->node->name);
+                log_error("%s sent counters that are not valid", c->node->name);
                 fail(run);
         }
 }
@@ -109,7 +109,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
         if (!c || !state || run->answered[i])
                 return;
         if (strcmp(state, "refused") == 0) {
-                log_error("%s refuses: %s", c->node->name,
+                log_error("%s refused: %s", c->node->name,
                           talk_text(json_object_get(answer, "why"), why, sizeof why));
                 fail(run);
         } else if (strcmp(state, "ended") == 0) {

@@ -1,5 +1,5 @@
-/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. One more reason is
- * one more line of the table; what a single node knows is in that node's report. */
+/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. A further reason is a
+ * further line of the table; reasons that a single node knows are in that node's report. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static const json_t *reasons_of(const struct view *v, const char *node)
         return NULL;
 }
 
-/* The DFM alone knows what it waited for. */
+/* Only the DFM knows what it waited for. */
 static void no_trigger(const struct view *v, struct reasons *to)
 {
         const char *why = json_string_value(json_array_get(reasons_of(v, launch_dfm(v->l)->node->name), 0));
@@ -58,8 +58,8 @@ static void unbalanced(const struct view *v, struct reasons *to)
         else if (!a->balanced)
                 reasons_add(to,
                             "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
-                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64 " fragments expected, %" PRIu64
-                            " received, %" PRIu64 " lost",
+                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64
+                            " fragments expected, %" PRIu64 " received, %" PRIu64 " lost",
                             a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
                             a->fragments_lost);
 }
@@ -87,7 +87,7 @@ static void died(const struct view *v, struct reasons *to)
                             by_us);
 }
 
-/* What nodes say themselves; the DFM's are those above. */
+/* Reasons that the nodes report; the DFM's are above. */
 static void of_nodes(const struct view *v, struct reasons *to)
 {
         for (size_t i = 0; i < v->l->n_children; i++) {

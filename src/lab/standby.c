@@ -26,7 +26,7 @@ struct standby {
         struct tcp_backoff backoff;
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
         bool welcome;
-        char refused[200]; /* why, as logged last; "": welcome since then */
+        char refused[200]; /* the last logged reason; "": accepted since then */
         struct job job;
         unsigned signals, hangups;
 };
@@ -38,7 +38,7 @@ static void answer(void *ctx, json_t *what)
         talk_say(&s->talk, json_pack("{s:o}", "answer", what));
 }
 
-/* A node that is refused comes again every few seconds: one line for each reason. */
+/* A refused node retries every few seconds: one line for each reason. */
 static void tell_refusal(struct standby *s, const json_t *refused)
 {
         char why[TALK_TEXT_MAX_BYTES];
@@ -47,7 +47,7 @@ static void tell_refusal(struct standby *s, const json_t *refused)
         if (strncmp(s->refused, why, sizeof s->refused - 1) == 0)
                 return;
         snprintf(s->refused, sizeof s->refused, "%.*s", (int)sizeof s->refused - 1, why);
-        log_error("the DFM refuses this node: %s", why);
+        log_error("the DFM refused this node: %s", why);
 }
 
 static void heard(void *ctx, json_t *message)
@@ -185,6 +185,6 @@ int standby_run(const struct standby_options *options)
         talk_close(&s.talk);
         hub_free(s.hub);
         loop_free(s.loop);
-        /* Nothing of a run: its port may be free, or its memory there, when it is started again. */
+        /* No longer held: a later start may find the port free, or enough memory. */
         return r == -EINVAL ? 2 : r < 0 ? NODE_STATUS_AGAIN : 0;
 }

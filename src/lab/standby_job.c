@@ -20,8 +20,8 @@
 #define SETTINGS_MAX 128u
 /* How often the page of streams is looked at. */
 #define LOOK_NS (2 * NS_PER_MS)
-/* How long a run may take to end that an order gave long times: not longer, or than our own scenario allows.
- */
+/* How long a run that an order gave long times may take to end: at most this, or what our own scenario
+ * permits. */
 #define STOP_MOST_NS (60 * NS_PER_S)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
@@ -82,9 +82,9 @@ static void refuse(struct job *j, json_int_t id, const char *why)
 {
         char text[LOAD_WHY_MAX_BYTES];
 
-        /* It quotes the order. */
+        /* The reason quotes the order. */
         snprintf(text, sizeof text, "%s", why);
-        log_warning("an order is refused: %s", talk_printable(text));
+        log_warning("refused an order: %s", talk_printable(text));
         j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
 
@@ -106,14 +106,14 @@ static void run_ended(void *ctx, struct child *c)
         /* The child is cleared away before the next run, not in its own call. */
 }
 
-/* Whether this node's own configuration lets a command make this setting; else `why`. */
+/* Whether this node's own scenario permits a command to make this setting; if not, `why`. */
 static bool is_allowed(const struct job *j, const char *text, char *why, size_t size)
 {
         const struct scenario *own = j->options->scenario;
         const char *permission = scenario_setting_permission(text);
 
         if (scenario_setting_is_local(text)) {
-                snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text);
+                snprintf(why, size, "setting \"%.100s\" is local: no command may change it", text);
                 return false;
         }
         if (!permission || scenario_allows(own, permission) || !scenario_setting_changes(own, text))
@@ -141,7 +141,8 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
                 const char *text = json_string_value(each);
 
                 if (!text || strlen(text) != json_string_length(each)) {
-                        snprintf(why, size, "setting \"%.100s\" is not to be set from elsewhere", text ?: "(no text)");
+                        snprintf(why, size, "setting \"%.100s\" is local: no command may change it",
+                                 text ?: "(no text)");
                         return -EINVAL;
                 }
                 if (!is_allowed(j, text, why, size))

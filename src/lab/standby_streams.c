@@ -174,7 +174,7 @@ void streams_tell_error(const struct streams *s, char *why, size_t size)
 
         for (unsigned i = 0; i < s->group.n; i++)
                 watches |= s->group.ends[i].part.role == FLOW_WATCHER;
-        /* As the kernel says it without CAP_NET_RAW, and systemd's RestrictAddressFamilies=. */
+        /* The kernel's answer without CAP_NET_RAW, and that of systemd's RestrictAddressFamilies=. */
         if (watches && (error == EPERM || error == EACCES || error == EAFNOSUPPORT))
                 snprintf(why, size,
                          "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "

@@ -21,7 +21,7 @@ int streams_begin(struct streams *s, const struct scenario *scenario, const stru
 void streams_set(struct streams *s, int state);
 /* What has come about; to be asked again every few milliseconds while it is active, and each time until it is nothing. */
 enum streams_news streams_turn(struct streams *s);
-/* After STREAMS_ENDED of a group that failed: why. */
+/* After STREAMS_ENDED of a failed group: the reason. */
 void streams_tell_error(const struct streams *s, char *why, size_t size);
 /* After STREAMS_ENDED: what the ends and the shaping have counted, put into an answer. */
 void streams_add_result(const struct streams *s, json_t *answer);

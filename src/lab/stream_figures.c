@@ -1,4 +1,5 @@
-/* From what the ends of streams counted to the figures of a point. What is not known is null, never 0. */
+/* Computes the figures of a point from what the ends of streams counted. An unknown figure is null, never
+ * 0. */
 #include "stream_figures.h"
 
 #include "evb/base/util.h"
@@ -14,13 +15,13 @@ static void set_known(json_t *o, const char *name, double v, bool known)
         json_object_set_new(o, name, known ? json_real(v) : json_null());
 }
 
-/* In us; of nothing there is none. */
+/* In us; null without samples. */
 static void set_quantile(json_t *o, const char *name, const struct histogram *h, double q)
 {
         set_known(o, name, h->count > 0 ? (double)histogram_quantile(h, q) / 1e3 : 0, h->count > 0);
 }
 
-/* Ten bins a decade, from 100 ns to 1 s. */
+/* Ten bins per decade, from 100 ns to 1 s. */
 static void add_gap_bins(json_t *o, const struct histogram *gaps)
 {
         json_t *edges = json_array(), *counts = json_array();
@@ -100,7 +101,7 @@ json_t *stream_figures_echo(const struct flow_result *result)
         return o;
 }
 
-/* Of all processes at an end, a sample each in an interval. */
+/* Of all processes at one end; one sample per interval. */
 void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned n)
 {
         for (unsigned i = 1; i < n; i++) {
@@ -118,8 +119,7 @@ static void set_packets(json_t *o, const char *name, uint64_t packets, bool know
         json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
 }
 
-/* Loss, by the place where the kernel counted it; null where nothing of the kind is, or nobody could be
- * asked. */
+/* Loss by the place where the kernel counted it; null if that place does not exist or does not report. */
 void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
                                bool shaped)
 {

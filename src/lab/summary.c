@@ -1,5 +1,5 @@
-/* The report of a whole run, put together from the nodes' reports and from their pages, which outlive a
- * killed node. */
+/* Makes the report of a whole run from the nodes' reports and from their pages, which outlive a killed
+ * node. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static bool lived(const struct child *c)
         return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
 }
 
-/* Events that the SFIs count as built lie in their files: each SFI that lived to the end has closed its last
- * one. */
+/* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
+ * closed its last file. */
 static bool files_balance(const struct launch *l, struct accounts *a)
 {
         bool balanced = true;
@@ -44,15 +44,16 @@ static bool files_balance(const struct launch *l, struct accounts *a)
                 if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
                         continue;
                 snprintf(a->difference, sizeof a->difference,
-                         "%s counts %" PRIu64 " events complete or partial, and %" PRIu64 " in its closed files",
+                         "%s counts %" PRIu64 " complete or partial events, but %" PRIu64
+                         " in its closed files",
                          c->node->name, built, stored);
                 balanced = false;
         }
         return balanced;
 }
 
-/* The DFM has heard of every event that an SFI built. Only events that it had given up or taken back can be
- * built without being counted there. */
+/* Checks that the DFM counts every event that an SFI built. Only events that it had given up or taken back
+ * can be built without counting there. */
 static bool builders_balance(const struct launch *l, struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
@@ -61,7 +62,7 @@ static bool builders_balance(const struct launch *l, struct accounts *a)
         if (!a->all_lived || (built >= a->complete + a->partial && built <= a->complete + a->partial + again))
                 return true;
         snprintf(a->difference, sizeof a->difference,
-                 "the DFM counts %" PRIu64 " events complete or partial, the SFIs %" PRIu64,
+                 "the DFM counts %" PRIu64 " complete or partial events, the SFIs %" PRIu64,
                  a->complete + a->partial, built);
         return false;
 }
@@ -89,7 +90,8 @@ static struct accounts account(const struct launch *l)
         a.all_lived = true;
         for (size_t i = 0; i < l->n_children; i++)
                 a.all_lived &= lived(&l->children[i]);
-        /* A DFM that was killed, or gave up draining, leaves open events behind: they and their fragments are lost. */
+        /* A DFM that was killed, or stopped waiting for its open events, leaves them behind: they and their
+         * fragments are lost. */
         if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
 
@@ -131,8 +133,8 @@ static json_t *latency(const struct histogram *h)
         return o;
 }
 
-/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory that
- * of the largest of them. */
+/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory the
+ * maximum of single nodes. */
 static void add_usage(json_t *o, const struct launch *l)
 {
         json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
@@ -185,7 +187,7 @@ static const struct node_stats *shaped_ros(const struct launch *l)
 static json_t *drops(const struct launch *l)
 {
         uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
-        /* They have sequence numbers too, and never left. */
+        /* They have sequence numbers, but never left. */
         uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
         json_t *o = json_object();
 

@@ -34,11 +34,11 @@ int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting);
 /* Nothing is heard any more; unsent words are lost. Closed or zeroed ones too. */
 void talk_close(struct talk *t);
 bool talk_is_open(const struct talk *t);
-/* What others say goes to logs and terminals: without the characters that control them. In place; returns
+/* Removes control characters from text of others that goes to logs and terminals. In place; returns
  * `text`. */
 #define TALK_TEXT_MAX_BYTES 1024
 char *talk_printable(char *text);
-/* A reason from the other side, such as this. */
+/* A reason given by the other side, made printable the same way. */
 char *talk_text(const json_t *value, char *text, size_t size);
 /* Consumes the reference. A conversation that has ended takes it in silence. */
 void talk_say(struct talk *t, json_t *message);

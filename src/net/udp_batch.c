@@ -51,14 +51,15 @@ static void read_control(struct udp *u, int i)
         }
 }
 
-/* Errors of this program, which every later call meets too. All others are the network's and end nothing. */
+/* Errors of this program, which would repeat at every call. All others come from the network and end
+ * nothing. */
 static bool is_final(int error)
 {
         return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
 }
 
-/* What ICMP said of an earlier datagram waits at the socket until a call returns it in place of its own work
- * (ip(7), "Error handling"; every code of ICMP and ICMPv6 has its errno). A second call does the work. */
+/* An ICMP error of an earlier datagram stays pending until a call returns it instead of its own result
+ * (ip(7), "Error handling"; every ICMP and ICMPv6 code has its errno). A second call does the work. */
 static int receive_messages(struct udp *u)
 {
         int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
@@ -179,7 +180,7 @@ static bool is_segmentation_refusal(int error)
         return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
 }
 
-/* The first message failed twice, so the error is its own: it goes on as single datagrams, or is lost. */
+/* The first message failed twice, so the error is its own: its datagrams go one by one, or are lost. */
 static void fail_first(struct udp *u, const struct outgoing *out, int error, uint32_t *taken)
 {
         struct endpoint_counts *c = &u->endpoint.counts;
@@ -225,7 +226,7 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
                         break;
                 if (is_final(errno))
                         return -errno;
-                /* The first error may be what ICMP said of an earlier datagram. */
+                /* The first error may be a pending ICMP error of an earlier datagram. */
                 if (again)
                         fail_first(u, out + taken, errno, &taken);
                 again = !again;

@@ -16,7 +16,7 @@
 
 #define BATCH 64
 
-/* What the thread is to do when nothing more is there. */
+/* What the thread does when no event is left. */
 enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
 
 struct builder {
@@ -25,22 +25,22 @@ struct builder {
         const uint8_t *buffer;
         bool verify;
         uint32_t n_ros;
-        /* Files: a thread between two rings, and what it alone touches, `output`; without files `output` is
-         * NULL. */
+        /* Files: a thread between two rings, and `output`, which only the thread touches; NULL without
+         * files. */
         struct event_output *output;
         bool threaded;
         pthread_t thread;
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
-        _Atomic bool sealed; /* after it `error` is the owner's */
+        _Atomic bool sealed; /* once set, `error` belongs to the owner */
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
-        char first_corrupt[REASON_TEXT_MAX / 2]; /* where the first of them is wrong */
+        char first_corrupt[REASON_TEXT_MAX / 2]; /* the first of them, in words */
 };
 
-/* The first is described and logged at once; how many there are is said at the end. */
+/* Logs the first one at once; builder_reasons() gives the number of all. */
 static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
                          size_t at)
 {
@@ -153,7 +153,7 @@ static void *run_thread(void *ctx)
         uint32_t slots[BATCH];
 
         for (;;) {
-                /* Before the ring: what was put there before the order is still to be written. */
+                /* Read before the ring: events that were put there before the order must still be written. */
                 enum thread_order order = atomic_load(&b->order);
                 size_t n = ring_pop(&b->to_write, slots, ARRAY_SIZE(slots));
                 uint64_t now_ns = clock_now_ns();
@@ -240,7 +240,8 @@ int builder_open_files(struct builder *b, uint32_t run)
         r = event_output_open(b->output, run);
         if (r < 0)
                 return r;
-        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
+        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
+                         run_thread, b);
         b->threaded = r >= 0;
         return r < 0 ? log_error_errno(r, "thread that writes events: %m") : 0;
 }

@@ -11,7 +11,7 @@
 #include "socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* Datagrams of one turn: some milliseconds. */
+/* Limit of datagrams per turn: some milliseconds of work. */
 #define TURN_DATAGRAMS 1024
 
 static void is_ready(void *ctx, uint32_t events)
@@ -37,9 +37,8 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
         return loop_add(loop, &to->io);
 }
 
-static int fill_book(struct control *c)
+int control_know_nodes(struct control *c, const struct scenario *s)
 {
-        const struct scenario *s = c->scenario;
         uint16_t port = (uint16_t)s->network.control_port;
 
         c->n_ros = s->ros.count;
@@ -80,12 +79,12 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         config.group = &c->group_address;
         r = open_socket(c, &c->group, &config, self, loop);
         if (r < 0)
-                log_error("where there is no multicast, set network.control-group to none");
+                log_error("set network.control-group = none if the network has no multicast");
         return r;
 }
 
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
-                 struct node_stats *stats, struct loop *loop)
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
+                 uint64_t incarnation, struct node_stats *stats, struct loop *loop)
 {
         struct udp_config config = {
                 .receive_buffer_bytes = CONTROL_BUFFER_BYTES,
@@ -103,7 +102,7 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
         if (!c->bytes)
                 return log_error_errno(ENOMEM, "control: %m");
-        r = fill_book(c);
+        r = control_know_nodes(c, s);
         if (r < 0)
                 return r;
         r = node_address(self, (uint16_t)s->network.control_port, &config.local);
@@ -161,7 +160,15 @@ static const struct net_address *address_of(const struct control *c, enum node_r
         return NULL;
 }
 
-/* Who wants to join under a name that has another address hears so. */
+bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
+                     const struct net_address *address)
+{
+        const struct net_address *expected = address_of(c, role, index);
+
+        return expected && net_address_same_host(expected, address);
+}
+
+/* Answers a Join that names a node with another address. */
 static void refuse_address(struct control *c, const struct message *m, const struct net_address *from)
 {
         struct message answer = {.header = {.sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}};
@@ -173,7 +180,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
         control_flush(c);
 }
 
-/* A message names its sender; it has to come from that node's address. */
+/* A message names its sender, and must come from that node's address. */
 static bool is_from_its_sender(struct control *c, const struct message *m, const struct net_address *from)
 {
         const struct message_header *h = &m->header;

@@ -23,9 +23,9 @@ struct control_socket {
         int n, at;
 };
 
-/* Who spoke for a node from an address that is not that node's. */
+/* The sender of a message that names a node but comes from another address. */
 struct control_stranger {
-        bool is_new; /* since it was last looked at */
+        bool is_new; /* since the last look */
         enum node_role role;
         uint16_t index;
         struct net_address from;
@@ -50,20 +50,26 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
-        unsigned budget; /* datagrams that may still be looked at in this turn */
+        unsigned budget; /* datagrams that this turn may still read */
         struct control_stranger stranger; /* the last one */
 };
 
 /* An error is logged and returned. */
-int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self, uint64_t incarnation,
-                 struct node_stats *stats, struct loop *loop);
+int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
+                 uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
+/* Fills in the nodes' addresses alone, as control_open() does. Errors are logged. */
+int control_know_nodes(struct control *c, const struct scenario *s);
+/* Whether the address is that node's, whatever its port; false for an unknown node. */
+bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
+                     const struct net_address *address);
 
-/* A turn of the node begins: a bounded number of datagrams is looked at in it, however many strangers send. */
+/* Call when a turn of the node begins: limits the datagrams read in it, however many strangers send. */
 void control_begin_turn(struct control *c);
-/* More was there than the turn allowed. */
+/* Whether the limit of the turn left datagrams unread. */
 bool control_has_more(const struct control *c);
-/* The next message that has come from the address of the node that it names, or NULL; it stays until the next call. */
+/* The next received message that comes from the address of the node it names, or NULL; valid until the next
+ * call. */
 const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);

@@ -27,12 +27,5 @@ struct data_receiver {
         struct node *node;
         struct sfi *core; /* set after open */
         uint8_t *buffer;
-        struct net_address *ros; /* where the ROSs are, by index; freed by close */
         void *state;
 };
-
-/* Looks up `ros`; an error is logged. */
-int data_receive_know_ros(struct data_receiver *r);
-/* Whether an address is that of this ROS (false where there is no such one), or of any. */
-bool data_receive_is_from(const struct data_receiver *r, size_t ros, const struct net_address *from);
-bool data_receive_is_from_any(const struct data_receiver *r, const struct net_address *from);

@@ -1,6 +1,6 @@
-/* Fragments over TCP: one connection for each ROS, which makes it and says first who it is. Payload goes from
- * the socket straight to its place. Requests go back on the same connection. Strangers' connections end, and
- * none holds up a ROS. */
+/* Fragments over TCP. Each ROS makes one connection and first states which ROS it is. Payload goes from the
+ * socket straight to its place; requests go back on the same connection. Connections of strangers are closed,
+ * and none delays a ROS. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -14,10 +14,9 @@
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
-/* Connections beside one a ROS: those that have not said who they are. A new one takes the place of the
- * oldest of them. */
+/* Extra connections, for peers that have not introduced themselves. A new one replaces the oldest of them. */
 #define SPARE 8
-/* Accepted in one turn: no more than SPARE, so that each is read once before another takes its place. */
+/* Connections accepted in one turn: at most SPARE, so each is read once before another replaces it. */
 #define ACCEPTS_MAX SPARE
 #define INTRODUCTION_NS (10 * NS_PER_S)
 #define ROOM_BYTES (16u << 20)
@@ -28,9 +27,9 @@ struct tcp_peer {
         struct data_receiver *receiver;
         struct loop_io io; /* fd -1: free */
         bool ready;
-        int ros; /* -1: not said yet; final */
+        int ros; /* -1: not introduced yet; never changes afterwards */
         struct net_address from;
-        uint64_t since_ns, number; /* of those accepted */
+        uint64_t since_ns, number; /* of accepting */
         struct tcp_reader reader;
         /* The message that is coming in. */
         uint32_t left_bytes; /* of it, after what was read */
@@ -83,7 +82,7 @@ static int allocate(struct data_receiver *r, struct tcp_receiver *t)
                 t->peers[i] = (struct tcp_peer){.receiver = r, .io.fd = -1, .ros = -1};
         for (size_t i = 0; i < s->ros.count; i++)
                 t->of_ros[i] = -1;
-        return data_receive_know_ros(r);
+        return 0;
 }
 
 static int tcp_open(struct data_receiver *r)
@@ -136,11 +135,10 @@ static void tcp_close(struct data_receiver *r)
                 close(t->listener);
         free(t->peers);
         free(t->of_ros);
-        free(r->ros);
         free(t);
 }
 
-/* Connections that are no ROS's are all counted; the first one is logged. */
+/* Counts connections that do not belong to a ROS, and logs the first one. */
 static void note_stranger(struct data_receiver *r, const struct net_address *from, const char *why)
 {
         struct tcp_receiver *t = r->state;
@@ -153,7 +151,7 @@ static void note_stranger(struct data_receiver *r, const struct net_address *fro
         t->stranger_logged = true;
 }
 
-/* There is always one: no more than n_ros are introduced, as each ROS has one connection. */
+/* One always exists: at most n_ros connections are introduced, as each ROS has one. */
 static struct tcp_peer *free_peer(struct data_receiver *r)
 {
         struct tcp_receiver *t = r->state;
@@ -166,7 +164,7 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
                         oldest = p;
         }
         assert(oldest);
-        note_stranger(r, &oldest->from, "it does not say whose it is, and others wait");
+        note_stranger(r, &oldest->from, "it did not introduce itself, and other connections wait");
         drop_peer(oldest);
         return oldest;
 }
@@ -180,13 +178,22 @@ static void note_granted(struct data_receiver *r, int fd)
         socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
 }
 
+static bool is_from_a_ros(const struct node *n, const struct net_address *from)
+{
+        for (unsigned i = 0; i < n->scenario->ros.count; i++) {
+                if (control_is_node(&n->control, ROLE_ROS, (uint16_t)i, from))
+                        return true;
+        }
+        return false;
+}
+
 static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
 {
         struct tcp_receiver *t = r->state;
         struct tcp_peer *p;
 
-        if (!data_receive_is_from_any(r, from)) {
-                note_stranger(r, from, "no ROS of the scenario has this address");
+        if (!is_from_a_ros(r->node, from)) {
+                note_stranger(r, from, "the scenario has no ROS with this address");
                 close(fd);
                 return;
         }
@@ -227,7 +234,7 @@ static int refuse(struct tcp_peer *p, enum message_verdict verdict)
         return -EPROTO;
 }
 
-/* Whose connection this is, said once and for all; an older one of the same ROS is dead. */
+/* Introduces a connection, which is final; an older connection of the same ROS is dead. */
 static int know_peer(struct tcp_peer *p, uint16_t ros)
 {
         struct tcp_receiver *t = p->receiver->state;
@@ -236,8 +243,8 @@ static int know_peer(struct tcp_peer *p, uint16_t ros)
                 return 1;
         if (p->ros >= 0)
                 return refuse(p, MESSAGE_MALFORMED);
-        if (!data_receive_is_from(p->receiver, ros, &p->from)) {
-                note_stranger(p->receiver, &p->from, "it says that it is a ROS with another address");
+        if (!control_is_node(&p->receiver->node->control, ROLE_ROS, ros, &p->from)) {
+                note_stranger(p->receiver, &p->from, "it claims to be a ROS that has another address");
                 return -EPROTO;
         }
         if (t->of_ros[ros] >= 0)
@@ -381,7 +388,7 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (t->ready)
                 accept_some(r, t, now_ns);
         *ret_more = t->ready;
-        /* Before this node knows its run, it cannot tell whose messages these are. */
+        /* Before this node knows its run, it cannot check whose messages these are. */
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
@@ -390,7 +397,7 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
                         *ret_more |= p->ready;
                 }
                 if (p->io.fd >= 0 && p->ros < 0 && now_ns - p->since_ns >= INTRODUCTION_NS) {
-                        note_stranger(r, &p->from, "it has not said whose it is for 10 s");
+                        note_stranger(r, &p->from, "it did not introduce itself within 10 s");
                         drop_peer(p);
                 }
         }

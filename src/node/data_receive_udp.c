@@ -47,9 +47,7 @@ static int udp_open(struct data_receiver *r)
         if (!u)
                 return log_error_errno(ENOMEM, "data socket: %m");
         r->state = u;
-        k = data_receive_know_ros(r);
-        if (k >= 0)
-                k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
+        k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
         if (k < 0)
                 return k;
         k = faults_new(&u->faults, &faults);
@@ -71,7 +69,6 @@ static void udp_close(struct data_receiver *r)
 
         if (!u)
                 return;
-        free(r->ros);
         endpoint_free(u->endpoint);
         faults_free(u->faults);
         free(u);
@@ -93,9 +90,11 @@ static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_n
 static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
 {
         struct chunk_reader reader;
-        enum message_verdict v = chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
+        enum message_verdict v =
+            chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
-        if (v == MESSAGE_OK && !data_receive_is_from(r, reader.header.sender_index, d->from))
+        if (v == MESSAGE_OK &&
+            !control_is_node(&r->node->control, ROLE_ROS, reader.header.sender_index, d->from))
                 v = MESSAGE_FOREIGN;
         control_count_refusal(r->node->stats, v);
         if (v != MESSAGE_OK)

@@ -6,7 +6,8 @@
 
 #define FIRST_JOBS 8
 
-/* Makes the bytes of the first n jobs where they were not made yet; the bytes that these jobs are to send. */
+/* Makes the payload of the first n jobs if that has not happened yet; returns the bytes that these jobs
+ * send. */
 static uint64_t fill(struct data_sender *s, size_t n)
 {
         uint64_t bytes = 0;
@@ -29,7 +30,7 @@ size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes)
 {
         size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
 
-        /* Doubled until they are enough, so that the work is at most twice that of the jobs taken. */
+        /* Doubled until it suffices, so the work is at most twice that of the jobs taken. */
         for (;; wanted = MIN(2 * wanted, (size_t)SEND_JOBS_MAX)) {
                 size_t n = ros_jobs(s->core, sfi, s->jobs, wanted);
 

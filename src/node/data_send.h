@@ -33,8 +33,8 @@ struct data_sender {
         struct chunk_job chunk_jobs[SEND_JOBS_MAX];
 };
 
-/* Takes jobs for an SFI into chunk_jobs, enough for `bytes` of payload where there are so many; how many
- * jobs. Their own bytes are made here where they were not made yet. */
+/* Takes jobs for an SFI into chunk_jobs until they hold `bytes` of payload, or none is left; makes their
+ * payload. Returns the number of jobs. */
 #define DATA_SENDER_ALL UINT64_MAX
 size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes);
 /* The header of the next data message to an SFI. */

@@ -14,7 +14,7 @@
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
 #define IOV_MAX_OUT 520
-/* Stagings full of requests before others have their turn. */
+/* Full staging buffers of requests read before others have their turn. */
 #define READS_MAX 8
 
 enum way_state { WAY_WAITING, WAY_CONNECTING, WAY_UP };
@@ -210,8 +210,8 @@ static void write_some(struct tcp_way *w, uint64_t now_ns)
         }
 }
 
-/* The next message of what has come. 1: taken; 0: not whole yet; -EPROTO: none of this SFI's requests, which
- * ends the connection. */
+/* Takes the next received message. 1: taken; 0: incomplete; -EPROTO: not a request of this SFI, which ends
+ * the connection. */
 static int take_message(struct tcp_way *w, uint64_t now_ns)
 {
         static struct message m;
@@ -225,7 +225,8 @@ static int take_message(struct tcp_way *w, uint64_t now_ns)
         if (left < MESSAGE_HEADER_BYTES)
                 return 0;
         v = message_header_decode(&h, bytes, left, &check);
-        if (v == MESSAGE_OK && (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
+        if (v == MESSAGE_OK &&
+            (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
                 v = MESSAGE_MALFORMED;
         size = v == MESSAGE_OK ? MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes : 0;
         if (v == MESSAGE_OK && size > left && size <= STAGING_BYTES)

@@ -42,7 +42,7 @@ static void is_writable(void *ctx, uint32_t events)
 
         if (!(events & (EPOLLOUT | EPOLLERR)))
                 return;
-        /* What ICMP left at the socket wakes us until a call takes it away. */
+        /* An ICMP error pending at the socket wakes us until a call fetches it. */
         if (events & EPOLLERR)
                 (void)endpoint_receive(w->endpoint, &unasked, 1);
         w->blocked = false;
@@ -112,7 +112,7 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* How many datagrams may go now by ros.pacing, before any work is done for them. */
+/* How many datagrams ros.pacing permits now, before any work is done for them. */
 static size_t allowed(const struct udp_sender *u, struct udp_way *w)
 {
         uint64_t now_ns;
@@ -130,8 +130,8 @@ static size_t allowed(const struct udp_sender *u, struct udp_way *w)
         return 0;
 }
 
-/* What `taken` datagrams were, of which the kernel refused some for good; counted as its own shaping counts
- * them. */
+/* Counts `taken` datagrams. Those that the kernel finally refused count as failed, or as drops of our own
+ * shaping. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {
@@ -149,10 +149,11 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
                   bytes - (after->send_failed_bytes - before->send_failed_bytes));
         stats_add(&s->node->stats->packets_send_failed, failed);
         if (failed > 0 && !w->failure_logged)
-                log_warning_errno(after->send_error, "datagrams to SFI %u fail and are lost: %m", sfi + 1);
+                log_warning_errno(after->send_error,
+                                  "the kernel refuses datagrams to SFI %u, which are lost: %m", sfi + 1);
         w->failure_logged |= failed > 0;
         if (after->segmentation_refused && !before->segmentation_refused)
-                log_warning("the kernel cuts no super-packets for SFI %u, so datagrams go one by one; "
+                log_warning("the kernel refuses segmentation offload for SFI %u, so datagrams go one by one; "
                             "is network.mtu larger than the device's MTU?",
                             sfi + 1);
 }
@@ -225,7 +226,7 @@ static uint64_t udp_deadline(const struct data_sender *s)
         const struct udp_sender *u = s->state;
         uint64_t deadline_ns = NEVER_NS;
 
-        /* A way that is blocked, or has nothing left, waits for something else. */
+        /* A path that is blocked or has nothing to send waits for something else. */
         for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++) {
                 if (!u->ways[i].blocked && ros_next_with_jobs(s->core, i) == i)
                         deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);

@@ -15,10 +15,10 @@
 #define EVENTS_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* A DFM runs every keep-alive at least. */
+/* A DFM runs at least once per keep-alive. */
 #define AWAY_KEEP_ALIVES 3
 
-/* A wait for nodes that is longer than this is worth a line in the log. */
+/* A longer wait for nodes is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
 /* So is a run that takes no trigger for longer than this, though one is due. */
 #define STALL_LOG_NS (5 * NS_PER_S)
@@ -33,8 +33,8 @@ struct dfm_role {
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
-        uint64_t turn_ns; /* the last one; 0: none yet */
-        uint64_t give_up_ns; /* after a stop: what is still open then stays so */
+        uint64_t turn_ns;    /* the last one; 0: none yet */
+        uint64_t give_up_ns; /* after a stop: the DFM gives up events that are still open */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -93,7 +93,7 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         config->run = 1;
         if (n->check_only)
                 return;
-        /* With `evb run` the DFM does not outlive its nodes, nor they it. */
+        /* Under `evb run` the DFM and its nodes end together. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
         else
@@ -158,9 +158,10 @@ static void dfm_close(struct node *n)
 {
         struct dfm_role *d = n->state;
 
-        /* Who stopped it meant the run to end, even where it did not do so in time. */
+        /* A stop means the run to end, even if the run did not end in time. */
         if (d->core && d->began_utc_ns > 0 && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
-                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, true);
+                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns,
+                                       true);
         run_record_close(&d->record);
         dfm_free(d->core);
         replay_free(d->replay);
@@ -180,7 +181,8 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return dfm_step(core, now_ns, ret_to, ret);
 }
 
-/* Keeps on disk that the run goes on, or that it has ended: a DFM that starts again takes up the first and not the second. */
+/* Records on disk whether the run goes on or has ended: after a restart the DFM takes up only a run that goes
+ * on. */
 static void remember_run(struct dfm_role *d)
 {
         enum run_state state = dfm_state(d->core);
@@ -192,7 +194,8 @@ static void remember_run(struct dfm_role *d)
         d->ended_noted = ended;
         if (d->record.fd >= 0 &&
             run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended) < 0)
-                log_warning_errno(errno, "%s: %m; a DFM that starts again may not take this run up", d->record.path);
+                log_warning_errno(errno, "%s: %m; after a restart the DFM may not take up this run",
+                                  d->record.path);
 }
 
 static void dfm_waits_for(const struct node *n, char *text, size_t size_bytes)

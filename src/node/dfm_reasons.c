@@ -1,10 +1,10 @@
-/* Puts into words why the DFM took no trigger or lost events. It decides nothing. */
+/* Describes why the DFM took no trigger or lost events. It decides nothing. */
 #include "dfm_reasons.h"
 
 #include "evb/base/strbuf.h"
 #include "roster.h"
 
-/* Names in one list; of more only the number is given. */
+/* Names in one list; more of them are only counted. */
 #define NAMES_MAX 6
 
 typedef bool (*is_meant)(const struct dfm *d, const struct scenario_node *n);
@@ -26,7 +26,7 @@ static bool holds_back(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
 }
 
-/* "ros1, ros2 and 3 more were never heard"; false: there is none. */
+/* "ros1, ros2 and 3 more never reached this DFM"; false: no node is meant. */
 static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant,
                       const char *what)
 {
@@ -45,7 +45,7 @@ static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenar
         return n > 0;
 }
 
-/* What nodes say themselves: "ros1: no front-end for 2.0 s". */
+/* Adds the reasons that nodes report: "ros1: no front-end for 2.0 s". */
 static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct scenario *s)
 {
         char text[256];
@@ -101,7 +101,8 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                             dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
-                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were counted, or the ROSs "
+                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
+                                "counted, or the ROSs "
                                 "counted different numbers of them");
         failed_outputs(d, s, to);
         if (c->ended_again > 0)

@@ -1,16 +1,16 @@
-/* Why a DFM's run fell short, and, where no trigger was taken, what it waited for. */
+/* Why a DFM's run fell short and, without any trigger, what it waited for. */
 #pragma once
 
 #include "evb/conf/scenario.h"
 #include "evb/core/dfm.h"
 #include "evb/node/reasons.h"
 
-/* What keeps the first trigger away, as it was when last looked at: at the end all nodes have left. */
+/* What holds up the first trigger, at the last look before the end; at the end all nodes have left. */
 struct idle {
         char why[REASON_TEXT_MAX / 2];
 };
 
-/* To be called now and then, and before the run is stopped; looks only until the first trigger has come. */
+/* Call now and then, and before the run stops; it looks only until the first trigger. */
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
 /* Why triggers are held back now. */
 void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes);

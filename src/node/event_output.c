@@ -1,5 +1,5 @@
-/* Built events on their way into files. An event counts as stored in the order in which the writer accepted
- * it, so its counts say which slots are done with. */
+/* Encodes built events and writes them to files. Events become stored in the order in which the writer
+ * accepted them, so the writer's counts tell which slots are free. */
 #include "event_output.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"
 
-/* How long an event may wait in the writer's buffer: with `none` in silence, with `written` while others keep
- * coming. */
+/* Maximum time of an event in the writer's buffer: with `none` when no more events come, with `written` while
+ * they do. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
 #define FLUSH_NS (100 * NS_PER_MS)
-/* With `synced` the disk is waited for once in so long, or once for so many events. */
+/* With `synced`: time and number of events between two syncs. */
 #define SYNC_NS (20 * NS_PER_MS)
 #define SYNC_EVENTS 256
 /* An SFI that crashes again and again leaves many files: the log names so many of them at each start. */
@@ -55,7 +55,7 @@ static time_t utc_now(void)
 
 /* ---- Life ---- */
 
-/* What is wrong with the configuration is found when the node starts, not when the run begins. */
+/* Finds a wrong configuration when the node starts, not when the run begins. */
 static int check_directory(const char *path)
 {
         struct stat st;
@@ -73,7 +73,7 @@ static int check_directory(const char *path)
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
-/* The source ids that stand for fragments which did not come. */
+/* The source ids of missing fragments. */
 static void find_source_ids(struct event_output *o)
 {
         const struct scenario *s = o->node->scenario;
@@ -82,7 +82,7 @@ static void find_source_ids(struct event_output *o)
 
         for (uint32_t i = 0; i < o->n_ros; i++)
                 o->source_ids[i] = eformat_source_id(i);
-        /* The file need not be on the SFI's machine: then dummies carry numbers of our own. */
+        /* The file may be on another machine: then missing fragments carry our own numbers. */
         if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
                 return;
         for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
@@ -167,10 +167,11 @@ static void note_left(void *ctx, const char *path, pid_t writer)
         if (o->left++ >= LEFT_LOGGED)
                 return;
         if (writer > 0)
-                log_warning("%s: process %d is writing this file; it is left alone", path, (int)writer);
+                log_warning("%s: process %d is writing this file; leaving it alone", path, (int)writer);
         else
-                log_warning("%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
-                            path, path);
+                log_warning(
+                    "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
+                    path, path);
 }
 
 int event_output_open(struct event_output *o, uint32_t run)
@@ -238,11 +239,11 @@ static void account(struct event_output *o)
         stats_set(&o->node->stats->file_bytes, counts.file_bytes);
 }
 
-/* The file is closed in order as far as it can be: what is in it is not lost. */
+/* Closes the file in order as far as possible: its content is kept. */
 static void fail(struct event_output *o, int error)
 {
         o->error = error;
-        (void)log_error_errno(error, "writing %s: %m; the run is stopped, what was written stays readable",
+        (void)log_error_errno(error, "writing %s: %m; stopping the run; events written so far stay readable",
                               event_writer_path(o->writer));
         (void)event_writer_close(o->writer, utc_now());
         o->oldest_ns = NEVER_NS;

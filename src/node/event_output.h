@@ -1,5 +1,6 @@
-/* From built events to event files: encodes and writes them, and says when each is stored as sfi.durability
- * asks. It keeps no thread: builder.c's calls it, and that one may block in write and fsync. */
+/* From built events to event files: encodes and writes events, and reports when each is stored as
+ * sfi.durability requires. It has no thread of its own: builder.c's thread calls it and may block in write
+ * and fsync. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,28 +11,28 @@
 
 struct event_output;
 
-/* Events are borrowed from `buffer` for the time of event_output_write(); no more than `slots` of them wait
- * at a time to be stored. -EINVAL: sfi.directory is wrong; an error is logged. `stored` is called with `ctx` before the thread
- * waits long for the disk: event_output_collect() may have something. */
+/* Events stay in `buffer` during event_output_write(); at most `slots` of them wait to be stored. Before the
+ * thread waits long for the disk it calls `stored` with `ctx`: event_output_collect() may have something.
+ * -EINVAL: sfi.directory is wrong. Errors are logged. */
 int event_output_new(struct event_output **ret, struct node *n, const uint8_t *buffer, uint32_t slots,
                      void (*stored)(void *ctx), void *ctx);
-/* What is not closed stays as NAME.writing. Returns NULL. */
+/* A file that is not closed stays NAME.writing. Returns NULL. */
 struct event_output *event_output_free(struct event_output *o);
-/* Opens the first file of a run. An error is logged. */
+/* Opens the first file of a run. Errors are logged. */
 int event_output_open(struct event_output *o, uint32_t run);
 
-/* An event of a slot; `status` are bits of its header. False: it is lost, its slot is done with. Else the
- * slot comes back by event_output_collect(). */
+/* Writes the event of a slot; `status` are bits of its header. False: the event is lost and the slot is free.
+ * True: event_output_collect() returns the slot later. */
 bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, const struct sfi_built *built,
                         uint32_t status);
-/* After each batch; `idle`: no further event is there now. Writes and syncs what is due. */
+/* Call after each batch; `idle`: no further event waits. Writes and syncs what is due. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
-/* When event_output_turn() is due though nothing comes; NEVER_NS: not. */
+/* When event_output_turn() is due even without new events; NEVER_NS: never. */
 uint64_t event_output_deadline_ns(const struct event_output *o);
-/* Up to n slots whose events are stored, or lost for good. */
+/* Returns up to n slots whose events are stored, or lost for good. */
 size_t event_output_collect(struct event_output *o, struct builder_done *done, size_t n);
 /* Writes what is left without closing the file. */
 void event_output_flush(struct event_output *o);
-/* Seals the last file. Then event_output_collect() returns all that is left. Negative errno: output failed,
- * now or before; it was logged. */
+/* Seals the last file. Afterwards event_output_collect() returns all remaining slots. Negative errno: output
+ * failed, now or earlier; the failure is already logged. */
 int event_output_close(struct event_output *o);

@@ -20,11 +20,11 @@
 /* A stream that found the buffer full is looked at again after this. */
 #define FULL_PAUSE_NS NS_PER_MS
 #define QUIET_NS (200 * NS_PER_MS)
-/* What is taken before messages and the rest of the ROS have their turn. */
+/* Limits of one turn, so that messages and the rest of the ROS have theirs. */
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* A connection that is missing for so long is logged. */
+/* A longer time without a connection is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
 struct front_end {
@@ -41,10 +41,10 @@ struct front_end {
         bool full_logged;
         /* UDP */
         struct endpoint *endpoint;
-        uint64_t dropped; /* that are counted as gaps */
+        uint64_t dropped; /* those that count as gaps */
         /* TCP */
         bool tcp, up;
-        bool paused; /* no room: not in the loop, which would wake for an end or an error all the time */
+        bool paused; /* no room: removed from the loop, which an end or an error would wake all the time */
         size_t taken_bytes; /* in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
@@ -72,7 +72,7 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
-/* Frames lost with their numbers, of which the first is the next to be counted. */
+/* Notes frames that are lost with their numbers; the first one would have been the next to count. */
 static void note_gap(struct front_end *f, uint64_t n, const char *what)
 {
         stats_add(&f->stats->front_end_gaps, n);
@@ -82,7 +82,7 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what)
         f->first_gap = what;
         f->first_gap_frame = f->frames;
         log_error("front-end: %s at frame %" PRIu64
-                  "; frames are counted, so later ones may belong to other triggers",
+                  "; later frames may belong to other triggers, as only their count matches them",
                   what, f->frames);
 }
 
@@ -198,15 +198,16 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         if (verdict == ROS_STORE && fragment.bytes > 0)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
         if (verdict == ROS_FULL && !f->full_logged) {
-                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
-                            "ros.buffer-events; it is lost but keeps its number, and further ones are only counted",
-                            f->frames);
+                log_warning(
+                    "front-end: frame %" PRIu64 " found no room within ros.buffer-size or "
+                    "ros.buffer-events and is lost; its number stays used; further ones are only counted",
+                    f->frames);
                 f->full_logged = true;
         }
         end_frame(f, verdict == ROS_STORE);
 }
 
-/* What the kernel dropped at the full socket has no numbers. */
+/* Datagrams that the kernel dropped at the full socket have no numbers. */
 static void note_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
@@ -222,7 +223,7 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
 
         for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
                 n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
-                /* The counts that come with datagrams say where in their row some are missing. */
+                /* The counts that come with datagrams show where in the sequence some are missing. */
                 note_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
                         take_datagram(f, &d[i]);
@@ -244,7 +245,7 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
                 (void)tcp_reader_bytes(&f->reader, &begun);
         }
         f->why_down = why;
-        /* An orderly end between two frames loses none. */
+        /* An orderly end between two frames loses nothing. */
         if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
                 note_gap(f, 1, "broken connection");
         if (f->in_frame)
@@ -268,8 +269,8 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 lose(f, now_ns, -ENOMEM);
 }
 
-/* The payload of the frame that is coming in, straight into its place. 1: whole, or enough for this turn; 0:
- * wait; negative: the stream's end. */
+/* Reads the payload of the current frame straight into its place. 1: whole, or enough for this turn; 0: wait;
+ * negative: the stream has ended. */
 static int read_payload(struct front_end *f)
 {
         static uint8_t waste[65536];
@@ -315,7 +316,7 @@ static int read_start(struct front_end *f)
         return 1;
 }
 
-/* No room: the stream waits in the kernel, and then at the front-end. */
+/* No room: the data wait in the kernel, and then at the front-end. */
 static void pause_stream(struct front_end *f, uint64_t now_ns)
 {
         if (!f->paused)
@@ -360,7 +361,7 @@ uint64_t front_end_down_since_ns(const struct front_end *f)
         return f->tcp && !f->up ? f->down_since_ns : 0;
 }
 
-/* Once for each time that the connection is missing. */
+/* Logs each loss of the connection once. */
 static void complain(struct front_end *f, uint64_t now_ns)
 {
         char text[256];
@@ -396,7 +397,8 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
         if (f->gaps > 0)
                 reasons_add(to,
-                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64 ", the first (%s) at "
+                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
+                            ", the first (%s) at "
                             "frame %" PRIu64 ", after which frames may belong to other triggers",
                             f->gaps, f->first_gap, f->first_gap_frame);
 }

@@ -1,4 +1,4 @@
-/* Says what becomes of a node's wish to take part in a run. */
+/* Follows a node's membership in a run: logs it, describes it, and decides when the node gives up. */
 #include "membership.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "evb/conf/digest.h"
 #include "node_internal.h"
 
-/* A wait that is longer than this is worth a line in the log. */
+/* A longer wait is logged. */
 #define WAIT_LOG_NS (5 * NS_PER_S)
 
 static const struct scenario_node *dfm_of(const struct node *n)
@@ -21,23 +21,27 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
 {
         switch (m->refusal) {
         case WELCOME_OTHER_CONFIG:
-                snprintf(text, size_bytes, "its scenario differs from ours in %s", scenario_digest_name(m->refused_key));
+                snprintf(text, size_bytes, "its scenario differs from ours in %s",
+                         scenario_digest_name(m->refused_key));
                 break;
         case WELCOME_OTHER_RUN:
-                snprintf(text, size_bytes, "its run is number %u, and ours is number %u", m->refused_run, n->member.run);
+                snprintf(text, size_bytes, "its run number is %u, ours is %u", m->refused_run,
+                         n->member.run);
                 break;
         case WELCOME_OCCUPIED:
-                snprintf(text, size_bytes, "another process was %s a moment ago", n->self->name);
+                snprintf(text, size_bytes, "another process ran as %s a moment ago", n->self->name);
                 break;
         case WELCOME_TWICE:
-                snprintf(text, size_bytes, "another process is %s already", n->self->name);
+                snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
                 snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up", m->run);
                 break;
         case WELCOME_BEGUN:
-                snprintf(text, size_bytes, "run %u has begun, and this node counts its front-end's frames from the begin of a run",
-                         m->refused_run);
+                snprintf(
+                    text, size_bytes,
+                    "run %u has begun, and this node must count its front-end's frames from the beginning",
+                    m->refused_run);
                 break;
         case WELCOME_ADDRESS:
                 snprintf(text, size_bytes, "it has another address for %s than %s, or no such node", n->self->name, n->self->address);
@@ -55,11 +59,12 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         char why[160];
 
         if (member_is_joined(m) && m->refusal == WELCOME_OK) {
-                snprintf(text, size_bytes, "waiting for the begin of run %u", m->run);
+                snprintf(text, size_bytes, "waiting for run %u to begin", m->run);
                 return;
         }
         if (m->refusal == WELCOME_OK) {
-                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name, dfm_of(n)->address);
+                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name,
+                         dfm_of(n)->address);
                 return;
         }
         describe_refusal(n, m, why, sizeof why);
@@ -87,7 +92,7 @@ static void log_refusal(struct node *n, const struct member *m)
         else if (m->refusal == WELCOME_OVER)
                 log_warning("%s", text);
         else
-                log_error("%s; it asks again until this changes", text);
+                log_error("%s; retrying until this changes", text);
 }
 
 static void log_dfm(struct node *n, const struct member *m)
@@ -99,7 +104,7 @@ static void log_dfm(struct node *n, const struct member *m)
         if (m->run != s->logged_run)
                 log_info("joined run %u", m->run);
         else
-                log_warning("the DFM %s has started again and has taken run %u up", dfm_of(n)->name, m->run);
+                log_warning("the DFM %s restarted and took up run %u", dfm_of(n)->name, m->run);
         s->logged_dfm = m->dfm;
         s->logged_run = m->run;
 }
@@ -109,7 +114,8 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         uint64_t limit_ns = n->scenario->dfm.lost_after_ns;
         char time[QUANTITY_TEXT_MAX];
 
-        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED || now_ns - m->heard_ns < limit_ns)
+        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
+            now_ns - m->heard_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)
@@ -128,7 +134,8 @@ static void log_wait(struct node *n, uint64_t now_ns, const struct member *m)
 
         if (s->remind_ns == 0)
                 s->remind_ns = now_ns + WAIT_LOG_NS;
-        if (now_ns < s->remind_ns || s->remind_ns == NEVER_NS || m->refusal != WELCOME_OK || member_is_joined(m))
+        if (now_ns < s->remind_ns || s->remind_ns == NEVER_NS || m->refusal != WELCOME_OK ||
+            member_is_joined(m))
                 return;
         membership_describe(n, text, sizeof text);
         log_info("%s", text);

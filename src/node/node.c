@@ -21,7 +21,7 @@
 /* How often counters go to the page and the status to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
-/* A manager that stops the node waits for so long after each status of a node that seals its last file. */
+/* Time that the service manager grants after each status of a node that seals its last file. */
 #define EXTEND_NS (30 * NS_PER_S)
 /* While datagrams are held back on purpose, nothing else may wake us. */
 #define HOLDING_NS NS_PER_MS
@@ -63,13 +63,13 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* Before the run begins there is nothing to serve, but it may be beginning at this moment. */
+/* Before the run there is nothing to serve, but the run may be beginning at this moment. */
 #define LINGER_NS NS_PER_S
 
 void node_log_stop(uint64_t heard_dfm_ns)
 {
         if (heard_dfm_ns > 0)
-                log_info("stopping: it serves on until the DFM has ended the run; a second signal ends it at "
+                log_info("stopping: serving until the DFM has ended the run; a second signal stops at "
                          "once");
 }
 
@@ -99,9 +99,9 @@ static int prepare_membership(struct node *n)
         const struct scenario *s = n->scenario;
 
         n->member = (struct member_config){
-                .run = (uint32_t)s->run.number,
-                .retry_ns = s->dfm.keep_alive_ns,
-                .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
+            .run = (uint32_t)s->run.number,
+            .retry_ns = s->dfm.keep_alive_ns,
+            .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
         };
         if (n->self->role != ROLE_ROS)
                 n->member.flags = 0;
@@ -318,7 +318,7 @@ int node_run(const struct node_options *options)
                             strerror(-r));
         membership_reasons(&n, &n.reasons);
         n.kind->reasons(&n, &n.reasons);
-        /* Who started it as one of many reads the reasons in its report. */
+        /* `evb run` reads the reasons from this node's report. */
         if (!getenv(NODE_STATS_ENV))
                 reasons_log(&n.reasons);
         notify_stopping("run over");

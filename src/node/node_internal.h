@@ -28,8 +28,8 @@ struct node_kind {
         bool (*is_done)(struct node *n, uint64_t now_ns);
         void (*account)(struct node *n); /* core's counters to the stats page */
         enum run_state (*state)(const struct node *n);
-        const struct member *(*member)(const struct node *n); /* NULL in the DFM */
-        /* What it waits for before the run begins, in words. */
+        const struct member *(*member)(const struct node *n); /* NULL for the DFM */
+        /* Describes what it waits for before the run begins. */
         void (*waits_for)(const struct node *n, char *text, size_t size_bytes);
         void (*close)(struct node *n);
         /* At the end: adds each reason for exit status 1. */
@@ -45,28 +45,28 @@ struct node {
         struct node_stats *stats;
         struct loop *loop;
         struct control control;
-        struct member_config member; /* how it joins; the DFM uses the incarnation alone */
+        struct member_config member; /* for Join; the DFM uses the incarnation alone */
         uint32_t run;                /* 0: not known yet */
         struct membership membership;
         void *state; /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
-        bool is_sealing; /* of an SFI: nothing is left to do but for the disk */
-        bool check_only; /* opened, never run: changes nothing on this machine */
+        bool is_sealing; /* of an SFI: only the disk has work left */
+        bool check_only; /* open only, never run: changes nothing on this machine */
         unsigned hangups; /* SIGHUPs that were logged */
         struct reasons reasons; /* for exit status 1 */
 };
 
 /* Bytes of UDP payload in one packet. */
 size_t node_datagram_bytes(const struct scenario *s);
-/* 64 random bits, not 0; an error is logged. */
+/* 64 random bits, not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
 /* Address of a node's port; an error is logged. */
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
 /* The faults of one of this node's sockets; each has a seed of its own. */
 struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
-/* When a node that was stopped at `stopped_ns` (NEVER_NS: it was not) leaves a run that has not ended: it
- * serves on until the DFM falls silent or run.stop-timeout is over. `heard_dfm_ns` 0: never. */
+/* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that goes on: it serves
+ * until the DFM falls silent or run.stop-timeout expires. `heard_dfm_ns` 0: never. */
 void node_log_stop(uint64_t heard_dfm_ns);
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
 /* Sends every message that `step` makes. */

@@ -1,4 +1,4 @@
-/* The reasons for exit status 1, gathered at the end of a node or of a run and written to standard error. */
+/* Gathers the reasons for exit status 1 of a node or a run, and writes them to standard error. */
 #include "evb/node/reasons.h"
 
 #include <stdarg.h>

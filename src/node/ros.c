@@ -18,7 +18,7 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
 
-/* A front-end that sends on after the run is waited for so long. */
+/* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
 
 struct ros_node {
@@ -33,7 +33,7 @@ struct ros_node {
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        uint64_t settle_ns;  /* when the count of frames is taken for final; 0: the run goes on */
+        uint64_t settle_ns;  /* when the count of frames becomes final; 0: the run goes on */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -153,10 +153,11 @@ static uint64_t leave_ns(const struct node *n)
         const struct ros_node *r = n->state;
         enum run_state run = ros_run_state(r->core);
 
-        return run == RUN_ENDED ? r->settle_ns : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+        return run == RUN_ENDED ? r->settle_ns
+                                : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
 }
 
-/* The count of frames is final once the front-end is silent: the ROS waits for that, but not for a front-end that never is. */
+/* The count of frames is final once the front-end is silent: the ROS waits for that, up to a limit. */
 static void settle_count(struct ros_node *r, uint64_t now_ns)
 {
         if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)
@@ -167,7 +168,7 @@ static void settle_count(struct ros_node *r, uint64_t now_ns)
                 r->settle_ns = MIN(r->settle_ns, now_ns);
 }
 
-/* That nothing is held now is no reason to leave: the next event may be on its way here. */
+/* Holding nothing is no reason to leave: the next event may be on its way. */
 static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
@@ -177,7 +178,7 @@ static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-/* What waits for SFIs that are gone would take the places of what the others want, as they share them. */
+/* Jobs for SFIs that have left would fill the queue that all SFIs share. */
 static void forget_gone(const struct node *n, struct ros_node *r)
 {
         const uint64_t *live = ros_sfi_live(r->core);
@@ -189,7 +190,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* What the DFM has to know of a source that is counted. */
+/* What the DFM must know of a source whose frames are counted. */
 static void turn_front_end(struct ros_node *r, uint64_t now_ns)
 {
         uint64_t down_since_ns;
@@ -268,7 +269,7 @@ static void ros_account(struct node *n)
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
-        /* Nobody waits for us any more; the report must have the last of it. */
+        /* Nobody waits for us now; the report needs the last counters. */
         if (ros_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
 }
@@ -285,7 +286,7 @@ static void ros_reasons(const struct node *n, struct reasons *to)
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
         if (shaping_fell_short(r->shaping))
-                reasons_add(to, "its traffic was not shaped at the end, which qos.required asks for");
+                reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }
 
 const struct node_kind node_ros = {

@@ -1,4 +1,4 @@
-/* Names nodes of the DFM's core as the scenario does. */
+/* Logs and describes the nodes of the DFM's core by their names in the scenario. */
 #include "roster.h"
 
 #include "evb/base/log.h"
@@ -17,19 +17,22 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
 
         switch (o->verdict) {
         case WELCOME_OTHER_CONFIG:
-                log_error("%s is refused: its scenario differs from ours in %s", name, scenario_digest_name(o->key));
+                log_error("refused %s: its scenario differs from ours in %s", name,
+                          scenario_digest_name(o->key));
                 break;
         case WELCOME_OTHER_RUN:
-                log_error("%s is refused: it is configured for run %u, ours is run %u", name, o->run, n->run);
+                log_error("refused %s: it is configured for run %u, ours is run %u", name, o->run, n->run);
                 break;
         case WELCOME_TWICE:
-                log_error("%s runs twice: the second process is refused", name);
+                log_error("refused a second process that runs as %s", name);
                 break;
         case WELCOME_OVER:
                 log_warning("%s is still in run %u, which has ended or was given up: it is refused", name, o->run);
                 break;
         case WELCOME_BEGUN:
-                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run %u has begun", name, n->run);
+                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
+                          "%u has begun",
+                          name, n->run);
                 break;
         case WELCOME_OK:
         case WELCOME_OCCUPIED:
@@ -56,7 +59,7 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
 {
         switch (o->kind) {
         case NOTICE_JOINED:
-                log_info("%s is there", name_of(n, o->role, o->index));
+                log_info("%s has joined", name_of(n, o->role, o->index));
                 break;
         case NOTICE_RESTARTED:
                 log_warning("%s has started again", name_of(n, o->role, o->index));
@@ -65,13 +68,14 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_info("%s has left", name_of(n, o->role, o->index));
                 break;
         case NOTICE_SILENT:
-                log_warning("%s has been silent for longer than dfm.node-timeout: it counts as gone", name_of(n, o->role, o->index));
+                log_warning("no message from %s for dfm.node-timeout: it counts as gone",
+                            name_of(n, o->role, o->index));
                 break;
         case NOTICE_REFUSED:
                 log_refusal(n, o);
                 break;
         case NOTICE_TAKEN_UP:
-                log_warning("run %u of a former DFM goes on", o->run);
+                log_warning("took up run %u of a former DFM", o->run);
                 break;
         case NOTICE_BEGUN:
                 log_begin(n, core, o->run);
@@ -80,7 +84,8 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_error("the output of %s failed: the run is stopped", name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:
-                log_error("%s lost frames of its front-end before it counted them: events may combine fragments of different triggers",
+                log_error("%s lost frames of its front-end before it counted them: events may combine "
+                          "fragments of different triggers",
                           name_of(n, o->role, o->index));
                 break;
         }
@@ -95,7 +100,7 @@ static void log_stranger(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Once for each node name, or a stranger could fill the log. */
+        /* Once per node name, so that a stranger cannot fill the log. */
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
@@ -132,7 +137,7 @@ void roster_describe_missing(const struct node *n, const struct dfm *core, char 
                 strbuf_add(&b, "%s%s", missing++ ? ", " : "waiting for ", o->name);
         }
         if (missing == 0)
-                strbuf_add(&b, "all nodes are there");
+                strbuf_add(&b, "all nodes are present");
 }
 
 static const char *reason_text(enum node_reason reason)
@@ -160,7 +165,8 @@ void roster_describe_reasons(const struct scenario *s, const struct dfm *core, c
                 v = dfm_view(core, o->role, (uint16_t)o->index);
                 if (!v.live || v.reason == REASON_NONE)
                         continue;
-                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason), v.reason_ms / 1e3);
+                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason),
+                           v.reason_ms / 1e3);
                 first = false;
         }
 }

@@ -1,4 +1,4 @@
-/* Small files, written whole. A file that cannot be understood counts as none. */
+/* Keeps small files, written whole. A file that cannot be parsed counts as missing. */
 #include "run_record.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@ static const char *const format = "run %u cookie %016" PRIx64 " began %" PRIu64 
 
 static bool find_folder(char *path, size_t size_bytes)
 {
-        const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+        const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+                   *home = getenv("HOME");
         int n;
 
         if (state && state[0] == '/')

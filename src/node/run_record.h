@@ -1,6 +1,6 @@
-/* What this machine remembers of its DFMs' runs: the last run number, so that run.number = auto never repeats, and the run
- * that is going on, so that a DFM which starts again can take it up. Files in $STATE_DIRECTORY, $XDG_STATE_HOME/evb,
- * /var/lib/evb (root) or ~/.local/state/evb. One thread. */
+/* What this machine stores of its DFMs' runs: the last run number, so that run.number = auto never repeats,
+ * and the current run, so that a restarted DFM can take it up. Files in $STATE_DIRECTORY,
+ * $XDG_STATE_HOME/evb, /var/lib/evb (root) or ~/.local/state/evb. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #define RUN_RECORD_PATH_MAX 512
 
 struct run_record {
-        int fd; /* of the file of this DFM, locked; -1: there is none, or another DFM of this address has it */
+        int fd; /* this DFM's file, locked; -1: none, or another DFM of this address holds it */
         char path[RUN_RECORD_PATH_MAX];
 };
 

@@ -17,8 +17,8 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* How long the ROSs' totals are waited for when all else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* A stopped SFI leaves a run that goes on when no event was assigned to it for so many keep-alives: the
- * DFM knows by then. */
+/* A stopped SFI leaves a run that goes on when no event was assigned to it for this many keep-alives: by then
+ * the DFM knows. */
 #define QUIET_KEEP_ALIVES 5
 
 struct sfi_node {
@@ -27,12 +27,13 @@ struct sfi_node {
         struct data_receiver receiver;
         struct builder *builder;
         struct loop_io builder_io;
-        bool opened; /* the builder has its files */
+        bool opened; /* the builder has opened its files */
         bool more;
         bool failed;
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        uint64_t assigned, quiet_since_ns; /* after a stop: events assigned so far, since when no more */
+        /* after a stop: events assigned so far, and the time of the last one */
+        uint64_t assigned, quiet_since_ns;
         bool sealing, closed;
         int farewells;
         uint64_t farewell_ns;
@@ -107,7 +108,7 @@ static bool run_goes_on(enum run_state state)
         return state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
-/* Files carry the number of the run, which is settled when the run begins. Until then nothing is built. */
+/* Files carry the run number, which is final when the run begins. Until then nothing is built. */
 static int open_files(struct node *n, struct sfi_node *s)
 {
         int r;
@@ -180,7 +181,8 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* All is built: once the ROSs have told their totals, or will not, the files are sealed, which may take long. */
+/* All is built: once the ROSs have sent their totals, or never will, the files are sealed, which may take
+ * long. */
 static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         bool ended = sfi_run_state(s->core) == RUN_ENDED;
@@ -211,7 +213,7 @@ static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
         return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
 }
 
-/* All is built and the run has ended; or it was stopped, and nothing is left to do or to be expected. */
+/* All is built and the run has ended; or the SFI was stopped, and expects nothing more. */
 static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
@@ -225,7 +227,7 @@ static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
         return sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING && now_ns >= quiet_ns(n, s);
 }
 
-/* When the files are sealed: tell the DFM, go. */
+/* Once the files are sealed: tells the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))

@@ -1,5 +1,5 @@
-/* Between a ROS's loop and the thread that speaks to the kernel for it: a mailbox with what is wanted, newest
- * first and last. What comes of it goes into the node's page. */
+/* Between a ROS's loop and the thread that talks to the kernel for it: a mailbox for the wanted SFIs, of
+ * which the newest state counts. The thread puts results into the node's page. */
 #include "shaping.h"
 
 #include <errno.h>
@@ -13,23 +13,23 @@
 #include "evb/tc/request.h"
 #include "shaping_tree.h"
 
-/* At the end the kernel's counters are waited for. */
+/* Maximum wait for the kernel's counters at the end. */
 #define SETTLE_MAX_NS (2 * NS_PER_S)
 
 struct shaping {
-        struct shaping_tree tree;          /* the worker's, from the start of the worker to its end */
+        struct shaping_tree tree;          /* the worker's, as long as it runs */
         uint64_t posted[EVB_SFI_MAX / 64]; /* the loop's: what it last handed over */
         bool running, required, repairs;
         pthread_t worker;
         struct waker waker;
-        pthread_mutex_t lock; /* held to copy what follows, never across a system call of netlink */
+        pthread_mutex_t lock; /* held to copy what follows, never during a netlink call */
         pthread_cond_t answered_more;
         uint64_t live[EVB_SFI_MAX / 64];
-        uint64_t asked, answered; /* looks at the kernel */
+        uint64_t asked, answered; /* requests to read the kernel's counters */
         bool stop;
 };
 
-/* False: it is to end. */
+/* False: the thread must end. */
 static bool take_mail(struct shaping *s, uint64_t *live, uint64_t *asked)
 {
         bool stop;
@@ -60,7 +60,7 @@ static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
         return has;
 }
 
-/* For mail, for an announcement of the kernel's, or until something is due. */
+/* Waits for mail, for an announcement of the kernel, or until something is due. */
 static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
         struct pollfd p[] = {
@@ -128,7 +128,8 @@ int shaping_new(struct shaping **ret, struct node *n)
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
-        s->tree = (struct shaping_tree){.scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
+        s->tree = (struct shaping_tree){
+            .scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
         s->required = sc->qos.required;
         s->repairs = sc->qos.on_drift == QOS_REPAIR;
         s->waker.fd = -1;
@@ -199,7 +200,7 @@ void shaping_settle(struct shaping *s)
                 r = pthread_cond_timedwait(&s->answered_more, &s->lock, &until);
         pthread_mutex_unlock(&s->lock);
         if (r != 0)
-                log_warning("shaping: the kernel does not answer: its counters in the report are old");
+                log_warning("shaping: the kernel does not answer; the report has old counters");
 }
 
 size_t shaping_super_packet_bytes(const struct shaping *s)

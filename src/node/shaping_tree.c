@@ -1,5 +1,5 @@
-/* A ROS's shaping as the kernel has it: installed, following the SFIs, watched against others. How it is done
- * is in tc. */
+/* A ROS's shaping in the kernel: installs it, follows the SFIs, and watches for changes by others. src/tc
+ * does the work. */
 #include "shaping_tree.h"
 
 #include <errno.h>
@@ -14,14 +14,14 @@
 #include "evb/tc/request.h"
 #include "evb/tc/status.h"
 
-/* Classes of SFIs that left are looked at so often until they are empty, and so long at most. */
+/* How often, and for how long at most, classes of SFIs that left are checked until they are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)
 #define DRAIN_MAX_NS (5 * NS_PER_S)
-/* After a refusal it is tried again. */
+/* Pause after a refusal. */
 #define RETRY_NS NS_PER_S
-/* Drops are looked for this often, and drift that no event has announced. */
+/* How often drops are checked, and drift that no event has announced. */
 #define LOOK_NS NS_PER_S
-/* Someone who changes one thing most often changes another. */
+/* Who changes one thing usually changes another. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
 
@@ -33,7 +33,7 @@ static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
                 log_warning("shaping: %s", o->warnings[i]);
 }
 
-/* What is tried each second is refused each second: the same refusal is logged once. */
+/* An attempt each second may be refused each second: the same refusal is logged once. */
 static int refuse(struct shaping_tree *t, int r, const char *why)
 {
         if (strcmp(t->refused, why) != 0)
@@ -129,7 +129,7 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self)
         tc_socket_free(socket);
 }
 
-/* The shaper of the device, the interface tuned, and the layout that the kernel can. */
+/* Opens the device's shaper, tunes the interface, and finds the layout that the kernel supports. */
 static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], struct tc_outcome *o)
 {
         struct tc_tuning tuning = tc_tuning_of_scenario(t->scenario);
@@ -142,14 +142,14 @@ static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], s
                 r = tc_shaper_tune(t->shaper, &tuning, o);
         if (r < 0 || t->check_only)
                 return r;
-        /* The MTU may be another now. */
+        /* The MTU may have changed. */
         r = tc_device_read(&t->device, t->device.name);
         if (r >= 0 && t->backend != QOS_NONE)
                 r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
         return r < 0 ? tc_outcome_fail(o, r, "%s: %s", t->device.name, strerror(-r)) : 0;
 }
 
-/* That it could be made; nothing is installed. */
+/* Checks that the tree could be made; installs nothing. */
 static int check_plan(struct shaping_tree *t)
 {
         char why[TC_REASON_MAX] = "";
@@ -212,7 +212,7 @@ void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t
 
         for (size_t i = 0; i < ARRAY_SIZE(t->live); i++)
                 any |= live[i] != 0;
-        /* All are gone: what is there stays until one comes back. */
+        /* All have left: keep the tree until one comes back. */
         if (!any || memcmp(t->live, live, sizeof t->live) == 0)
                 return;
         memcpy(t->live, live, sizeof t->live);
@@ -231,7 +231,7 @@ static void take_events(struct shaping_tree *t)
                         continue;
                 tc_event_actor(&e, t->actor, sizeof t->actor);
                 t->settle_ns = clock_now_ns() + SETTLE_NS;
-                /* What was lost may have been long ago. */
+                /* The loss may lie long back. */
                 t->event_ns = MIN(t->event_ns, e.what == TC_EVENT_LOST ? t->well_ns : clock_now_ns());
         }
 }
@@ -255,9 +255,9 @@ static void begin_unshaped(struct shaping_tree *t, const char *what)
         const char *then = "repairing it";
 
         if (!repairs(t))
-                then = "left as it is, as qos.on-drift = warn says";
+                then = "leaving it as it is (qos.on-drift = warn)";
         else if (t->gone)
-                then = "it is shaped again when it is back";
+                then = "shaping it again once it is back";
         t->unshaped_since_ns = announced ? t->event_ns : t->well_ns;
         log_warning("shaping: %s: %s, by %s: %s", t->device.name, t->gone ? "the device is gone" : what,
                     announced && t->actor[0] ? t->actor : "someone", then);
@@ -269,11 +269,11 @@ static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *ho
 
         t->unshaped_ns += took_ns;
         t->unshaped_since_ns = NEVER_NS;
-        log_warning("shaping: %s is shaped again%s, after %.3f s without", t->device.name, how,
+        log_warning("shaping: %s is shaped again%s, after %.3f s unshaped", t->device.name, how,
                     (double)took_ns / (double)NS_PER_S);
 }
 
-/* Another device has the name or the address now: what was remembered of the old one went with it. */
+/* Another device has the name or the address now: the state of the old one went with it. */
 static int find_again(struct shaping_tree *t)
 {
         char why[TC_REASON_MAX] = "", name[IF_NAMESIZE];
@@ -297,7 +297,7 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
-/* The kernel counts from zero in a class that is made anew, as by a repair; we go on. */
+/* The kernel counts from zero in a new class, as after a repair; our total continues. */
 static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
 {
         struct tc_status status = {};
@@ -313,7 +313,7 @@ static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool
         }
         stats_add(&t->stats->packets_source_dropped, more);
         if (more > 0)
-                log_warning("shaping: %llu packets more were dropped here, at the source",
+                log_warning("shaping: %llu more packets were dropped at the source",
                             (unsigned long long)more);
         tc_status_fini(&status);
 }
@@ -360,7 +360,7 @@ static void look(struct shaping_tree *t)
         t->settle_ns = NEVER_NS;
         t->look_ns = now_ns + LOOK_NS;
         if (r < 0) {
-                refuse(t, r, "the kernel does not say what it has");
+                refuse(t, r, "the kernel does not report its tree");
                 return;
         }
         if (r > 0 && t->unshaped_since_ns == NEVER_NS)
@@ -382,7 +382,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         take_events(t);
-        /* Before applying as well: what others did must neither be undone silently, nor where only a warning
+        /* Also before applying: changes by others must not be undone silently, nor at all if only a warning
          * is wanted. */
         if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);

@@ -1,5 +1,5 @@
-/* The tree of a ROS's shaping: planned, installed, compared with what the kernel has, repaired. One thread at
- * a time: the starting one until the node is ready, then the thread of shaping.c. */
+/* The tree of a ROS's shaping: planned, installed, compared with the kernel's, repaired. One thread at a
+ * time: the starting one until the node is ready, then the thread of shaping.c. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -11,21 +11,21 @@ struct shaping_tree {
         const struct scenario *scenario;
         const struct scenario_node *self;
         struct node_stats *stats;
-        bool check_only; /* open finds out what would fail, and changes nothing */
+        bool check_only; /* open checks what would fail, and changes nothing */
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
         enum scenario_qos backend;       /* QOS_NONE: only the interface is tuned */
         size_t super_packet_bytes;       /* fixed once it is open */
-        uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs that are planned for: never none */
+        uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs in the plan; never empty */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `live` is not installed yet */
-        uint64_t again_ns; /* then apply again: something drains, or was refused */
+        uint64_t again_ns; /* apply again at this time: something drains, or was refused */
         uint64_t insist_ns;
-        uint64_t look_ns;   /* then compare with the kernel */
-        uint64_t settle_ns; /* somebody else has changed something: compare then; NEVER_NS: nobody has */
-        uint64_t well_ns;   /* when the kernel was last seen to have all of it */
+        uint64_t look_ns;   /* compare with the kernel at this time */
+        uint64_t settle_ns; /* compare at this time, after a change by others; NEVER_NS: none */
+        uint64_t well_ns;   /* when the kernel was last seen to have the whole tree */
         uint64_t event_ns;  /* of the first foreign change since then */
         uint64_t unshaped_since_ns; /* NEVER_NS: all is as planned */
         uint64_t unshaped_ns;       /* of earlier times */
@@ -36,15 +36,14 @@ struct shaping_tree {
         char refused[TC_OUTCOME_TEXT_MAX]; /* the last refusal, logged once */
 };
 
-/* For a node that shapes nothing: warns where an earlier one, or `evb qos`, has left its tree on the node's
- * device. */
+/* For a node that shapes nothing: warns if an earlier node or `evb qos` left a tree on its device. */
 void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
-/* Takes off what is installed, and puts back what was there. */
+/* Removes the tree, and puts back what was on the device before. */
 void shaping_tree_close(struct shaping_tree *t);
-/* The SFIs that are there now. */
+/* Sets the SFIs that are present. */
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live);
-/* Does what is due; with `wanted`, compares with the kernel and reads its counters in any case. */
+/* Does what is due. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

@@ -1,4 +1,4 @@
-/* Sockets at a node's own addresses: opened, waited for, and explained where they cannot be opened. */
+/* Opens sockets at a node's own addresses: waits for the address, and explains failures. */
 #include "socket_open.h"
 
 #include <errno.h>
@@ -27,8 +27,7 @@ struct opening {
         uint64_t receive_buffer_bytes;
 };
 
-/* The address, its device or the way to the peer is not there; all of them may still come while a machine
- * starts. */
+/* The address, its device or the route is missing; each may still appear while a machine boots. */
 static bool may_come(int r)
 {
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
@@ -40,8 +39,9 @@ static int explain(const struct opening *o, int r)
 
         net_address_format(o->group ?: o->local, text);
         if (r == -EADDRINUSE)
-                return log_error_errno(r, "%s is in use, so there are no %s; is this node running already?",
-                                       text, o->what);
+                return log_error_errno(
+                        r, "cannot open %s for %s: it is in use; is this node running already?", text,
+                        o->what);
         return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
 }
 
@@ -62,19 +62,19 @@ static int open_when_there(const struct opening *o)
 
                 net_address_format(o->local, text);
                 if (!logged)
-                        log_warning_errno(r, "cannot open %s for %s yet, and tries again every 500 ms: %m",
+                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m",
                                           text, o->what);
                 logged = true;
                 notify_starting(EXTEND_NS, "waiting for its address");
                 if (signals_wait(RETRY_NS)) {
-                        log_info("stopped while it waited for %s", text);
+                        log_info("stopped while waiting for %s", text);
                         return -ECANCELED;
                 }
         }
         if (r < 0)
                 return explain(o, r);
         if (logged)
-                log_info("the address for %s is there", o->what);
+                log_info("the address for %s is present", o->what);
         return r;
 }
 
@@ -115,7 +115,7 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
 void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
                         uint64_t asked_bytes, uint64_t granted_bytes)
 {
-        /* The last one of each direction: all sockets of a kind are opened together. */
+        /* The last one in each direction: all sockets of a kind are opened together. */
         static const char *logged[2];
         char asked[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
 
@@ -124,7 +124,7 @@ void socket_note_buffer(enum socket_direction direction, const char *what, bool 
         logged[direction] = what;
         log_full_errno(
                 configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
-                "the kernel grants %s of the %s asked for as %s buffer for %s; raise net.core.%s to %llu",
+                "the kernel grants %s of the requested %s as %s buffer for %s; raise net.core.%s to %llu",
                 quantity_format_bytes(granted_bytes, granted), quantity_format_bytes(asked_bytes, asked),
                 direction == SOCKET_SEND ? "send" : "receive", what,
                 direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)asked_bytes);

@@ -101,7 +101,7 @@ static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
         return 0;
 }
 
-/* A whole file need not be writable to be found whole. */
+/* A whole file may be read-only: it needs no repair. */
 static int open_file(const char *path, bool *writing)
 {
         int fd = *writing ? open(path, O_RDWR | O_CLOEXEC) : -1;

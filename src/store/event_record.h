@@ -1,4 +1,4 @@
-/* The records of EventStorage files in words, for the parts of the store that write them. Private to
+/* The records of EventStorage files as words, for the parts of the store that write them. Private to
  * src/store. */
 #pragma once
 
@@ -15,16 +15,16 @@ void record_put_data(uint8_t to[static EVENT_FILE_DATA_BYTES], uint32_t block, u
 void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end);
 
 #define RECORD_FRONT_MAX_BYTES 2048u
-/* The records at the front, `front->metadata` for version 6. Returns their size; 0 where texts are too long.
- * */
+/* Makes the records at the front, with `front->metadata` for version 6. Returns their size; 0 if texts are
+ * too long. */
 size_t record_put_front(uint8_t to[static RECORD_FRONT_MAX_BYTES], const struct event_file_front *front);
 
-/* The lock of a file that is being written. It is one of the process, as only such locks name their holder:
- * the process must open the file once only. Waits for a repair that was quicker. Where there are no locks
- * nothing is locked. */
+/* Locks a file that is being written. The lock belongs to the process, as only such locks name their holder,
+ * so the process must open the file only once. Waits for a repair that came first. Without locks in the file
+ * system nothing is locked. */
 void record_lock_writing(int fd);
-/* The process that holds it; 0: none, or not to be known. */
+/* The process that holds the lock; 0: none, or unknown. */
 pid_t record_lock_holder(int fd);
-/* For as long as `fd` is open nobody writes. -EBUSY: someone does, *ret_holder as above. `fd` is open for
- * writing where `writing`, else for reading. */
+/* Keeps writers away while `fd` is open. -EBUSY: a process writes the file, *ret_holder as above. `fd` is
+ * open for writing if `writing`, else for reading. */
 int record_lock_repair(int fd, bool writing, pid_t *ret_holder);

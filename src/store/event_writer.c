@@ -1,6 +1,6 @@
-/* The writer's way of an event: into the buffer, from there to the open file, and on to the next file when
- * that is full. Every write ends in an end record that the next one overwrites, so there is always room for
- * one, whatever the disk says. */
+/* The path of an event through the writer: into the buffer, from there to the open file, and on to the next
+ * file when that is full. Every write ends in an end record that the next write overwrites, so there is
+ * always room for one, even on a full disk. */
 #include "evb/store/event_writer.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 
 /* ---- When the disk fails ---- */
 
-/* The end of the last record in the buffer that ends at or before `limit`; how many events lie behind it, of
- * how many bytes. */
+/* The end of the last buffered record that ends at or before `limit`; also the number and bytes of the events
+ * behind it. */
 static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost,
                             uint64_t *ret_lost_bytes)
 {
@@ -38,8 +38,8 @@ static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t
         return boundary;
 }
 
-/* Ends the file behind the last whole event for which there is room for an end record too. At the front of
- * the buffer there is, since one lay there before. */
+/* Ends the file behind the last whole event that leaves room for an end record. The front of the buffer
+ * always does, since an end record was there before. */
 static int cut_back(struct event_writer *w, size_t written, time_t now)
 {
         uint64_t lost, lost_bytes, file_events = w->file_events;
@@ -78,8 +78,7 @@ static int fail(struct event_writer *w, int error, size_t written, time_t now)
         return error;
 }
 
-/* The disk lost what it had been given: a file like that is not closed as if it were whole. Returns `error`.
- * */
+/* The disk lost data that it had accepted: such a file is not closed as if it were whole. Returns `error`. */
 static int fail_on_disk(struct event_writer *w, int error)
 {
         w->error = error;

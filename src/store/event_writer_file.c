@@ -1,5 +1,5 @@
-/* The files of the event writer: which number is free, the lock of the open one, its way to the disk and its
- * end. */
+/* The files of the event writer: finds a free number, locks the open file, brings it to the disk, and closes
+ * it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +10,11 @@
 #include "event_record.h"
 #include "event_writer_internal.h"
 
-/* Write-back begins after each of these, and is waited for so far behind: a file that is sealed has no more
- * than that to bring to the disk. */
+/* Write-back begins after each of these, and the writer waits for it so far behind: sealing a file has at
+ * most that much left to write. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
-/* Files that others make in the same moment. */
+/* Attempts, as others may create the same files at the same moment. */
 #define OPEN_TRIES 1000
 #define NUMBER_DIGITS_MAX 9
 
@@ -140,7 +140,7 @@ int event_writer_open_next(struct event_writer *w, time_t now)
 
 /* ---- On to the disk ---- */
 
-/* What a file system cannot do is no error here; what the disk could not write is, and is told only once. */
+/* An unsupported call is no error; a failed write is one, and the kernel reports it only once. */
 static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
 {
         if (sync_file_range(fd, (off_t)from, (off_t)(to - from), flags) == 0)
@@ -179,7 +179,7 @@ static int rename_final(struct event_writer *w)
 {
         int r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
 
-        if (r < 0 && (errno == EINVAL || errno == ENOSYS)) /* this file system cannot promise */
+        if (r < 0 && (errno == EINVAL || errno == ENOSYS)) /* not supported by this file system */
                 r = renameat(w->directory_fd, w->writing, w->directory_fd, w->final);
         return r < 0 ? -errno : 0;
 }

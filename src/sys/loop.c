@@ -120,7 +120,7 @@ static sigset_t stop_signals(void)
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
-        /* Blocked and ignored (nohup), it would come here all the same. */
+        /* A blocked SIGHUP would come here even if it is ignored (nohup). */
         if (sigaction(SIGHUP, NULL, &hangup) < 0 || hangup.sa_handler != SIG_IGN)
                 sigaddset(&set, SIGHUP);
         return set;

@@ -1,4 +1,4 @@
-/* Drift: the difference between what was installed and what is there now. */
+/* Drift: the difference between the installed tree and the kernel's. */
 #include "evb/tc/drift.h"
 
 #include "evb/tc/kind.h"

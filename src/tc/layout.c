@@ -18,7 +18,7 @@
 #define OFFSET_V4 16 /* of the destination in the IPv4 header, and in IPv6's */
 #define OFFSET_V6 24
 
-/* Not those that match by protocol, of earlier versions: a priority has but one. */
+/* Not filters of earlier versions that match by protocol: a priority has only one protocol. */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
 enum scenario_qos tc_layout_backend(const struct tc_tree *have)
@@ -92,8 +92,8 @@ static void match(struct tc_object *f, uint32_t mask, uint32_t value, int offset
         m->offset = offset;
 }
 
-/* Not by protocol: a packet that a VLAN device above ours hands down has its tag beside it, and the tag's
- * protocol. */
+/* Does not match by protocol: a packet from a VLAN device above ours carries its tag in metadata, and the
+ * tag's protocol. */
 static void match_version(struct tc_object *f)
 {
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
@@ -137,8 +137,8 @@ static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32
         return tc_tree_add(t, &f);
 }
 
-/* A table with a bucket for each value of the address bits that spread the destinations best, and the way
- * into it. */
+/* A table with a bucket for each value of the address bits that spread the destinations best, and the filter
+ * that leads to it. */
 static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
 {
         struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
@@ -155,7 +155,7 @@ static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
         return r < 0 ? r : tc_tree_add(t, &way);
 }
 
-/* That of the table that is there. */
+/* The hash of the installed table. */
 static bool read_hash(const struct tc_tree *have, bool v6, struct layout_hash *ret)
 {
         struct tc_object place = filter(HASHED_V4 + v6);

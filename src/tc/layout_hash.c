@@ -1,4 +1,4 @@
-/* Which bits of an address choose the bucket of a u32 table: those that spread the destinations best. */
+/* Chooses the address bits that select the bucket of a u32 table: those that spread the destinations best. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_address
         return ntohl(word) >> h->shift & (BUCKETS - 1);
 }
 
-/* Filters that are passed when each destination is looked up once. */
+/* Number of filters passed when each destination is looked up once. */
 static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool v6)
 {
         uint32_t n[BUCKETS] = {};
@@ -28,11 +28,12 @@ static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool 
         return sum;
 }
 
-void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6, const struct layout_hash *old)
+void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
+                        const struct layout_hash *old)
 {
         uint64_t least = UINT64_MAX;
 
-        /* The last bits first: where others are no better, it is they. */
+        /* Tries the last bits first, so they win a tie. */
         for (unsigned word = v6 ? 4 : 1; word-- > 0;) {
                 for (unsigned shift = 0; shift < SHIFTS; shift++) {
                         struct layout_hash h = {word, shift};

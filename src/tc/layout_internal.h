@@ -1,4 +1,4 @@
-/* What the files of the layout share. */
+/* Shared by the files of the layout. */
 #pragma once
 
 #include "evb/tc/layout.h"
@@ -6,13 +6,13 @@
 /* Destinations have the classes FIRST_MINOR + 1 and on; the qdisc below each has the same number as its major one. */
 #define FIRST_MINOR UINT32_C(0x1000)
 
-/* The bucket is eight bits of a word of the address, counted from its lowest one. */
+/* Eight bits of one word of the address, counted from its lowest bit, select the bucket. */
 struct layout_hash {
         unsigned word, shift;
 };
 
 uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_address *a);
-/* `old` (or NULL) stays while it is not far from the best: to change it moves every filter. */
+/* Keeps `old` (or NULL) while it is close to the best: a change moves every filter. */
 void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
                         const struct layout_hash *old);
 

@@ -1,4 +1,4 @@
-/* Whose root a device has, and whether it could be put back from what the kernel reports. */
+/* Who owns a device's root, and whether it can be put back from what the kernel reports. */
 #include <string.h>
 
 #include "evb/base/util.h"
@@ -8,7 +8,7 @@ static const char *const classless[] = {
         "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
         "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
 };
-/* Their dumps lack what their requests need, or may have had: RED's table of logarithms, netem's
+/* Their dumps lack what their requests need or may have had: RED's table of logarithms, netem's
  * distributions. */
 static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
 

@@ -12,7 +12,7 @@
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};
 #define DEPTH_MAX 32
 
-/* Without the table that their dump lacks the kernel refuses them. */
+/* The kernel refuses them without the table that their dump lacks. */
 static const char *const wants_table[] = {"red", "gred", "choke"};
 
 static bool can_be_made(const struct tc_object *o)

@@ -13,7 +13,7 @@
 #include "shaper_internal.h"
 
 #define DRAIN_NS (5 * NS_PER_S)
-/* RFC 8200, section 5: below it there is no IPv6. */
+/* RFC 8200, section 5: minimum MTU of IPv6. */
 #define IPV6_MTU_MIN 1280u
 
 struct tc_shaper {
@@ -21,7 +21,8 @@ struct tc_shaper {
         struct tc_socket *socket;
         struct tc_state state;
         bool locked;
-        struct tc_tree installed; /* by us: what was there before is known, whatever others do to it since */
+        /* by us: says what was there before, whatever others have changed since */
+        struct tc_tree installed;
         struct tc_tuning untuned, remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
 };
 
@@ -204,7 +205,7 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_o
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        /* What was there before us is in the file already: a full disk must not keep us from a repair. */
+        /* The file already has what was there before us: a full disk must not prevent a repair. */
         if (r < 0 && s->installed.n == 0)
                 return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
         return 0;
@@ -288,7 +289,7 @@ static void forget_tuning(struct tc_shaper *s, const struct tc_tuning *before)
                 (void)tc_state_write(&s->state);
 }
 
-/* The device may have another name by now, and its old name another device; false: it is gone. */
+/* The device may have been renamed, and its old name given to another; false: the device is gone. */
 static bool follow_name(struct tc_shaper *s)
 {
         char name[IF_NAMESIZE];
@@ -401,8 +402,7 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
         }
         if (r >= 0)
                 r = apply_send(s->socket, s->device.ifindex, changes, n, o);
-        /* Also where a change was refused: what is queued goes out at its own rate, and what does not is
-         * counted. */
+        /* Even after a refused change: queued packets leave at their own rate, and the rest is counted. */
         if (apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left) < 0)
                 r = -EIO;
         o->dropped_bytes = left;

@@ -1,4 +1,4 @@
-/* What is said of other people's roots: why one is left alone, and what of one will not come back. */
+/* Messages about other people's roots: why one is left alone, and what of one cannot come back. */
 #include <errno.h>
 
 #include "evb/tc/layout.h"

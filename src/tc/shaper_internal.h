@@ -1,13 +1,13 @@
-/* Messages of the shaper about roots of other people. */
+/* The shaper's messages about other people's roots. */
 #pragma once
 
 #include "evb/tc/object.h"
 #include "evb/tc/outcome.h"
 
-/* Fails with -EEXIST: names the root, and what to do. */
+/* Fails with -EEXIST: names the root, and what to do about it. */
 int shaper_refuse_foreign(const char *device, const struct tc_tree *have, struct tc_outcome *o);
-/* Of a root that is replaced all the same. */
+/* Warns about a root that is replaced nevertheless. */
 void shaper_warn_of_loss(const char *device, const struct tc_tree *have, struct tc_outcome *o);
-/* Someone has taken ours away, and has the last word: what was there `before` does not come back by itself. */
+/* Warns that `before` does not come back by itself, as someone else removed our root. */
 void shaper_warn_of_absent(const char *device, const struct tc_tree *before, const struct tc_tree *have,
                            struct tc_outcome *o);

@@ -127,7 +127,7 @@ char *tc_event_actor(const struct tc_event *e, char *text, size_t size)
         f = fopen(path, "re");
         if (f && fgets(name, sizeof name, f))
                 name[strcspn(name, "\n")] = '\0';
-        /* Whoever may change a qdisc has chosen it: it goes to logs and terminals. */
+        /* Anybody who may change a qdisc can choose this text, which goes to logs and terminals. */
         for (char *c = name; *c; c++) {
                 if (*c < ' ' || *c > '~')
                         *c = '?';

@@ -81,7 +81,7 @@ static inline void check_empty(struct sim *s, const struct sim_config *c)
 
 typedef void (*scene_fn)(struct sim_config *c, bool push);
 
-/* The seeds to run, of which a test itself wants the first so many. */
+/* The seeds to run; by default a test runs this many. */
 static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
 {
         const char *one = getenv("EVB_SIM_SEED"), *many = getenv("EVB_SIM_SEEDS");

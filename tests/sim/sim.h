@@ -29,13 +29,13 @@ struct sim_config {
         uint64_t timeout_ns;
         enum policy_id policy;
         size_t mtu_bytes;
-        struct dfm_former former; /* what the DFM knows of the run before */
+        struct dfm_former former; /* the former run, as the DFM knows it */
         bool arriving; /* fragments come from a front-end, at the trigger's rate times arrive_percent / 100 */
         uint32_t arrive_percent;
-        bool arrive_stream;        /* a frame that finds no room waits; otherwise it is lost */
-        uint64_t arrive_skew_ns;   /* the front-end of each ROS starts so much later than the one before */
+        bool arrive_stream;        /* a frame without room waits; otherwise it is lost */
+        uint64_t arrive_skew_ns;   /* delay of each ROS's front-end against the one before */
         uint32_t ros_entries;      /* 0: plenty */
-        uint64_t stall_from_ns, stall_until_ns; /* in this time no SFI writes anything */
+        uint64_t stall_from_ns, stall_until_ns; /* during this time no SFI writes */
 };
 
 /* What became of one event, as the SFIs wrote it. */
@@ -56,7 +56,7 @@ uint64_t sim_now_ns(const struct sim *s);
 /* A node stops at once and for good, or begins anew with nothing (SFI). */
 void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
-/* Another DFM process in the place of the one that was killed. */
+/* Starts another DFM process in place of the killed one. */
 void sim_restart_dfm(struct sim *s);
 /* What was stopped goes on as if only its network had been away. */
 void sim_revive(struct sim *s, enum node_role role, uint32_t index);

@@ -178,7 +178,8 @@ void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t si
 {
         struct chunk_reader reader;
 
-        if (n->role == ROLE_SFI && chunk_reader_init(&reader, bytes, size, sfi_member(n->sfi)->cookie) == MESSAGE_OK) {
+        if (n->role == ROLE_SFI &&
+            chunk_reader_init(&reader, bytes, size, sfi_member(n->sfi)->cookie) == MESSAGE_OK) {
                 take_fragments(s, n, &reader);
                 return;
         }
@@ -222,7 +223,9 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct ros_job jobs[64];
         struct chunk_job chunk_jobs[64];
-        struct message_header h = {ros_member(n->ros)->cookie, ROLE_ROS, (uint16_t)n->index, MESSAGE_FRAGMENTS, ros_transaction(n->ros, sfi), 0};
+        struct message_header h = {ros_member(n->ros)->cookie,   ROLE_ROS,
+                                   (uint16_t)n->index,           MESSAGE_FRAGMENTS,
+                                   ros_transaction(n->ros, sfi), 0};
         const struct chunk_datagram *d;
         size_t k = ros_jobs(n->ros, sfi, jobs, ARRAY_SIZE(jobs)), taken, made;
 
@@ -246,7 +249,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         }
 }
 
-/* False: there is no room, and the stream waits. */
+/* False: no room, and the stream waits. */
 static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
 {
         struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};

@@ -160,8 +160,10 @@ static void throw_rubbish(struct sim *s)
 
         random_init(&random, seed_now);
         for (int i = 0; i < 3000; i++) {
-                struct message m = {.header = {.cookie = 0x51A, .sender_role = (enum node_role)(1 + random_below(&random, 3)),
-                                               .sender_index = (uint16_t)random_below(&random, 8), .transaction = (uint32_t)random_next(&random)}};
+                struct message m = {.header = {.cookie = 0x51A,
+                                               .sender_role = (enum node_role)(1 + random_below(&random, 3)),
+                                               .sender_index = (uint16_t)random_below(&random, 8),
+                                               .transaction = (uint32_t)random_next(&random)}};
                 static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON, MESSAGE_REQUEST};
                 size_t n;
 

@@ -1,5 +1,5 @@
-/* A DFM that dies and starts again takes the run up: nothing is built twice, nothing is forgotten, and triggers go on. And
- * strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
+/* A DFM dies, starts again and takes the run up: nothing is built twice, nothing is forgotten, and triggers
+ * go on. And strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
 #include "scenes.h"
 
 #include "evb/base/random.h"
@@ -24,8 +24,9 @@ static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepar
                         sim_kill(s, ROLE_DFM, 0);
                         (void)sim_run(s, sim_now_ns(s) + away_ns + 1);
                         sim_restart_dfm(s);
-                        /* Triggers go on within 5 s. */
-                        check(sim_run(s, sim_now_ns(s) + 5 * NS_PER_S) || dfm_state(sim_dfm(s)) == RUN_RUNNING);
+                        /* Triggers resume within 5 s. */
+                        check(sim_run(s, sim_now_ns(s) + 5 * NS_PER_S) ||
+                              dfm_state(sim_dfm(s)) == RUN_RUNNING);
                         check(sim_run(s, FOREVER_NS));
                         verify(s, &c);
                         sim_free(s);
@@ -67,15 +68,15 @@ static void write_slowly(struct sim_config *c)
         c->rate_millihertz = 800000;
 }
 
-/* What is built and not yet written is neither finished nor to be built again. */
+/* Built events that are not written yet are neither finished nor built again. */
 static void while_events_are_being_written(void **state)
 {
         (void)state;
         restart(40, 0, 5 * NS_PER_MS, write_slowly, verify_all_once);
 }
 
-/* Messages to and from the new DFM are lost too. An event may be built twice where an SFI's word came too late; none is
- * forgotten. */
+/* Messages to and from the new DFM are lost too. An event may be built twice if an SFI's report came too
+ * late; none is forgotten. */
 static void verify_none_forgotten(struct sim *s, const struct sim_config *c)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
@@ -108,7 +109,7 @@ static void only_one_sfi_is_left(void **state)
                 sim_restart_dfm(s);
                 check(sim_run(s, FOREVER_NS));
                 check_accounts(s, &c);
-                /* What the dead one had acknowledged is lost with it, as nobody knows of it. */
+                /* What the dead DFM had acknowledged is lost with it, as nobody else knows of it. */
                 check(dfm_counts(sim_dfm(s))->triggers == c.events);
                 sim_free(s);
         }
@@ -123,12 +124,13 @@ static void verify_run_is_over(struct sim *s, const struct sim_config *c)
 {
         check_accounts(s, c);
         for (uint32_t i = 0; i < c->n_ros; i++)
-                check(ros_run_state(sim_ros(s, i)) == RUN_ENDED && ros_member(sim_ros(s, i))->refusal == WELCOME_OVER);
+                check(ros_run_state(sim_ros(s, i)) == RUN_ENDED &&
+                      ros_member(sim_ros(s, i))->refusal == WELCOME_OVER);
         for (uint32_t i = 0; i < c->n_sfi; i++)
                 check(sfi_run_state(sim_sfi(s, i)) == RUN_ENDED);
 }
 
-/* Nodes that missed the end of a run do not drag the next DFM into it. */
+/* Nodes that missed the end of a run do not draw the next DFM into it. */
 static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
 {
         (void)state;
@@ -153,9 +155,10 @@ static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
 /* Everything that a stranger can say, from anywhere, in the name of any node. */
 static struct message forge(struct random *r, uint64_t cookie)
 {
-        static const uint32_t types[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN, MESSAGE_BUILD,      MESSAGE_CLEAR,  MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST,
-                                         MESSAGE_XON,    MESSAGE_XOFF,   MESSAGE_ALIVE,      MESSAGE_TOTALS, MESSAGE_UPDATE_ACK, MESSAGE_WELCOME,
-                                         MESSAGE_JOIN,   MESSAGE_INQUIRY, MESSAGE_INVENTORY};
+        static const uint32_t types[] = {
+            MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD, MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+            MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,  MESSAGE_ALIVE,   MESSAGE_TOTALS,
+            MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,  MESSAGE_INQUIRY, MESSAGE_INVENTORY};
         struct message m = {.header = {.cookie = cookie, .transaction = (uint32_t)random_next(r)}};
 
         m.header.type = types[random_below(r, ARRAY_SIZE(types))];
@@ -176,7 +179,8 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
                 m.n = 1;
-                m.assign.entries[0] = (struct assign_entry){.event = random_below(r, 700), .sfi = (uint16_t)random_below(r, 2)};
+                m.assign.entries[0] =
+                    (struct assign_entry){.event = random_below(r, 700), .sfi = (uint16_t)random_below(r, 2)};
                 m.assign.entries[0].l1_id = (uint32_t)m.assign.entries[0].event;
                 break;
         case MESSAGE_CLEAR:
@@ -191,7 +195,8 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_UPDATE:
                 m.n = 1;
                 m.update.granted = UINT64_MAX;
-                m.update.entries[0] = (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
+                m.update.entries[0] =
+                    (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
                 break;
         }
         return m;
@@ -213,7 +218,8 @@ static void strangers_change_nothing(void **state)
                 random_init(&random, seed);
                 s = sim_now = sim_new(&c);
                 for (int i = 0; i < 3000; i++) {
-                        /* The cookie is a guess; of a message to the DFM alone, which all may hear, it may be right. */
+                        /* The stranger guesses the cookie; for a message to the DFM alone, which anybody may
+                         * hear, the guess may be right. */
                         struct message m = forge(&random, random_next(&random));
                         size_t n = message_encode(&m, bytes, sizeof bytes);
 

@@ -210,7 +210,7 @@ static void front_ends_ahead(struct sim_config *c, bool push)
                 c->stall_until_ns = 900 * NS_PER_MS;
         }
         if (c->faults.seed % 8 > 3)
-                c->rate_millihertz = 1000000000; /* as fast as everything else lets it */
+                c->rate_millihertz = 1000000000; /* unlimited by the trigger */
 }
 
 static void a_front_end_ahead_of_the_trigger_stops_nothing(void **state)

@@ -1,6 +1,6 @@
 /* Preloaded into an SFI: a disk whose syncs take as long as a test wants. In the folder EVB_TEST_DISK each
- * call writes its name to the file `calls`; while there is a file `shut`, fsync and fdatasync wait, and the
- * file `waiting` says so. */
+ * call appends its name to the file `calls`. While the file `shut` exists, fsync and fdatasync wait, and
+ * create the file `waiting`. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static void wait_for_disk(const char *call)
         }
 }
 
-/* The file `broken` holds the calls that fail. */
+/* The file `broken` names the calls that fail. */
 static bool is_broken(const char *call)
 {
         char path[PATH_MAX], calls[256];

@@ -1,5 +1,5 @@
-/* Preloaded: requests of traffic control wait while the file named by EVB_TEST_SLOW exists, and say so by a
- * file beside it, named by the process. For tests of who waits for netlink. */
+/* Preloaded: traffic control requests wait while the file named by EVB_TEST_SLOW exists, and create a file
+ * beside it, named by the process. For tests of who waits for netlink. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/netlink.h>

@@ -33,7 +33,7 @@ def usage(evb):
     wrong(evb, ["run", "x", "--progress=3"], "takes no argument")
     wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: "moon" is not allowed, allowed: loopback|lab')
     wrong(evb, ["ros"], "--config FILE and --node NAME")
-    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], '"ros9" is not there')
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], '"ros9" is unknown')
     wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], "of another role", "role is ros")
     wrong(evb, ["check", "/nowhere.conf"], "/nowhere.conf: No such file or directory")
     for words in (["--version"], ["run", "--version"]):

@@ -88,7 +88,7 @@ def warn(evb):
     """With qos.on-drift = warn it is left so, for how long is reported, and the run ends well."""
     with folder() as where, Shaped(evb, where, {"qos.on-drift": "warn"}) as running:
         running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
-        wait_until("warning", lambda: "left as it is, as qos.on-drift = warn says" in running.log())
+        wait_until("warning", lambda: "leaving it as it is (qos.on-drift = warn)" in running.log())
         assert "htb" not in running.tree("ros1")
         report, nodes = running.stop(0)
         one, two = nodes["ros1"], nodes["ros2"]

@@ -82,7 +82,7 @@ class Nodes:
             self.processes[name].send_signal(number)
 
     def said(self, name):
-        """All that the node has told the service manager."""
+        """All that the node has sent to the service manager."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self.notices[name] += self.listeners[name].recv(4096).decode() + "\n"
@@ -253,7 +253,7 @@ def stop_ros_first(evb, mode):
         nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
         for name in ("ros1", "ros2", "ros3"):
             nodes.wait_for_notice(name, "STOPPING=1")
-        # The DFM's status is told once a second.
+        # The DFM reports its status once a second.
         known = nodes.said("dfm").count("running: ")
         wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
         nodes.signal(signal.SIGTERM, "dfm", "sfi1", "sfi2")

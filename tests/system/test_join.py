@@ -138,13 +138,13 @@ def restart(evb, mode, transport, again=1):
             b.wait_written(400_000 * (i + 1))
             b.kill("dfm")
             b.start("dfm")
-            b.wait_log("dfm", "of a former DFM goes on")
+            b.wait_log("dfm", "took up run 1 of a former DFM")
         reports = b.end_all()
         assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
         assert reports["dfm"]["events_ended_again"] == 0, reports["dfm"]
         assert {r["run"] for r in reports.values()} == {1}, reports
         assert sorted(b.events()) == list(range(6000))
-        assert "has started again and has taken run 1 up" in b.log("ros2")
+        assert "restarted and took up run 1" in b.log("ros2")
 
 
 def restart_late(evb):
@@ -167,14 +167,14 @@ def ended_is_over(evb):
     with bed(evb, {"trigger.events": 300}) as b:
         b.start_all()
         b.wait_log("sfi2", "joined run 1")
-        b.wait("run", lambda: b.processes["dfm"].poll() is not None or "sfi2 is there" in b.log("dfm"))
+        b.wait("run", lambda: b.processes["dfm"].poll() is not None or "sfi2 has joined" in b.log("dfm"))
         b.processes["sfi2"].send_signal(signal.SIGSTOP)
         b.end("dfm", expect=b.processes["dfm"].wait(timeout=LIMIT_S))
         b.start("dfm", keys={"run.number": "auto"})
         b.processes["sfi2"].send_signal(signal.SIGCONT)
         b.processes["sfi2"].wait(timeout=LIMIT_S)
         b.wait_log("dfm", "waiting for")
-        assert "of a former DFM goes on" not in b.log("dfm")
+        assert "of a former DFM" not in b.log("dfm")
 
 
 def lost_dfm(evb):
@@ -199,8 +199,8 @@ def started_twice(evb):
         twin = b.write("twin.conf", ROLES, sfi1=other)
         b.start("sfi1", file=twin, name="twin")
         b.end("twin", expect=1)
-        assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
-        assert f"a message for node sfi1 from {other}" in b.log("dfm"), b.log("dfm")
+        assert "its scenario gives sfi1 another address" in b.log("twin"), b.log("twin")
+        assert f"a message in the name of sfi1: it comes from {other}:" in b.log("dfm"), b.log("dfm")
         # At the same address it does not even come to that.
         b.start("sfi1", name="double")
         b.end("double", expect=1)
@@ -221,7 +221,7 @@ def other_scenario(evb):
         b.start("sfi2", file=short)
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
         b.wait_log("sfi2", "its scenario differs from ours in ros.count")
-        b.wait_log("dfm", "sfi2 is refused: its scenario differs from ours in ros.count")
+        b.wait_log("dfm", "refused sfi2: its scenario differs from ours in ros.count")
         report = b.end("dfm")
         assert report["events_complete"] == 500
         assert b.end("sfi1")["events_complete"] == 500
@@ -233,8 +233,8 @@ def other_run(evb):
     with bed(evb, {"trigger.events": 500}) as b:
         b.start("sfi2", keys={"run.number": 2})
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", keys={"run.number": 1})
-        b.wait_log("sfi2", "its run is number 1, and ours is number 2")
-        b.wait_log("dfm", "sfi2 is refused: it is configured for run 2, ours is run 1")
+        b.wait_log("sfi2", "its run number is 1, ours is 2")
+        b.wait_log("dfm", "refused sfi2: it is configured for run 2, ours is run 1")
         assert b.end("dfm")["events_complete"] == 500
 
 

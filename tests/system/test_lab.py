@@ -99,7 +99,7 @@ def interrupted(evb):
                 made = len(points(path))
                 running.send_signal(number)
                 out, err = running.communicate(timeout=LIMIT_S)
-            assert running.returncode == 1 and "the same command goes on" in err and out == "", (running.returncode, out, err)
+            assert running.returncode == 1 and "the same command continues" in err and out == "", (running.returncode, out, err)
             assert made <= len(points(path)) <= made + 1
             assert not any(f"evb-{running.pid}-" in n for n in os.listdir("/run/netns"))
 
@@ -206,8 +206,8 @@ def full_disk(evb):
         script = (f"mount -t tmpfs -o size=4k none {path.parent} && printf '%s\\n' {filler.strip()} > {path} && "
                   f"{evb} lab run B1 --quick --results {path}; echo \"status $?\" >&2; cat {path}")
         done = sh("unshare", "-m", "sh", "-c", script)
-        assert "status 1" in done.stderr and "stopped, as no more points can be kept" in done.stderr and done.stdout == filler, done
-        assert done.stderr.count("no room") + done.stderr.count("No space") == 1, done
+        assert "status 1" in done.stderr and "stopped, as no more points can be written" in done.stderr and done.stdout == filler, done
+        assert done.stderr.count("no space") + done.stderr.count("No space") == 1, done
 
 
 def at_once(evb):
@@ -221,7 +221,7 @@ def at_once(evb):
                 done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path), check=False)
                 assert done.returncode == 1 and "another evb lab run writes to this file" in done.stderr, done
                 done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where / "other.jsonl"), check=False)
-                assert f"process {running.pid} measures on this machine too" in done.stderr and len(points(where / "other.jsonl")) == 3, done
+                assert f"process {running.pid} also measures on this machine" in done.stderr and len(points(where / "other.jsonl")) == 3, done
             finally:
                 running.kill()
         assert {p["id"] for p in points(path)} == {"C2"}
@@ -286,7 +286,7 @@ def no_state(evb):
     if str(evb).startswith("/tmp/"):
         raise Skip("the program lies in /tmp")
     done = sh("unshare", "-m", "sh", "-c", script)
-    assert done.stdout == "status 1\n" and "cannot make a folder in /tmp: Read-only file system" in done.stderr, done
+    assert done.stdout == "status 1\n" and "cannot create a folder in /tmp: Read-only file system" in done.stderr, done
 
 
 def clean(evb):

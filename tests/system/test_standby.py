@@ -161,7 +161,7 @@ def events(evb):
             bed.wait_for("ros1", "begins", times=len(points) + 1)
             given = bed.child_words("ros1")
             said = running.communicate(timeout=LIMIT_S)[1]
-        assert "run.seed=99" in given and "network.order-port=26802" not in given and "refuses" not in said, (given, said)
+        assert "run.seed=99" in given and "network.order-port=26802" not in given and "refused" not in said, (given, said)
         done = bed.order("C7")
         assert "8 of 8 points of C7 are skipped: C7 needs 6 ROSs, the scenario has 2" in done.stderr and done.returncode == 1, done
 
@@ -287,7 +287,7 @@ def interrupted(evb):
             bed.wait_for("sfi1", "begins", times=2)
             os.kill(child, signal.SIGCONT)
             said = running.communicate(timeout=LIMIT_S)[0]
-        assert running.returncode in (0, 1) and "refuses" not in said and len(bed.points()) == 4, said
+        assert running.returncode in (0, 1) and "refused" not in said and len(bed.points()) == 4, said
         assert all(p["events_lost"] == 0 for p in bed.points()), bed.points()
 
 
@@ -417,13 +417,13 @@ def missing_node(evb):
         bed.scenario.write_text(bed.scenario.read_text() + "[dfm]\nnode-timeout = 1s\n")
         done = subprocess.run(bed.command("C1", "--set", "ros.count=2"), capture_output=True, text=True, timeout=LIMIT_S, check=False)
         # C1 takes one ROS; it is there.
-        assert "not standing by" not in done.stderr, done
+        assert "not on standby" not in done.stderr, done
         bed.standby["ros1"].send_signal(signal.SIGTERM)
         assert bed.standby["ros1"].wait(LIMIT_S) == 0
         done = bed.order("C1", "--again")
-        assert done.returncode == 1 and "not standing by: ros1" in done.stderr, done
+        assert done.returncode == 1 and "not on standby: ros1" in done.stderr, done
         # It is waited for once, and not at each point again.
-        assert done.stderr.count("still not standing by: ros1") == done.stderr.count("not standing by: ros1") - 1 == 3, done
+        assert done.stderr.count("still not on standby: ros1") == done.stderr.count("not on standby: ros1") - 1 == 3, done
 
 
 def abuse(evb):
@@ -482,11 +482,11 @@ def permissions(evb):
         done = bed.order("C1")
         assert done.returncode == 1 and not bed.points(), done
         # The DFM may be first to answer, or any other: all have the same.
-        found = re.search(r'(\w+) refuses: setting "sfi.output=null" needs the permission "output": add it to standby.allow in the scenario of node (\w+)',
+        found = re.search(r'(\w+) refused: setting "sfi.output=null" needs the permission "output": add it to standby.allow in the scenario of node (\w+)',
                           done.stderr)
         assert found and found[1] == found[2], done.stderr
         done = bed.order("B4")
-        assert "ros1 refuses: shaping needs the permission \"qos\": add it to standby.allow in the scenario of node ros1" in done.stderr, done
+        assert "ros1 refused: shaping needs the permission \"qos\": add it to standby.allow in the scenario of node ros1" in done.stderr, done
         bed.scenario.write_text(bed.scenario.read_text().replace("output = file", "output = null"))
         for name in bed.roles:
             bed.standby[name].kill()
@@ -517,8 +517,8 @@ def privileges(evb):
             bed.start(name, before=("setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"))
             bed.wait_for("dfm", f"node {name} stands by\n", times=2)
         done = bed.order("A7", "B4")
-        assert "ros1 refuses: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (configs/systemd)" in done.stderr, done.stderr
-        assert "sfi1 refuses: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (configs/systemd)" in done.stderr, done.stderr
+        assert "ros1 refused: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (configs/systemd)" in done.stderr, done.stderr
+        assert "sfi1 refused: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (configs/systemd)" in done.stderr, done.stderr
         assert 'A7: "no QoS" at 1448 could not be made' in done.stderr and done.returncode == 1 and not bed.points(), done
 
 
@@ -556,7 +556,7 @@ def idle(evb):
         bed.standby["ros1"].kill()
         bed.standby["ros1"].wait()
         done = bed.order("C1")
-        assert "not standing by: ros1" in done.stderr and "refuses" not in done.stderr, done
+        assert "not on standby: ros1" in done.stderr and "refused" not in done.stderr, done
 
 
 def twice(evb):
@@ -569,8 +569,8 @@ def twice(evb):
             bed.start("ros1")
             second = bed.standby["ros1"]
             try:
-                bed.wait_for("ros1", "the DFM refuses this node: node ros1 is standing by already, connected from 10.9.0.2")
-                bed.wait_for("dfm", "is refused: node ros1 is standing by already")
+                bed.wait_for("ros1", "the DFM refused this node: node ros1 is already on standby, connected from 10.9.0.2")
+                bed.wait_for("dfm", "node ros1 is already on standby")
                 said = running.communicate(timeout=LIMIT_S)[1]
                 assert "has gone" not in said and len(bed.points()) == 4, said
             finally:
@@ -579,7 +579,7 @@ def twice(evb):
         # It takes over when the first one has gone.
         bed.wait_for("dfm", "node ros1 stands by\n", times=2)
         bed.wait_for("ros1", "the DFM accepts this node now")
-        assert second.poll() is None and bed.log("ros1").count("the DFM refuses") == bed.log("ros1").count("already, connected from") >= 1
+        assert second.poll() is None and bed.log("ros1").count("the DFM refused") == bed.log("ros1").count("already on standby, connected from") >= 1
 
 
 def refused(evb):
@@ -591,7 +591,7 @@ def refused(evb):
         bed.standby["ros2"].kill()
         bed.standby["ros2"].wait()
         bed.start("ros2", scenario=other)
-        bed.wait_for("ros2", "the DFM refuses this node: nodes, ports or group of its scenario are not those of the DFM's")
+        bed.wait_for("ros2", "the DFM refused this node: nodes, ports or group of its scenario are not those of the DFM's")
         for introduction, why in (
             ({"node": "ros9"}, "no such node"),
             ({"node": "ros1"}, "node ros1 is at 10.9.0.2"),
@@ -625,13 +625,13 @@ def hostile(evb):
             s.say({"command": {"version": version(evb)}})
             s.hear_until("members")
             for settings, why in (
-                (["sfi.directory=/"], "not to be set from elsewhere"), (["ros.source=file:/etc/shadow"], "not to be set from elsewhere"),
-                (["node ros1.address=10.9.0.9"], "not to be set from elsewhere"), (["network.data-port=22"], "not to be set from elsewhere"),
-                ([7], "not to be set from elsewhere"), ("x", "an array"),
+                (["sfi.directory=/"], "is local: no command may change it"), (["ros.source=file:/etc/shadow"], "is local: no command may change it"),
+                (["node ros1.address=10.9.0.9"], "is local: no command may change it"), (["network.data-port=22"], "is local: no command may change it"),
+                ([7], "is local: no command may change it"), ("x", "an array"),
                 (["tuning.mtu=9000"], "needs the permission \"tuning\""), (["network.link-rate=2Gbit"], "needs the permission \"link-rate\""),
-                (["standby.allow=tuning", "tuning.mtu=9000"], "not to be set from elsewhere"), (["network.command-from=::/0"], "not to be set from elsewhere"),
+                (["standby.allow=tuning", "tuning.mtu=9000"], "is local: no command may change it"), (["network.command-from=::/0"], "is local: no command may change it"),
                 (["run.seed=1"] * 200, "at most 128"), (["qos.rate=fast"], "qos.rate"), (["--help"], "SECTION.KEY=VALUE"),
-                (["ros.source=" + "\u00e9" * 60], "not to be set from elsewhere"), (["qos.rate=x" + "\u00e9" * 60], "qos.rate"),
+                (["ros.source=" + "\u00e9" * 60], "is local: no command may change it"), (["qos.rate=x" + "\u00e9" * 60], "qos.rate"),
             ):
                 s.say({"to": ["ros1", "nobody", 5], "order": {"kind": "run", "job": 1, "settings": settings}})
                 assert s.hear_until("left")["left"] == "nobody"

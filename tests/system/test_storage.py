@@ -54,9 +54,9 @@ def holds_events(evb, where, files):
 
 def verified(evb, path):
     """The events of a file in which all is right."""
-    told = dump(evb, path, "--verify")
-    assert told["verify"]["right"], told
-    return told["events"]
+    shown = dump(evb, path, "--verify")
+    assert shown["verify"]["right"], shown
+    return shown["events"]
 
 
 class Disk:
@@ -168,7 +168,7 @@ def counts_differ(evb):
         stored = verified(evb, path)
         assert done.returncode == 1 and report["balanced"] is False, done
         assert report["events_complete"] > stored == report["events_stored"], report
-        assert f"and {stored} in its closed files" in done.stderr, done.stderr
+        assert f"but {stored} in its closed files" in done.stderr, done.stderr
 
 
 def synced(evb):

@@ -50,7 +50,11 @@ static struct message m;
 static struct message *blank(uint32_t type, size_t n)
 {
         memset(&m, 0, sizeof m);
-        m.header = (struct message_header){.cookie = 0x0102030405060708, .sender_role = ROLE_SFI, .sender_index = 5, .type = type, .transaction = 0x06070809};
+        m.header = (struct message_header){.cookie = 0x0102030405060708,
+                                           .sender_role = ROLE_SFI,
+                                           .sender_index = 5,
+                                           .type = type,
+                                           .transaction = 0x06070809};
         m.n = n;
         return &m;
 }

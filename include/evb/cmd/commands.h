@@ -12,8 +12,8 @@ int cmd_qos(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 
-/* Whether `evb run --net NET` would start on this machine: 0, or its exit status; what is wrong has been
- * told. On loopback qos.backend becomes none where qos.required allows. */
+/* Whether `evb run --net NET` would start on this machine: 0, or its exit status, after printing what is
+ * wrong. On loopback qos.backend becomes none if qos.required allows it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
 /* Loads a scenario; where it is wrong, tells all mistakes and returns NULL. Freed by the caller. */

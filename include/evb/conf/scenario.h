@@ -50,8 +50,8 @@ struct scenario {
                 uint64_t rate_millihertz, events, kind, burst_length;
         } trigger;
         struct {
-                uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns, lost_after_ns,
-                        node_timeout_ns;
+                uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
+                    lost_after_ns, node_timeout_ns;
         } dfm;
         struct {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;

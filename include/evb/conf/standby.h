@@ -1,5 +1,5 @@
-/* What a node's own scenario lets the commands of `evb lab` do: which settings they may change, and whom they
- * may come from. */
+/* What a node's own scenario permits to the commands of `evb lab`: which settings they may change, and which
+ * addresses they may come from. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,12 +7,12 @@
 
 #include "evb/conf/scenario.h"
 
-/* The permission in standby.allow that a command needs to change this setting ("SECTION.KEY=VALUE"); NULL:
- * none. Keys that no command may ever set are another matter: scenario_setting_is_local(). */
+/* The permission of standby.allow that a command needs to change this setting ("SECTION.KEY=VALUE"); NULL:
+ * none. Keys that no command may ever set: scenario_setting_is_local(). */
 const char *scenario_setting_permission(const char *setting);
 /* Whether standby.allow names this permission. */
 bool scenario_allows(const struct scenario *s, const char *permission);
-/* Whether the setting differs from what the scenario has; true also if it cannot be understood. */
+/* Whether the setting differs from the scenario's value; also true if it cannot be parsed. */
 bool scenario_setting_changes(const struct scenario *s, const char *setting);
-/* Whether network.command-from lets an address (AF_INET or AF_INET6, in network order) give commands. */
+/* Whether network.command-from permits commands from this address (AF_INET or AF_INET6, network order). */
 bool scenario_lets_command(const struct scenario *s, int family, const uint8_t *address);

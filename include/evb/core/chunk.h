@@ -37,7 +37,8 @@ struct chunk_reader {
         bool malformed;
 };
 
-enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n, uint64_t cookie);
+enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                       uint64_t cookie);
 bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t **ret_payload);
 
 /* A fragment, or what is left of it, on its way out. */
@@ -63,7 +64,7 @@ struct chunk_packer;
 int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t datagrams_max);
 /* For byte streams: messages are not padded. */
 void chunk_packer_set_stream(struct chunk_packer *p);
-/* From now on a batch has at most this many datagrams, and never more than the packer was made for. */
+/* Limits each later batch to this many datagrams; the size that the packer was made for stays the maximum. */
 void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 

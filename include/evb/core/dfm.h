@@ -1,9 +1,12 @@
-/* The data flow manager as a pure state machine: time and messages in, messages out. It takes triggers, assigns each
- * event to an SFI with a free credit, holds triggers back where there is none, hears of finished events, lets the ROSs
- * clear them, and accounts for every trigger exactly once. One thread; nothing is allocated after dfm_new().
+/* The data flow manager as a pure state machine: time and messages in, messages out. It lets nodes join,
+ * takes triggers, assigns each event to an SFI with a free credit, holds triggers back without one, learns
+ * of finished events, lets the ROSs clear them, and accounts for every trigger exactly once. One thread;
+ * nothing is allocated after dfm_new().
  *
- * An event is FREE, ASSIGNED (or waiting to be assigned again), then ended: complete, partial or lost, and cleared.
- * Both directions between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. */
+ * An event is FREE, ASSIGNED (or waiting to be assigned again), perhaps WRITING (built, while its SFI
+ * writes it: no time-out runs), then ended: complete, partial or lost, and cleared. Both directions
+ * between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. A DFM that
+ * starts while nodes are in a former DFM's run takes that run up. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +19,7 @@
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 
-/* What is known of the run that a DFM on this machine began last. */
+/* The last run that a DFM on this machine began. */
 struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
@@ -25,12 +28,13 @@ struct dfm_former {
 
 struct dfm_config {
         uint32_t run;
-        bool run_is_free;     /* the number was not configured: that of a run which is taken up wins */
+        /* no number is configured: the run takes the number of a run that is taken up */
+        bool run_is_free;
         uint64_t cookie;      /* of the run, random, not 0 */
         uint64_t incarnation; /* of this DFM, random, not 0 */
         struct dfm_former former;
         struct member_keys keys;
-        uint64_t occupied_ns; /* a node must have been silent for so long before another incarnation takes its place */
+        uint64_t occupied_ns; /* silence of a node before another incarnation takes its place */
         uint32_t n_ros, n_sfi;
         bool push; /* whom it tells: all, or the SFI alone */
         enum policy_id policy;
@@ -74,9 +78,9 @@ struct dfm_notice {
         uint32_t run;
 };
 
-/* How a node stands, as the DFM sees it. */
+/* A node's state, as the DFM sees it. */
 struct dfm_node_view {
-        bool live, heard; /* there now; was there at any time */
+        bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
         enum node_reason reason;
         uint32_t reason_ms;
@@ -89,7 +93,7 @@ struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t ended_again; /* finished by a second SFI after the event had ended */
-        uint64_t foreign;     /* messages of another run, or of a node that did not join */
+        uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
@@ -136,11 +140,12 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 /* The run: its number and cookie, which change when a former DFM's run is taken up. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-/* Time since the run began; 0: it has not. */
+/* Time since the run began; 0: not yet. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Frames were lost before a ROS counted them, or the ROSs did not count the same number: events may mix triggers. */
+/* Frames were lost before a ROS counted them, or the ROSs counted different numbers: events may mix
+ * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
-/* The oldest notice that was not taken yet; the last 64 are kept. */
+/* Takes the oldest notice; the last 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
-/* Whether a run began, ever. */
+/* Whether the run has begun. */
 bool dfm_has_begun(const struct dfm *d);

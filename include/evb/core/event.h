@@ -10,8 +10,8 @@
 /* The largest fragment of one ROS, and the unit in which a fragment may be cut (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
 #define EVB_CUT_BYTES 32u
-/* From the oldest event that has not ended to the newest one of a run: what a node must remember of, and a number beyond
- * which is not believed. The DFM takes no trigger further away. A multiple of 64. */
+/* Distance from a run's oldest open event to its newest one. Nodes remember events within it, and believe no
+ * number beyond it; the DFM takes no trigger further away. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI };

@@ -1,19 +1,19 @@
-/* A set of events of a run, as a bit for each number within EVB_EVENT_WINDOW of the oldest one that is of interest. Pure;
- * nothing is allocated after event_set_init(). */
+/* A set of a run's events: one bit for each number within EVB_EVENT_WINDOW of the oldest event of interest.
+ * Pure; nothing is allocated after event_set_init(). */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct event_set {
-        uint64_t from; /* events below are not in the set, nor those EVB_EVENT_WINDOW or more above */
+        uint64_t from; /* the set ignores events below, and from EVB_EVENT_WINDOW above on */
         uint64_t *bits;
 };
 
 int event_set_init(struct event_set *s); /* -ENOMEM; empty, from event 0 */
 void event_set_fini(struct event_set *s);
 bool event_set_has(const struct event_set *s, uint64_t event);
-/* Numbers outside the window are not kept. */
+/* Ignores numbers outside the window. */
 void event_set_add(struct event_set *s, uint64_t event);
 void event_set_remove(struct event_set *s, uint64_t event);
 /* Moves the window up: events below `from` leave the set. */

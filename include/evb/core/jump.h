@@ -1,5 +1,5 @@
-/* A number that only grows, and by little: the oldest open event, as a message gives it. A leap is believed when it is said
- * three times, so that one forged message does not let go of everything. Pure. */
+/* A number that only grows, and by little: the oldest open event, as messages report it. A leap counts only
+ * when three messages confirm it, so one forged message does not release everything. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 struct jump {
         uint64_t suspect;
         uint32_t agreeing;
-        bool started; /* the first number is believed */
+        bool started; /* the first number has come */
 };
 
-/* Whether `value` may take the place of `now`; `window`: the farthest that needs no confirmation. */
+/* Whether `value` may replace `now`; `window`: the longest step that needs no confirmation. */
 static inline bool jump_is_believed(struct jump *j, uint64_t now, uint64_t value, uint64_t window)
 {
         if (!j->started || value <= now || value - now <= window) {

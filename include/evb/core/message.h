@@ -63,8 +63,8 @@ uint32_t message_check(const void *bytes, size_t n);
 
 void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
                            uint32_t check_of_payload);
-/* Reads the header alone; the payload's check is the caller's: *ret_check is what it must be. Whose run the message
- * belongs to is the caller's matter too. */
+/* Reads the header alone. The caller checks the payload, with *ret_check as the expected value, and which run
+ * the message belongs to. */
 enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n,
                                            uint32_t *ret_check);
 
@@ -89,7 +89,7 @@ struct finished_entry {
         uint32_t end;      /* enum event_end, or UPDATE_WRITING */
 };
 
-/* The event has not ended: it is built and being written, which may take longer than the DFM waits for an event. */
+/* The event is open: it is built and being written, which may take longer than the DFM waits for an event. */
 #define UPDATE_WRITING 3u
 
 struct request_entry {
@@ -107,15 +107,15 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 /* What a node adds to its state. */
 #define ALIVE_XOFF 1u       /* repeats XOFF in case that message is lost */
-#define ALIVE_FAILED 2u     /* its output has failed: the run must end */
-#define ALIVE_UNRELIABLE 4u /* frames were lost before they were counted: fragments may belong to other triggers */
-#define ALIVE_QUIET 8u      /* the front-end has sent nothing for a while: `frames` is final */
-#define ALIVE_COUNTS 16u    /* frames of a front-end are matched to events by counting */
+#define ALIVE_FAILED 2u     /* its output failed: the run must end */
+#define ALIVE_UNRELIABLE 4u /* a front-end's frames were lost before the ROS counted them */
+#define ALIVE_QUIET 8u      /* the front-end has been silent for a while: `frames` is final */
+#define ALIVE_COUNTS 16u    /* this ROS matches frames to events by counting them */
 
-/* Why a node makes no progress, as it says itself. */
+/* Why a node makes no progress, by its own account. */
 enum node_reason { REASON_NONE, REASON_NO_FRONT_END, REASON_BUFFER_FULL, REASON_SLOW_OUTPUT, NODE_REASONS };
 
-/* The node counts frames of its front-end, which is possible only from the begin of a run. */
+/* The node counts frames of its front-end, which must start at the beginning of a run. */
 #define JOIN_COUNTS 1u
 
 /* The DFM's answer to Join. */
@@ -123,26 +123,26 @@ enum welcome_verdict {
         WELCOME_OK,
         WELCOME_OTHER_CONFIG, /* the scenarios differ in key number `key` */
         WELCOME_OTHER_RUN,    /* another run number is configured */
-        WELCOME_OCCUPIED,     /* another incarnation of this node was there a moment ago: ask again */
-        WELCOME_TWICE,        /* another incarnation of this node is there */
-        WELCOME_OVER,         /* the run that the node is in has ended */
-        WELCOME_BEGUN,        /* the run has begun, and the node counts frames from its begin */
+        WELCOME_OCCUPIED,     /* another incarnation of this node was present a moment ago: ask again */
+        WELCOME_TWICE,        /* another incarnation of this node is present */
+        WELCOME_OVER,         /* the node's run has ended */
+        WELCOME_BEGUN,        /* the run has begun, and the node must count frames from its beginning */
         WELCOME_ADDRESS,      /* another address is configured for this node */
         WELCOME_VERDICTS,
 };
-/* `key` where the tables of keys differ, not a value. */
+/* `key` if the tables of keys differ, rather than a value. */
 #define WELCOME_KEY_TABLE UINT16_MAX
 
-/* Events of 64 successive numbers, bit i for number i of them. */
+/* 64 events in a row; bit i stands for number `from` + i. */
 struct inventory_entry {
         uint64_t ended; /* here */
-        uint64_t open;  /* assigned here and not ended */
+        uint64_t open;  /* assigned here, not ended */
 };
 
-/* What an SFI has done in the run before it joined this DFM. */
+/* What an SFI did in the run before it joined this DFM. */
 struct node_totals {
         uint64_t complete, partial;
-        uint64_t missing; /* fragments that the partial events lack */
+        uint64_t missing; /* fragments missing in the partial events */
         uint64_t payload_bytes;
 };
 
@@ -150,7 +150,8 @@ struct node_totals {
 struct message {
         struct message_header header;
         size_t n; /* entries */
-        uint64_t dfm; /* incarnation of the DFM that says this, or that the sender follows; not in ROS to SFI and back */
+        /* incarnation of the sending DFM, or the one that the sender follows; not between ROS and SFI */
+        uint64_t dfm;
         union {
                 struct {
                         bool with_info; /* infos[i] belongs to entries[i] */
@@ -194,13 +195,13 @@ struct message {
                         uint64_t incarnation;
                         uint64_t newest; /* highest event heard of, plus 1 */
                         uint64_t oldest; /* every event below has ended */
-                        uint32_t run;    /* that it is in, or the configured number; 0: any */
+                        uint32_t run;    /* the node's run, or the configured number; 0: any */
                         uint32_t flags;  /* JOIN_* */
                         uint32_t table;  /* digest of the names of the keys */
                         uint32_t keys[MESSAGE_KEYS_MAX]; /* digest of each key's value */
                 } join;
                 struct {
-                        uint64_t incarnation; /* of the node, as it said in Join */
+                        uint64_t incarnation; /* of the node, from its Join */
                         uint32_t run;
                         uint16_t verdict; /* enum welcome_verdict */
                         uint16_t key;
@@ -230,7 +231,7 @@ size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes);
 
 /* Bytes written, or 0 where `size` is too small (the caller's error: see message_entries_fit). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
-/* Takes one whole control message, of whatever run. On anything but MESSAGE_OK *ret is unspecified. */
+/* Takes one whole control message of any run. On anything but MESSAGE_OK *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
 
 const char *message_type_name(uint32_t type); /* "Update", or "unknown" */

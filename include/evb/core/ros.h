@@ -1,9 +1,12 @@
-/* The readout (ROS) as a pure state machine: it holds fragments in a bounded buffer until they are cleared, and says which
- * to send to whom, for push assignments and for requests alike. Payload is not seen here: an entry names its place, an
- * offset in a buffer of the caller's. One thread; nothing is allocated after ros_new().
+/* The readout (ROS) as a pure state machine: it joins a run, holds fragments in a bounded buffer until
+ * they are cleared, and tells the caller which to send to whom, for push assignments and for requests
+ * alike. It sees no payload: an entry names its place, an offset in a buffer of the caller's. One thread;
+ * nothing is allocated after ros_new().
  *
- * A fragment is HELD from the moment it is made (or arrives) until it is cleared; sending it does not end that. Sources
- * of two kinds: made at the asking (pattern, file: ros_config.describe), or arriving by themselves, frame k for event k. */
+ * A fragment is HELD from the moment it is made (or arrives) until it is cleared; sending does not end
+ * that. There are two kinds of sources: fragments made on request (pattern, file: ros_config.describe),
+ * and those that arrive by themselves, frame k for event k. Of the latter only triggered ones count for
+ * XOFF: frames ahead of the trigger wait in the front-end once the buffer is full. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,11 +56,11 @@ enum ros_verdict {
 struct ros_counts {
         uint64_t fragments_sent; /* jobs that went out whole */
         uint64_t unknown;        /* requests for what is not held */
-        uint64_t implausible;    /* requests for events far beyond all that were known */
+        uint64_t implausible;    /* requests for events far beyond all known ones */
         uint64_t full;           /* fragments that found no room */
         uint64_t source_lost;
         uint64_t clear_gaps; /* Clear messages that the sequence misses */
-        uint64_t clear_suspects; /* whose sequence number jumped too far to be believed */
+        uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be believed */
         uint64_t xoff;
 };
 
@@ -84,7 +87,7 @@ void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);
 /* The entry's bytes are in use by the caller and stay, even if cleared, until unpinned. */
 void ros_pin(struct ros *r, uint32_t entry);
 void ros_unpin(struct ros *r, uint32_t entry);
-/* An SFI is gone or has begun anew: forget what was to be sent to it. */
+/* An SFI is gone or has restarted: drops what waits to be sent to it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
 /* Sources that arrive: event `r`'s next frame has come, `bytes` long (ROS_STORE: copy it to *ret_at, then ros_landed()). */
@@ -95,14 +98,14 @@ void ros_skip(struct ros *r, uint64_t n);
 
 /* Serve what is asked, then leave: see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
-/* The run is over (or ros_stop() was called and nothing triggered is held), and nothing waits to be sent. */
+/* The run is over (or ros_stop() was called and nothing triggered is held), and the send queues are empty. */
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
-/* Cookie, run number and the DFM's last word; and whether the DFM has refused this node. */
+/* Cookie, run number, time of the DFM's last message, and whether the DFM has refused this node. */
 const struct member *ros_member(const struct ros *r);
-/* What Alive says of this node: frames may belong to other triggers (for good); the front-end is silent; why there is no
- * progress, since when (0: REASON_NONE). */
+/* Sets what Alive reports: frames may belong to other triggers (permanent); the front-end is silent; why the
+ * ROS makes no progress, and since when (0: REASON_NONE). */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
 void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);

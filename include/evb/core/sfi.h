@@ -1,10 +1,13 @@
-/* The builder (SFI) as a pure state machine: pieces of fragments and messages in; places for payload, requests, built
- * events and updates out. It announces credits, in pull asks the ROSs for no more than it can take, collects, asks again
- * for what is missing, and ends every event that was assigned to it as complete, partial or lost. One thread; nothing is
- * allocated after sfi_new(), and its memory bound is its buffer and its slots.
+/* The builder (SFI) as a pure state machine: pieces of fragments and messages in; places for payload,
+ * requests, built events and updates out. It joins a run, announces credits, in pull asks the ROSs for no
+ * more than it can take, collects, asks again for what is missing, and ends every event that was assigned
+ * to it as complete, partial or lost. One thread; nothing is allocated after sfi_new(), and its memory
+ * bound is its buffer and its slots.
  *
- * Payload is not seen here: a piece is given a place (an offset in a buffer of the caller's), the caller copies it there
- * and says so. A slot is EMPTY, COLLECTING, then BUILDING (complete, or expired) until the caller has written it. */
+ * It sees no payload: it gives a piece a place (an offset in a buffer of the caller's), the caller copies
+ * the piece there and reports that. A slot is EMPTY, COLLECTING, then BUILDING (complete, or expired)
+ * until the caller has stored it; the DFM learns of a slot whose writing takes long. Events that are not
+ * assigned to this SFI use a small, aged share of the slots. An event survives a restart of the DFM. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +31,8 @@ struct sfi_config {
         uint32_t outstanding;  /* pull: events asked for at a time; 0: from what fits */
         uint64_t room_bytes;   /* what may be on its way at a time without loss (socket buffer); 0: no bound known */
         uint64_t timeout_ns;
-        uint32_t re_ask_max; /* unanswered retries in a row; 0: never, UINT32_MAX: until the time is up */
+        /* maximum consecutive unanswered retries; 0: none, UINT32_MAX: until the event times out */
+        uint32_t re_ask_max;
         uint64_t re_ask_after_ns; /* 0: from what is usual */
         bool reliable;            /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
         uint64_t keep_alive_ns;
@@ -79,10 +83,10 @@ struct sfi_counts {
         uint64_t payload_bytes; /* of complete events */
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
-        uint64_t implausible; /* chunks of events far beyond all that were assigned */
+        uint64_t implausible; /* chunks of events far beyond all assigned ones */
         uint64_t late, duplicate, malformed, no_room, re_asked, recovered;
         uint64_t datagrams_received, datagrams_lost;
-        uint64_t datagrams_suspect; /* their sequence number jumped too far to be believed */
+        uint64_t datagrams_suspect; /* whose sequence number jumped too far to be believed */
 };
 
 struct sfi;
@@ -119,9 +123,9 @@ bool sfi_has_totals(const struct sfi *s);
 /* Files are closed: tell the DFM. Output has failed: the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
 void sfi_set_failed(struct sfi *s, uint64_t now_ns);
-/* What the DFM said last; RUN_STARTING before. */
+/* The DFM's last reported state; RUN_STARTING before. */
 enum run_state sfi_run_state(const struct sfi *s);
-/* Cookie, run number and the DFM's last word; and whether the DFM has refused this node. */
+/* Cookie, run number, time of the DFM's last message, and whether the DFM has refused this node. */
 const struct member *sfi_member(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);

@@ -64,12 +64,12 @@ struct lab_measurement {
         void (*set_x)(const struct lab_point *p, double x, char *settings, size_t size);
         /* Makes a point; NULL: it could not be made, logged. */
         json_t *(*run)(const struct lab_point *p);
-        /* From all points to a verdict with its reason; called by lab_judge() alone. */
+        /* Makes a verdict with its reason from all points; called by lab_judge() alone. */
         enum lab_verdict (*judge)(struct judging *j, char *why, size_t size);
 };
 
-/* The points that a verdict needs: those of a whole sweep, or of a quick one; LAB_AS_MADE: as the results
- * look. */
+/* The points that a verdict needs: those of a full sweep, of a quick one, or (LAB_AS_MADE) of the kind that
+ * the results show. */
 enum lab_extent { LAB_AS_MADE, LAB_QUICK, LAB_WHOLE };
 
 extern const struct lab_measurement lab_catalogue[];
@@ -78,15 +78,15 @@ extern const size_t n_lab_catalogue;
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
-/* The setting that makes the points of an --quick run shorter. */
+/* The setting that shortens the points of a --quick run. */
 const char *lab_quick_setting(const struct lab_measurement *m);
-/* Whether the bed has nodes enough for a point, and the MTU and buffer that it asks for; else `lack` says
+/* Whether the testbed has enough nodes for a point, and the MTU and buffer that it needs; if not, `lack` says
  * what is missing. */
 bool lab_can_make(const struct lab_point *p, char *lack, size_t size);
-/* LAB_QUICK or LAB_WHOLE, as the results look. */
+/* LAB_QUICK or LAB_WHOLE, judged by the results. */
 enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results);
-/* A verdict on the results of a measurement (others are not among them). LAB_UNKNOWN where a point or a
- * figure of it lacks: `why` names them. */
+/* A verdict on the results of one measurement. LAB_UNKNOWN if a point or one of its figures is missing: `why`
+ * names them. */
 enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
                            char *why, size_t size);
 /* The bed's name in results; "": this machine. */

@@ -12,6 +12,7 @@
  *   complete_share: complete events of all triggers;
  *   port_share: whole_bytes_per_second of what the ports of the SFIs pass; offered_share: what is offered of the same;
  *   built_share: whole_bytes_per_second of the lesser of both, which is all that can be built.
- * null where it cannot be known: wires without a rate have no limit, and triggers that come as fast as they are taken no rate;
- * a run without a trigger has no share, and what a report does not say is not 0. */
+ * A figure that cannot be known is null, never 0: wires without a rate have no limit, triggers that come as
+ * fast as the DFM takes them have no rate, a run without a trigger has no share, and a report may lack a
+ * value. */
 void figures_add_building(json_t *to, const json_t *report, const struct scenario *s);

@@ -36,7 +36,7 @@ struct flow_result {
         uint64_t received_messages[FLOW_RECEIVERS_MAX], received_bytes[FLOW_RECEIVERS_MAX];
         uint64_t socket_drops;              /* datagrams that the receivers' sockets had no room for; UDP */
         uint64_t source_drops;              /* packets that the sender's shaping dropped, told with its first flow */
-        bool source_drops_unknown;          /* its shaping could not be asked */
+        bool source_drops_unknown;          /* the kernel did not report its shaping */
         double sender_cpu_seconds, receiver_cpu_seconds;
         struct histogram sender_shares, receiver_shares; /* of a processor, as in cpu_meter.h, while it was measured */
         struct histogram gaps_ns;           /* FLOW_ECHO: from question to answer */

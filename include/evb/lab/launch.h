@@ -17,7 +17,7 @@ struct launch_options {
         const char *program;       /* of the nodes */
         enum launch_net net;
         bool progress; /* on standard error */
-        bool quiet;    /* reasons for status 1 are in the report alone */
+        bool quiet;    /* the report alone has the reasons for status 1 */
         FILE *json;    /* the report; NULL: a summary on standard output */
 };
 

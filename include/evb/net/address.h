@@ -24,7 +24,7 @@ int net_address_parse_with_port(struct net_address *ret, const char *text);
 /* "192.168.1.5:26800", "[::1]:26800"; returns `text`. */
 char *net_address_format(const struct net_address *a, char text[static NET_ADDRESS_TEXT_MAX]);
 bool net_address_equal(const struct net_address *a, const struct net_address *b);
-/* The ports may differ. */
+/* Compares without the ports. */
 bool net_address_same_host(const struct net_address *a, const struct net_address *b);
 bool net_address_is_multicast(const struct net_address *a);
 uint16_t net_address_port(const struct net_address *a);

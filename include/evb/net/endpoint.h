@@ -27,9 +27,9 @@ struct outgoing {
 
 struct endpoint_counts {
         uint64_t sent, received;        /* datagrams */
-        uint64_t send_failed;           /* datagrams that the kernel refused for good; not part of `sent` */
+        uint64_t send_failed;           /* datagrams that the kernel finally refused; not part of `sent` */
         uint64_t send_failed_bytes;
-        int send_error;                 /* errno of the last of them */
+        int send_error;                 /* errno of the last refusal */
         uint64_t dropped;               /* datagrams lost at this endpoint's full receive buffer */
         uint64_t super_packets;         /* sent, each of several datagrams */
         uint64_t calls;                 /* system calls that moved something */
@@ -78,9 +78,9 @@ static inline int endpoint_receive(struct endpoint *e, struct datagram *out, siz
         return e->ops->receive(e, out, n);
 }
 
-/* Sends in order. Returns how many were taken, refused ones (send_failed) included; fewer than n: the send
- * buffer is full, wait for EPOLLOUT. Nothing that comes from the network ends an endpoint: what ICMP says of
- * a peer costs a datagram at most. Negative errno is a mistake of the program's. */
+/* Sends in order. Returns how many datagrams the kernel took, refused ones (send_failed) included; fewer than
+ * n: the send buffer is full, wait for EPOLLOUT. Nothing from the network ends an endpoint: an ICMP error
+ * costs at most one datagram. A negative errno is a programming error. */
 static inline int endpoint_send(struct endpoint *e, const struct outgoing *out, size_t n)
 {
         return e->ops->send(e, out, n);

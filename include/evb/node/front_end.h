@@ -1,9 +1,8 @@
 /* Fragments that arrive from front-end electronics, each in one length-prefixed frame (docs/protocol.md):
- * over UDP, where a datagram is a frame, or over TCP, where the ROS connects to the front-end and takes one
- * frame after the other. Frame k belongs to event k. A full buffer stops the reading of a stream, and costs a
- * datagram source the frame, which keeps its number. Whatever else is lost on the way here takes its number
- * with it: that is a gap, after which frames may belong to other triggers than those they are counted for.
- * One thread. */
+ * over UDP, where a datagram is a frame, or over TCP, where the ROS connects to the front-end and reads one
+ * frame after the other. Frame k belongs to event k. A full buffer pauses a stream; a datagram source loses
+ * the frame, whose number stays used. Any other loss shifts the numbers: it is a gap, after which frames may
+ * belong to other triggers than those they are counted for. One thread. */
 #pragma once
 
 #include "evb/core/ros.h"
@@ -23,16 +22,16 @@ struct front_end *front_end_free(struct front_end *f);
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);
 
-/* Frames counted so far, those included that are lost or find no room. */
+/* Frames counted so far, including those that are lost or find no room. */
 uint64_t front_end_frames(const struct front_end *f);
-/* Nothing has come for 200 ms, and nothing is left to be read. */
+/* No data for 200 ms, and none left to read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
-/* There are gaps: frames may not match triggers, so the run's events are not to be relied on. */
+/* The source has gaps: frames may not match triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* Why nothing can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False:
- * it is connected, was so a moment ago, or needs no connection. */
+/* Why no data can come: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)". False: it
+ * is connected, lost its connection only a moment ago, or needs none. */
 bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
-/* Since when a connection is missing; 0: it is there, or none is needed. */
+/* When the connection was lost; 0: it is connected, or needs no connection. */
 uint64_t front_end_down_since_ns(const struct front_end *f);
-/* At the end: a connection that was never made, and gaps. */
+/* At the end: adds a connection that was never made, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

@@ -10,10 +10,9 @@
 /* Names the descriptor of an inherited page for struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
-/* Exit status for a reason that may pass: a service manager starts the node again (EX_TEMPFAIL of
- * sysexits.h). */
+/* Exit status for a temporary failure (EX_TEMPFAIL of sysexits.h): a service manager restarts the node. */
 #define NODE_STATUS_AGAIN 75
-/* A service does nothing at SIGHUP but log this. */
+/* A service only logs this at SIGHUP. */
 #define NODE_HANGUP_TEXT "SIGHUP ignored: a node does not read its scenario again; SIGTERM ends it"
 
 struct node_options {
@@ -23,11 +22,11 @@ struct node_options {
         bool quiet;       /* no summary on standard error */
 };
 
-/* Runs to the end. An exit status: 0 done, 1 fell short (events lost, output failed), 2 the scenario is
- * wrong for this node, 77 a privilege is missing, 75 for a reason that may pass it could not start or not go
- * on. What went wrong has been logged. */
+/* Runs to the end. Returns an exit status: 0 done, 1 the run fell short (events lost, output failed), 2 the
+ * scenario is wrong for this node, 77 a privilege is missing, 75 a temporary failure. What went wrong has
+ * been logged. */
 int node_run(const struct node_options *options);
-/* Everything that the node's start needs is opened and closed again, but nothing is changed: no file is
- * made, nothing is shaped. The exit status and the messages that node_run() would have at its start; 0: it
- * would start. */
+/* Opens and closes everything that the node's start needs, without changing anything: it creates no file and
+ * shapes nothing. Returns the exit status, and logs the messages, that node_run() would have at its start; 0:
+ * it would start. */
 int node_check(const struct node_options *options);

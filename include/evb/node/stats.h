@@ -44,8 +44,8 @@
         X(packets_malformed, "datagrams that contradict themselves")                                         \
         X(packets_socket_dropped, "datagrams dropped by this node's full socket buffers")                    \
         X(packets_source_dropped, "packets dropped at the source by its own shaping: an alarm")               \
-        X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                      \
-        X(shaping_repairs, "times a ROS put its shaping right after others had changed it")                    \
+        X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \
+        X(shaping_repairs, "times a ROS repaired its shaping after others had changed it")                   \
         X(clear_gaps, "clear messages that the sequence numbers miss")                                       \
         X(buffer_full, "fragments that found no room in the ROS's buffer")                                   \
         X(xoff, "times this ROS asked for triggers to be held back")                                         \

@@ -1,10 +1,10 @@
 /* Reads EventStorage files of versions 2, 5 and 6: the records at the front, the events one by one, the end
- * record, with every bound checked; and repairs a file that a crash cut short. It does not look into events,
- * but for repair.
+ * record, with every bound checked. It also repairs a file that a crash cut short. It looks into events only
+ * for repair.
  *
  * Everything is 32-bit little-endian words; docs/event-format.md has the tables. The file is mapped: bytes
- * stay valid until event_file_free, and a file that someone shortens meanwhile ends the process by SIGBUS.
- * One thread a handle. */
+ * stay valid until event_file_free(); if another process shortens the file meanwhile, SIGBUS ends this one.
+ * One thread per handle. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,8 +40,8 @@ struct event_file_front {
         char metadata[EVENT_FILE_METADATA_MAX][EVENT_FILE_TEXT_MAX]; /* "NAME=VALUE" */
         uint32_t run, recording, trigger_type, beam_type, beam_energy;
         uint64_t detector_mask[2]; /* low first */
-        /* The seed of a run of pattern sources: " seed=N" behind our v2 core names, "Seed=N" in the metadata.
-         * */
+        /* The seed of a run of pattern sources: " seed=N" at the end of our v2 core names, "Seed=N" in the
+         * metadata. */
         bool has_seed;
         uint64_t seed;
 };
@@ -62,9 +62,8 @@ struct event_record {
 
 struct event_file;
 
-/* -EBADMSG: not such a file, *ret_fault (may be NULL; offset from the start of the file) says where; or errno
- * of open, fstat, mmap. A file without its end record opens, as long as the records at the front are whole.
- * */
+/* -EBADMSG: not such a file, at *ret_fault (may be NULL; offset from the start of the file); or errno of
+ * open, fstat, mmap. A file without its end record opens if the records at the front are whole. */
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault);
 /* The same for an open descriptor, which stays the caller's. */
 int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault);
@@ -86,12 +85,12 @@ struct event_file_repair {
         uint64_t cut_bytes;    /* of what came after them, a damaged end record too */
         bool was_whole;        /* nothing was wrong; nothing has been changed */
         struct eformat_fault fault; /* what was wrong, where not */
-        pid_t holder;               /* -EBUSY: the process that writes the file; 0: not known */
+        pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
 };
 
-/* Keeps the events up to the first that is not whole (its record, and all of its insides) and puts a right
- * end record behind them, dated `now`: in the file at `path` itself where `output` is NULL, else in a new
- * file `output`, which must not exist (-EEXIST). Its counters of the run are those of this file; its status
- * says that the run ended here. All is on the disk before this returns. -EBADMSG: the records at the front
- * are damaged, so that nothing can be kept; or errno. */
+/* Keeps the events before the first incomplete one (its record and everything inside it), and puts a correct
+ * end record behind them, dated `now`. If `output` is NULL it repairs the file at `path` in place, else it
+ * makes a new file `output`, which must not exist (-EEXIST). The run's counters are those of this file, and
+ * its status says that the run ended here. All is on the disk before this returns. -EBADMSG: the records at
+ * the front are damaged, so nothing can be kept; or errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

@@ -1,9 +1,9 @@
-/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data when it is
- * whole, the next file after so many events or bytes. A file on the disk ends in a right end record at all
- * times but inside one write.
+/* Writes events to EventStorage files (version 2 or 6): NAME.writing while it grows, NAME.data once it is
+ * whole, and the next file after so many events or bytes. Except during a write, a file on the disk always
+ * ends in a correct end record.
  *
- * One thread a writer, and it may block in write and fsync: not the thread that receives. The clock is the
- * caller's. */
+ * One thread per writer. It may block in write and fsync, so it is not the receiving thread. The caller
+ * supplies the clock. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,21 +15,21 @@
 
 #include "evb/store/event_file.h"
 
-/* A file has been closed and has its final name. Called by event_writer_write and _close; `path` is the
- * callee's for the time of the call. */
+/* A file is closed and has its final name. Called by event_writer_write() and _close(); `path` is valid
+ * during the call. */
 typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
 
-/* All events of the file are with the kernel, and now it is sealed, which may take long. Called as above. */
+/* The kernel has all events of the file, and sealing it begins, which may take long. Called as above. */
 typedef void (*event_writer_sealing)(void *userdata);
-/* A file that is NAME.writing when the writer begins: its process has ended without closing it, so that it
- * waits for event_file_repair, or is `writer` (0: none is known) and still writes. Called by
- * event_writer_new. */
+/* A file that is NAME.writing when the writer starts. Either its process ended without closing it, and
+ * event_file_repair() can repair it, or the process `writer` (0: none known) still writes it. Called by
+ * event_writer_new(). */
 typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
 
 struct event_writer_settings {
         const char *directory;   /* must exist */
-        /* ATLAS-like, see event_writer_core_name; files are DIRECTORY/CORE._NNNN.data, NNNN from 0001, or
-         * from behind the highest number that is there, closed or not. */
+        /* ATLAS-like, see event_writer_core_name(); files are DIRECTORY/CORE._NNNN.data, NNNN from 0001 or
+         * from the highest existing number plus 1, closed files or not. */
         const char *core_name;
         const char *application; /* "SFI-1" */
         unsigned version;        /* struct eformat: storage_version */
@@ -49,9 +49,9 @@ struct event_writer_settings {
 struct event_writer_counts {
         uint64_t events, event_bytes; /* accepted and not lost since; bytes without data records */
         uint64_t events_lost;    /* accepted, then lost with the buffer to an error of the disk */
-        /* Of `events`, in the order of their acceptance the first so many: */
-        uint64_t events_written; /* handed to the kernel: they outlive the process */
-        uint64_t events_synced;  /* on the disk: they outlive the machine */
+        /* Of `events`, in order of acceptance, this many from the first on are: */
+        uint64_t events_written; /* with the kernel: they survive the process */
+        uint64_t events_synced;  /* on the disk: they survive the machine */
         uint64_t events_closed;  /* in closed files */
         uint64_t file_bytes;     /* closed files, and the open one as it would be closed now */
         unsigned files;          /* begun */
@@ -63,27 +63,26 @@ struct event_writer;
 char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
                              const char *application);
 
-/* Opens the first file. Strings are copied. No file is ever overwritten: numbers that are taken are passed
- * over. The open file is locked (fcntl), so that event_file_repair leaves it alone. -EINVAL: version;
- * -ENAMETOOLONG; errno of open or write (ENOSPC...). */
+/* Opens the first file. Strings are copied. It never overwrites a file: it skips numbers that are taken. The
+ * open file is locked (fcntl), so event_file_repair() leaves it alone. -EINVAL: version; -ENAMETOOLONG; errno
+ * of open or write (ENOSPC...). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
-/* Without event_writer_close first, the file stays as NAME.writing and lacks what is in the buffer. Returns
+/* Without event_writer_close() first, the file stays NAME.writing and lacks what is in the buffer. Returns
  * NULL. */
 struct event_writer *event_writer_free(struct event_writer *writer);
 
-/* One event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1]; borrowed for the time of the call. `iov`
- * is not changed. Small events are gathered in the buffer, large ones go to the file by writev. An error
- * (-ENOSPC, -EIO, -EFBIG...) is final: the file has been cut back to its last whole event and closed in
- * order, a readable NAME.data (where even that fails it stays as NAME.writing, for event_file_repair). Events
- * accepted earlier that were still in the buffer are lost, see event_writer_counts; this one is too. Every
- * later call returns the same error. -EMSGSIZE: the sizes do not add up, or are no whole words, or 4 GiB;
- * nothing has happened. */
+/* Writes one event, whose `size_bytes` bytes are iov[0] to iov[n_iov - 1], borrowed during the call. `iov`
+ * does not change. Small events are gathered in the buffer, large ones go to the file by writev. An error
+ * (-ENOSPC, -EIO, -EFBIG...) is final: the file is cut back to its last whole event and closed as a readable
+ * NAME.data; if even that fails, it stays NAME.writing for event_file_repair(). This event is lost, as are
+ * earlier ones that were still in the buffer: see event_writer_counts(). Every later call returns the same
+ * error. -EMSGSIZE: the sizes do not add up, are not whole words, or exceed 4 GiB; the call did nothing. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
-/* Hands what the buffer holds to the kernel. Errors as above. */
+/* Hands the buffer to the kernel. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);
-/* The same, and waits until all of it is on the disk. After an error of the disk the file stays as
- * NAME.writing: what is in it cannot be relied on. */
+/* The same, and waits until all of it is on the disk. After a disk error the file stays NAME.writing: its
+ * content is unreliable. */
 int event_writer_sync(struct event_writer *writer, time_t now);
 /* Flushes, writes the end record (last file of the run), fsyncs, renames, fsyncs the directory. Errors as
  * above. */

@@ -25,16 +25,17 @@ int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
 
-/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead: how many have come. SIGHUP counts apart,
- * and not at all where it was ignored before (nohup). Call before threads are made. */
+/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead. SIGHUP has its own count, and does not
+ * count if it was ignored before (nohup). Call before threads are made. */
 int loop_catch_signals(struct loop *loop);
 unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
 unsigned loop_hangups(const struct loop *loop);
 
-/* Without a loop, or around several: SIGTERM, SIGINT and SIGHUP wait from now on, and whether one does. */
+/* Without a loop, or around several: blocks SIGTERM, SIGINT and SIGHUP from now on; whether one is
+ * pending. */
 void signals_hold(void);
 bool signals_are_waiting(void);
-/* Takes one of them, which are blocked already, if it comes within `wait_ns`: whether one came. */
+/* Takes one of these blocked signals if it comes within `wait_ns`; whether one came. */
 bool signals_wait(uint64_t wait_ns);
 
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls what is

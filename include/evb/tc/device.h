@@ -26,7 +26,7 @@ int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
  * of UDP. *ack has the kernel's words. */
 int tc_device_segment(const char *device, bool on, struct tc_ack *ack);
 
-/* IPv6 is not disabled there, so that it has addresses, or may have. */
+/* Whether IPv6 is enabled there, so that the device has IPv6 addresses, or may get some. */
 bool tc_device_has_ipv6(const char *device);
 
 /* TC_UNCHANGED: left as it is; in what was read: not to be had. */

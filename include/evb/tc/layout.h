@@ -6,8 +6,9 @@
  *      |- e7b:3     traffic to no known destination        `- 3: bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (or bfifo, where HTB itself shapes)
  *      `- e7b:1002  the second ...
- *   u32 filters at e7b: by priority: 12, 13 control by port; 22, 23 destinations in a row; 32, 33 destinations
- *   by hash (even: IPv4, odd: IPv6; distinguished by the header's version, whatever protocol a VLAN tag names). */
+ *   u32 filters at e7b: by priority: 12, 13 control by port; 22, 23 destinations in a row; 32, 33
+ *   destinations by hash (even: IPv4, odd: IPv6; the IP header's version decides, not the protocol of a VLAN
+ *   tag). */
 #pragma once
 
 #include "evb/tc/object.h"
@@ -27,11 +28,11 @@ enum tc_owner {
         TC_OWNER_KERNEL,    /* none, or the default one */
         TC_OWNER_OURS,
         TC_OWNER_CLASSLESS, /* set by someone; can be put back as it was */
-        TC_OWNER_FOREIGN,   /* with classes, or not to be put back exactly: not to be touched unasked */
+        TC_OWNER_FOREIGN,   /* has classes, or cannot be put back exactly: left alone unless forced */
 };
 
 enum tc_owner tc_layout_owner(const struct tc_tree *have);
-/* A qdisc that could not be put back exactly, as the kernel does not report all of it; NULL: all could. */
+/* A qdisc that cannot be put back exactly, because the kernel does not report all of it; NULL: none. */
 const struct tc_object *tc_layout_incomplete(const struct tc_tree *have);
 
 /* The tree for a plan. Destinations that `have` (sorted; may be empty) knows keep their classes, and so what is queued.

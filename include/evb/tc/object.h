@@ -100,8 +100,8 @@ struct tc_object {
         char kind_name[TC_KIND_MAX];
         const struct tc_kind *kind; /* NULL: one that we do not speak; only `options` tells of it */
         union tc_params params;
-        /* Of qdiscs: struct tc_sizespec of its size table (`tc ... stab`), by which a packet counts as larger
-         * than it is. The kernel does not report the table itself; without one (no link layer, only an
+        /* Of qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes a packet count as
+         * larger than it is. The kernel does not report the table itself; without one (no link layer, only an
          * overhead) this is all of it. */
         bool has_stab;
         uint8_t stab[TC_STAB_BYTES];

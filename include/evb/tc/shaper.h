@@ -32,7 +32,7 @@ int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_
 void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *outcome);
 /* Lets what is queued out, deletes what is ours, puts back what was there. Nothing of ours there: nothing is done. */
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *outcome);
-/* The tree that the last tc_shaper_apply() installed, to compare with; borrowed. */
+/* The tree that the last tc_shaper_apply() installed, for comparison; borrowed. */
 const struct tc_tree *tc_shaper_installed(const struct tc_shaper *s);
 /* What the kernel has now. */
 int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret);

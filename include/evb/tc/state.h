@@ -23,7 +23,7 @@ struct tc_state {
 /* Opens, locks and reads; an empty or unreadable file is an empty state. -EBUSY: *ret_holder is the process that shapes
  * this device; other errno: of opening the file. */
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
-/* Reads without locking, for a look. -ENOENT: nothing is remembered of this device. */
+/* Reads without locking. -ENOENT: no state is kept for this device. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
 /* In place of the old one at once, or not at all. */
 int tc_state_write(struct tc_state *s);

@@ -156,7 +156,8 @@ static void written_and_read_again(void **state)
         assert_int_equal(again.n_nodes, s.n_nodes);
 }
 
-/* A port that Linux gives to others by itself (net.ipv4.ip_local_port_range) may be taken when a node starts. */
+/* Linux may have given an ephemeral port (net.ipv4.ip_local_port_range) to another program when a node
+ * starts. */
 static void default_ports_are_nobodys(void **state)
 {
         size_t n = 0;

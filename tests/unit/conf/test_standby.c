@@ -51,14 +51,14 @@ static void test_allow(void **state)
         assert_one_error("--set standby.allow=", "\"everything\" is not a permission, allowed: none, or qos");
 }
 
-/* Neither permissions nor senders are for a command to widen. */
+/* No command may widen permissions or senders. */
 static void test_local(void **state)
 {
         assert_true(scenario_setting_is_local("standby.allow=qos"));
         assert_true(scenario_setting_is_local("network.command-from=0.0.0.0/0"));
 }
 
-/* A setting that leaves all as it is needs no permission. */
+/* A setting that changes nothing needs no permission. */
 static void test_changes(void **state)
 {
         assert_int_equal(sample_load(COUNTS "[qos]\nbackend = none\nrate = 20Mbit\n"), 0);

@@ -17,6 +17,21 @@
 #define TRACE_RUN 7
 #define TRACE_DFM UINT64_C(0xDF)
 
+/* Addresses a message of that run, which names this incarnation of the DFM. */
+static inline const struct message *trace_address(struct message *m, uint64_t dfm, enum node_role role,
+                                                  uint16_t index, uint32_t type, uint32_t transaction)
+{
+        m->header = (struct message_header){
+                .cookie = TRACE_COOKIE,
+                .sender_role = role,
+                .sender_index = index,
+                .type = type,
+                .transaction = transaction,
+        };
+        m->dfm = dfm;
+        return m;
+}
+
 struct trace {
         char text[8192];
         size_t n;
@@ -101,7 +116,8 @@ static inline void trace_request(struct trace *t, const struct message *m)
 
 static inline const char *trace_verdict(uint16_t verdict)
 {
-        static const char *const names[] = {"ok", "other-config", "other-run", "occupied", "twice", "over", "begun", "address"};
+        static const char *const names[] = {"ok",    "other-config", "other-run", "occupied",
+                                            "twice", "over",         "begun",     "address"};
 
         return verdict < ARRAY_SIZE(names) ? names[verdict] : "?";
 }
@@ -145,8 +161,8 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 break;
         case MESSAGE_JOIN:
                 if (m->header.cookie != 0)
-                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run, (unsigned long long)m->join.oldest,
-                                  (unsigned long long)m->join.newest);
+                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run,
+                                  (unsigned long long)m->join.oldest, (unsigned long long)m->join.newest);
                 break;
         case MESSAGE_WELCOME:
                 trace_add(t, " %s run %u", trace_verdict(m->welcome.verdict), m->welcome.run);

@@ -76,19 +76,13 @@ static inline void dfm_driver_fini(struct dfm_driver *t)
 
 static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
 {
-        t->message.header = (struct message_header){
-                .cookie = TRACE_COOKIE,
-                .sender_role = role,
-                .sender_index = index,
-                .type = type,
-                .transaction = transaction,
-        };
-        t->message.dfm = t->config.incarnation;
-        return dfm_receive(t->dfm, t->now_ns, &t->message);
+        return dfm_receive(t->dfm, t->now_ns,
+                           trace_address(&t->message, t->config.incarnation, role, index, type, transaction));
 }
 
 /* A node asks to take part; it is in no run yet. */
-static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t incarnation)
+static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index,
+                               uint64_t incarnation)
 {
         struct message m = {.header = {.sender_role = role, .sender_index = index, .type = MESSAGE_JOIN}};
 

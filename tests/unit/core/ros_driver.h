@@ -54,17 +54,11 @@ static inline const char *ros_says(struct ros_driver *t)
 
 #define assert_ros_says(t, expected) assert_string_equal(ros_says(t), expected)
 
-static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type,
+                          uint32_t transaction)
 {
-        t->message.header = (struct message_header){
-                .cookie = TRACE_COOKIE,
-                .sender_role = role,
-                .sender_index = index,
-                .type = type,
-                .transaction = transaction,
-        };
-        t->message.dfm = t->dfm;
-        return ros_receive(t->ros, t->now_ns, &t->message);
+        return ros_receive(t->ros, t->now_ns,
+                           trace_address(&t->message, t->dfm, role, index, type, transaction));
 }
 
 static inline void ros_gets_welcome(struct ros_driver *t, uint64_t dfm, enum welcome_verdict verdict)

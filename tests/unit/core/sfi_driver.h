@@ -52,17 +52,11 @@ static inline const char *sfi_says(struct sfi_driver *t)
 
 #define assert_sfi_says(t, expected) assert_string_equal(sfi_says(t), expected)
 
-static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type,
+                          uint32_t transaction)
 {
-        t->message.header = (struct message_header){
-                .cookie = TRACE_COOKIE,
-                .sender_role = role,
-                .sender_index = index,
-                .type = type,
-                .transaction = transaction,
-        };
-        t->message.dfm = t->dfm;
-        return sfi_receive(t->sfi, t->now_ns, &t->message);
+        return sfi_receive(t->sfi, t->now_ns,
+                           trace_address(&t->message, t->dfm, role, index, type, transaction));
 }
 
 static inline void sfi_gets_welcome(struct sfi_driver *t, uint64_t dfm, enum welcome_verdict verdict)

@@ -145,12 +145,13 @@ static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **sta
         assert_dfm_says(&t, "all: Assign e0>sfi0#0");
         t.sfis[0] = (struct played_sfi){.incarnation = 1, .joined = 1, .alive_next = 1};
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
-        t.sfis[0] = (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
+        t.sfis[0] =
+            (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
         assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
         sfi_grants(&t, 0, 2);
-        /* The former one, should it still be there, learns that its place is taken. */
+        /* The former incarnation, if it still runs, learns that its place is taken. */
         assert_dfm_says(&t, "sfi0: Welcome occupied run 7 | all: Assign e1>sfi0#1");
-        /* Should a number come again, it is that of a node which has joined again. */
+        /* A number that comes again belongs to a node that has joined again. */
         dfm_pass_ns(&t, c.node_timeout_ns + 1);
         t.sfis[0] = (struct played_sfi){.incarnation = 1, .alive_next = 5};
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -372,7 +373,7 @@ static void what_makes_no_sense_is_refused(void **state)
         assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_REQUEST, 0));
         assert_false(sfi_grants(&t, 2, 5));
         t.sfis[1].incarnation = 2;
-        /* Of an incarnation that has not joined: it makes sense, and says nothing. */
+        /* From an incarnation that has not joined: well-formed, without effect. */
         assert_true(sfi_grants(&t, 1, 5));
         assert_int_equal(dfm_counts(t.dfm)->foreign, 1);
         assert_dfm_says(&t, "");

@@ -24,7 +24,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
 
         random_init(&r, type + n);
         memset(&sent, 0, sizeof sent);
-        sent.header = (struct message_header){.cookie = COOKIE, .sender_role = ROLE_SFI, .sender_index = 3, .type = type, .transaction = 77};
+        sent.header = (struct message_header){
+            .cookie = COOKIE, .sender_role = ROLE_SFI, .sender_index = 3, .type = type, .transaction = 77};
         sent.n = n;
         sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS ? 0 : random_next(&r);
         switch (type) {
@@ -32,7 +33,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_BUILD:
                 sent.assign.with_info = info;
                 for (size_t i = 0; i < n; i++) {
-                        sent.assign.entries[i] = (struct assign_entry){random_next(&r) >> 1, random_next(&r), (uint32_t)i, 9, 2, 1, 5};
+                        sent.assign.entries[i] = (struct assign_entry){
+                            random_next(&r) >> 1, random_next(&r), (uint32_t)i, 9, 2, 1, 5};
                         sent.assign.infos[i] = (struct event_info){.global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
                 }
                 break;
@@ -81,7 +83,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_INVENTORY:
                 sent.inventory.totals.missing = random_next(&r);
                 for (size_t i = 0; i < n; i++)
-                        sent.inventory.entries[i] = (struct inventory_entry){random_next(&r), random_next(&r)};
+                        sent.inventory.entries[i] =
+                            (struct inventory_entry){random_next(&r), random_next(&r)};
                 break;
         }
         return message_encode(&sent, bytes, size);
@@ -143,7 +146,9 @@ static void strangers_are_told_apart(void **state)
         size_t n = make(MESSAGE_ALIVE, 0, false, bytes, sizeof bytes);
 
         (void)state;
-        assert_int_equal(message_decode(&got, (const uint8_t *)"GET / HTTP/1.1\r\n\r\nHost: x\r\n\r\n\r\n\r\n", 33), MESSAGE_FOREIGN);
+        assert_int_equal(
+            message_decode(&got, (const uint8_t *)"GET / HTTP/1.1\r\n\r\nHost: x\r\n\r\n\r\n\r\n", 33),
+            MESSAGE_FOREIGN);
         assert_int_equal(message_decode(&got, bytes, 3), MESSAGE_SHORT);
         assert_int_equal(message_decode(&got, bytes, 20), MESSAGE_SHORT);
         bytes[4] = 1;

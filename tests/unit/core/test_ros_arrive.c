@@ -268,7 +268,7 @@ static void what_no_trigger_asked_for_holds_no_trigger_back(void **state)
                 frame_comes(&t);
                 assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
         }
-        /* Those that are wanted count, by push and by pull. */
+        /* Triggered frames count, by push and by pull. */
         for (uint64_t event = 100; event < 108; event++)
                 ros_gets_assign(&t, event, 0, 0);
         ros_gets_request(&t, 0, 107, 1); /* once each */
@@ -277,7 +277,7 @@ static void what_no_trigger_asked_for_holds_no_trigger_back(void **state)
         assert_ros_says(&t, "dfm: XOFF");
         for (uint64_t event = 100; event < 103; event++)
                 ros_gets_clear(&t, event);
-        frames_come(&t, 3); /* their places are taken by what nobody asked for */
+        frames_come(&t, 3); /* unwanted frames take their places */
         assert_ros_says(&t, "dfm: XON");
         ros_free(t.ros);
 }
@@ -303,7 +303,7 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         for (uint64_t event = 0; event < 4; event++)
                 ros_gets_clear(&t, event);
         assert_ros_says(&t, "dfm: XON");
-        /* Asked for before they come: they count from then on. */
+        /* Requested before they come: they count from then on. */
         ros_gets_clear(&t, 9);
         for (uint64_t event = 10; event < 14; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -316,7 +316,7 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         ros_free(t.ros);
 }
 
-/* Other ROSs are ahead: whatever is waited for here, the frame that comes next finds a place. */
+/* Other ROSs are ahead: whatever this ROS waits for, the next frame finds a place. */
 static void what_is_waited_for_leaves_room_for_what_comes(void **state)
 {
         struct ros_config c = arriving();

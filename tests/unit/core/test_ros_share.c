@@ -1,10 +1,10 @@
-/* What one SFI, one message or one event may take of a ROS: nobody takes the share of others, and letting go
- * costs no more than what is let go of. */
+/* What one SFI, one message or one event may take from a ROS: nobody takes the share of others, and releasing
+ * costs no more than what is released. */
 #include "ros_driver.h"
 
 #define ITEMS (10u + 4096u) /* of ros_standard(): entries, and some more */
 
-/* It asks and takes nothing, as if its connection were frozen. */
+/* It asks but takes nothing, as if its connection were frozen. */
 static void freeze(struct ros_driver *t, uint16_t sfi)
 {
         for (uint32_t i = 0; i < 2 * ITEMS; i++)
@@ -29,7 +29,7 @@ static void a_frozen_sfi_leaves_the_others_their_share(void **state)
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
         ros_gets_request_part(&t, 2, 1, 32, 64, 1);
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share) + 1);
-        /* They go on, round after round. */
+        /* The others continue, round after round. */
         for (uint32_t i = 0; i < 3 * ITEMS; i++) {
                 assert_int_equal(ros_jobs(t.ros, 1, &job, 1), 1);
                 ros_sent(t.ros, 1, 1, 0);
@@ -54,7 +54,7 @@ static void who_is_forgotten_gives_all_back(void **state)
                 ros_forget_sfi(t.ros, (uint32_t)round);
                 assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
         }
-        /* What was queued for it is not taken for queued any more. */
+        /* Its former jobs no longer count as queued. */
         ros_gets_request(&t, 2, 0, 0);
         ros_forget_sfi(t.ros, 2);
         ros_gets_request(&t, 2, 0, 1);
@@ -140,7 +140,7 @@ static void an_event_far_beyond_all_is_refused(void **state)
         assert_int_equal(ros_counts(t.ros)->implausible, 2);
         ros_gets_request(&t, 0, 5 + EVB_EVENT_WINDOW, 0);
         assert_int_equal(ros_held(t.ros), 2);
-        /* The DFM says how far the run is. */
+        /* The DFM reports the run's progress. */
         ros_gets_keep_alive(&t, RUN_RUNNING, UINT64_C(1) << 40, 7);
         ros_gets_request(&t, 0, (UINT64_C(1) << 40) + EVB_EVENT_WINDOW - 1, 0);
         assert_int_equal(ros_held(t.ros), 1);

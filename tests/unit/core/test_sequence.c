@@ -23,7 +23,7 @@ static void gaps_are_lost_until_they_are_filled(void **state)
         assert_int_equal(sequence_note(&q, 3), SEQUENCE_REPEAT);
         assert_int_equal(sequence_note(&q, 5), SEQUENCE_REPEAT);
         assert_int_equal(sequence_lost(&q), 2);
-        /* What came before the first one is not missed, and makes up for nothing. */
+        /* Earlier numbers than the first are not missing, and offset no loss. */
         assert_int_equal(sequence_note(&q, UINT32_MAX - 3), SEQUENCE_REPEAT);
         assert_int_equal(sequence_lost(&q), 2);
         assert_int_equal(q.suspects + q.resyncs, 0);
@@ -92,7 +92,7 @@ static void a_restart_is_no_loss_and_hides_none(void **state)
         note_all(&q, 3, 20000);
         assert_int_equal(sequence_lost(&q), 5);
         assert_int_equal(q.resyncs, 1);
-        /* Far ahead, where nobody can have sent so much. */
+        /* Far ahead, more than anybody can have sent. */
         for (uint32_t k = 0; k < 3; k++)
                 assert_int_equal(sequence_note(&q, 1u << 30 | k), SEQUENCE_SUSPECT);
         note_all(&q, 1u << 30 | 3, 10);
@@ -142,7 +142,7 @@ static void the_sender_tells_what_it_sent(void **state)
         note_all(&q, 0, 10);
         assert_true(sequence_claim(&q, 15));
         assert_int_equal(sequence_lost(&q), 5);
-        /* It was only on its way. */
+        /* It was only late. */
         note_all(&q, 10, 5);
         assert_int_equal(sequence_lost(&q), 0);
         assert_true(sequence_claim(&q, 12)); /* overtaken */
@@ -157,7 +157,7 @@ static void the_sender_tells_what_it_sent(void **state)
         assert_int_equal(sequence_lost(&q), 5);
 }
 
-/* Whatever is lost, doubled and held back: the count is that of the numbers that never came. */
+/* Whatever is lost, doubled and delayed: the count is that of the numbers that never came. */
 static void counts_are_exact(void **state)
 {
         for (uint64_t seed = 1; seed <= 50; seed++) {

@@ -216,8 +216,8 @@ static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
         }
 }
 
-/* It went to another SFI, or nothing came in time, and then it comes back here: whatever was said of it by
- * then. */
+/* The event went to another SFI, or nothing came in time; then it returns here, whatever was reported of it
+ * by then. */
 static void what_comes_back_is_built(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -267,7 +267,7 @@ static void what_expired_with_nothing_is_built_when_it_comes_back(void **state)
         sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
         sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "e0 complete again");
-        /* What was built is built. */
+        /* A built event stays built. */
         t.voids = 1;
         sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
         assert_int_equal(sfi_open_events(t.sfi), 0);

@@ -1,5 +1,5 @@
 /* Fragments of events that are not assigned to this SFI, by mistake or by malice: they take a small share for
- * a short time, and those that are assigned do not suffer. */
+ * a short time, and assigned events do not suffer. */
 #include "sfi_driver.h"
 
 #define AGE_NS (100 * NS_PER_MS)
@@ -54,7 +54,7 @@ static void the_oldest_is_given_up_when_it_has_had_its_time(void **state)
         assert_int_equal(sfi_gets_fragment(&t, 0, 32), SFI_NO_ROOM);
         assert_int_equal(sfi_open_events(t.sfi), 32);
         assert_int_equal(sfi_counts(t.sfi)->late, 33);
-        /* Those that come to be assigned leave the share. */
+        /* Events that become assigned leave the share. */
         for (uint64_t event = 0; event < 4; event++)
                 sfi_gets_assign(&t, event);
         for (uint64_t event = 0; event < 4; event++)
@@ -85,7 +85,7 @@ static void an_assignment_finds_a_slot_in_any_flood(void **state)
         sfi_free(t.sfi);
 }
 
-/* Whatever their numbers, they neither keep memory from what is assigned, nor take it away. */
+/* Whatever their numbers, they neither keep nor take memory from assigned events. */
 static void a_flood_gives_its_memory_back(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */

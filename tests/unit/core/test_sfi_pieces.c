@@ -383,8 +383,7 @@ static void datagrams_are_counted_by_their_numbers(void **state)
         sfi_driver_fini(&t);
 }
 
-/* A ROS that begins anew before it has sent much must not hide what is lost, and neither may one stray
- * number. */
+/* A ROS that restarts before it has sent much must not hide losses, and neither may one stray number. */
 static void a_datagram_number_cannot_spoil_the_count(void **state)
 {
         struct sfi_config c = sfi_standard();

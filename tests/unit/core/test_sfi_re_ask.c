@@ -58,8 +58,8 @@ static void without_a_bound_it_asks_until_the_time_is_up(void **state)
         sfi_driver_fini(&t);
 }
 
-/* Many events miss what a ROS does not send: it is asked at a bounded rate, and those behind it have their
- * turn. */
+/* Many events miss fragments that one ROS does not send: the SFI asks it at a bounded rate, and the ROSs
+ * behind it have their turn. */
 static void retries_have_a_rate(void **state)
 {
         struct sfi_config c = sfi_pulling();

@@ -1,4 +1,4 @@
-/* The catalogue as a table: what would be measured, and where. */
+/* The catalogue as a table: what is measured, and where. */
 #include "../test.h"
 
 #include <math.h>
@@ -105,7 +105,7 @@ static void small_fragments_cost_more(void **state)
         assert_true(before > 116e6);
 }
 
-/* What a testbed lacks is said by number. */
+/* Missing nodes of a testbed are given by number. */
 static void a_bed_says_what_it_lacks(void **state)
 {
         static const struct {
@@ -128,7 +128,7 @@ static void a_bed_says_what_it_lacks(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(lacks); i++) {
                 size_t n = lab_points(lab_find(lacks[i].id), &bed, false, points, LAB_POINTS_MAX);
 
-                /* The last series is the one of most needs. */
+                /* The last series has the most needs. */
                 lack[0] = '\0';
                 assert_int_equal(lab_can_make(&points[n - 1], lack, sizeof lack), !lacks[i].lack[0]);
                 assert_string_equal(lack, lacks[i].lack);

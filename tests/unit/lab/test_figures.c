@@ -121,7 +121,7 @@ static void what_is_not_known_is_null(void **state)
         json_decref(o);
 }
 
-/* What a report does not say is not 0, nor has a run without a trigger a share. */
+/* A figure that a report lacks is not 0, and a run without a trigger has no share. */
 static void unknown_is_null(void **state)
 {
         static const char *const of[] = {"events_complete", "payload_bytes"};

@@ -83,7 +83,7 @@ static int connect_from(const char *address)
         assert_int_equal(bind(fd, (void *)&from, sizeof from), 0);
         assert_int_equal(connect(fd, (void *)&to, sizeof to), 0);
         assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-        /* What is said is there at the next turn. */
+        /* A message has arrived by the next turn. */
         assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), 0);
         return fd;
 }
@@ -182,14 +182,14 @@ static void second_of_a_name(void **state)
                 second = connect_from(t.scenario->nodes[1].address);
                 assert_true(say_ros1(second));
                 hear(second, line, sizeof line);
-                assert_non_null(strstr(line, "node ros1 is standing by already, connected from 127.0.0.2:"));
+                assert_non_null(strstr(line, "node ros1 is already on standby, connected from 127.0.0.2:"));
                 close(second);
         }
         assert_int_equal(hub_members(t.hub), 1);
         assert_true(say(t.commander, "{\"order\": {\"kind\": \"run\"}, \"to\": [\"ros1\"]}\n"));
         hear(t.member, line, sizeof line);
         assert_non_null(strstr(line, "\"run\""));
-        /* It may come when the first one has gone. */
+        /* It may join once the first one has gone. */
         close(t.member);
         hear(t.commander, line, sizeof line);
         assert_string_equal(line, "{\"left\":\"ros1\"}\n");
@@ -215,7 +215,7 @@ static void assert_idle_is_told(void)
         assert_non_null(strstr(line, "standby.idle-timeout"));
 }
 
-/* A coordinator that says nothing is let go, so that another one may come. */
+/* The hub disconnects a silent coordinator, so that another one may come. */
 static void idle_commander(void **state)
 {
         char line[300];
@@ -235,7 +235,7 @@ static void idle_commander(void **state)
         assert_string_equal(line, "{\"members\":[\"ros1\"]}\n");
 }
 
-/* One whose run goes on has nothing to say. */
+/* A coordinator whose run goes on has nothing to say. */
 static void busy_commander(void **state)
 {
         static const char *const ends[] = {
@@ -275,7 +275,7 @@ static void busy_commander(void **state)
         t.commander = t.member = -1;
 }
 
-/* A node says no more to evb lab than its orders can have for answers. */
+/* The hub passes no more of a node's answers to evb lab than its orders can have. */
 static void talkative_member(void **state)
 {
         char line[300];
@@ -294,7 +294,7 @@ static void talkative_member(void **state)
         assert_int_equal(hub_members(t.hub), 1);
 }
 
-/* Connections that say nothing do not lock a node out, not even of its own address. */
+/* Silent connections do not lock a node out, not even from its own address. */
 static void silent_connections(void **state)
 {
         int silent[3 * PEERS_BESIDE], n = 0;

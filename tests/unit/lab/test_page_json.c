@@ -57,7 +57,7 @@ static void empty_histogram(void **state)
         json_decref(o);
 }
 
-/* Each part spoiled in turn: refused, and never taken for 0. */
+/* Each part spoiled in turn: refused, never read as 0. */
 static void spoiled(void **state)
 {
         static const char *const texts[] = {
@@ -81,7 +81,7 @@ static void spoiled(void **state)
         assert_int_equal(page_from_json(&back, NULL), -EBADMSG);
 }
 
-/* A counter that is missing, no number or below 0 makes the page none. */
+/* A counter that is missing, not a number or negative makes the page invalid. */
 static void spoiled_counters(void **state)
 {
         static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",

@@ -1,4 +1,4 @@
-/* What a node that stands by does with its one job, beyond what tests/system/test_standby.py sees of it. */
+/* What a standby node does with its one job, beyond what tests/system/test_standby.py covers. */
 #include "../test.h"
 
 #include <signal.h>
@@ -17,7 +17,8 @@ static void no_answer(void *ctx, json_t *what)
         json_decref(what);
 }
 
-/* Stops a run whose order has these times, on a node whose own scenario has those; how long it may take. */
+/* Stops a run whose order has these times, on a node whose own scenario has those; returns how long it may
+ * take. */
 static uint64_t stop_ns(uint64_t order_ns, uint64_t own_ns)
 {
         struct scenario *own = calloc(1, sizeof *own), *order = calloc(1, sizeof *order);
@@ -49,7 +50,7 @@ static uint64_t stop_ns(uint64_t order_ns, uint64_t own_ns)
         return kill_ns - NOW_NS;
 }
 
-/* No order keeps a node from being stopped for days. */
+/* No order can delay a stop for days. */
 static void stop_is_bounded(void **state)
 {
         (void)state;

@@ -1,4 +1,4 @@
-/* What results of streams come to, and what of them is not known. */
+/* The figures of streams, and which of them are unknown. */
 #include "../test.h"
 
 #include "evb/base/util.h"
@@ -30,7 +30,7 @@ static double number(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-/* Of nothing that was sent, no share was lost: that is not known. */
+/* Without a sent message the lost share is unknown. */
 static void nothing_sent(void **state)
 {
         json_t *o = stream_figures(&flow, &result, 1);

@@ -211,7 +211,7 @@ static void slow_reader(void **state)
         free(long_text);
 }
 
-/* What others say does not move a terminal's cursor, nor begin a line of a log. */
+/* Text of others moves no terminal's cursor and begins no line of a log. */
 static void printable(void **state)
 {
         json_t *value = json_string("a\nb\x1b[2J\tc\x7f d \xc3\xa9"), *none = json_integer(5);

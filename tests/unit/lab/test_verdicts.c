@@ -1,4 +1,4 @@
-/* What verdicts say of made-up points: of all of them, and of those that lack one, or a figure of one. */
+/* Verdicts on made-up points: on all of them, and without one, or without a figure of one. */
 #include "../test.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static const char *const figures[] = {
     "echo_p99_us",
 };
 
-/* What a measurement asks for, and what it comes to with the figures below. */
+/* The figures that a measurement needs, and its verdict with the figures below. */
 static const struct {
         const char *id, *asks;
         enum lab_verdict verdict;
@@ -229,7 +229,7 @@ static bool asks_for(size_t i, const char *key)
         return false;
 }
 
-/* null is no 0, nor is what no result has; a figure that no verdict asks for changes none. */
+/* null is not 0, nor is a missing value; a figure that no verdict needs changes none. */
 static void an_unknown_figure_is_unknown(void **state)
 {
         (void)state;
@@ -248,7 +248,7 @@ static void an_unknown_figure_is_unknown(void **state)
         }
 }
 
-/* Of one point alone. */
+/* From one point alone. */
 static void one_unknown_figure_is_enough(void **state)
 {
         json_t *results = results_of("C5", false, good);
@@ -267,7 +267,7 @@ static void one_unknown_figure_is_enough(void **state)
         json_decref(results);
 }
 
-/* Nothing measured is nothing achieved; no loss at all is what A2 and A4 are about. */
+/* Zero throughput is nothing achieved; zero loss is what A2 and A4 are about. */
 static void zeros_please_nobody(void **state)
 {
         (void)state;
@@ -278,12 +278,12 @@ static void zeros_please_nobody(void **state)
                                                                       : LAB_DIFFERS;
 
                 assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, zero)), v);
-                /* No figure is so; what is said of it has no sign. */
+                /* No figure rounds to a signed zero. */
                 (void)judge(cases[i].id, results_of(cases[i].id, true, just_below_zero));
         }
 }
 
-/* Which sweep was meant is said, or seen by points and settings. */
+/* The caller names the sweep, or points and settings show it. */
 static void few_points_are_a_quick_sweep_only(void **state)
 {
         json_t *quick = results_of("C5", true, good), *whole = results_of("C5", false, good);
@@ -296,7 +296,7 @@ static void few_points_are_a_quick_sweep_only(void **state)
             why, "16 of 28 points are missing: 20 Mbit/s at 2048, 40 Mbit/s at 2048, 50 Mbit/s at 2048, "
                  "auto at 2048, and 12 more"));
         assert_int_equal(judge_as("C5", whole, LAB_QUICK), LAB_BETTER);
-        /* Of an interrupted whole sweep: at first no other points than a quick one has. */
+        /* An interrupted whole sweep: at first it has only the points of a quick one. */
         while (json_array_size(whole) > 4)
                 json_array_remove(whole, 4);
         assert_int_equal(judge_as("C5", whole, LAB_AS_MADE), LAB_UNKNOWN);
@@ -305,7 +305,7 @@ static void few_points_are_a_quick_sweep_only(void **state)
         json_decref(whole);
 }
 
-/* None at all, too. */
+/* None at all as well. */
 static void the_newest_result_counts(void **state)
 {
         json_t *results = results_of("A2", true, good), *old = json_deep_copy(json_array_get(results, 1));
@@ -340,7 +340,7 @@ static void verdicts_can_differ(void **state)
         /* A push that keeps up with pull, or whose events are whole, has not collapsed. */
         assert_int_equal(judge_changed("C4", "push", "", "whole_bytes_per_second", 90e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C4", "push", "", "complete_share", 0.95), LAB_DIFFERS);
-        /* One packet lost in any of its systems. */
+        /* One packet lost in any of the systems. */
         assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C7", "shaped", "6x3", "switch_packets", 1), LAB_DIFFERS);
 }
@@ -358,8 +358,7 @@ static void c6_is_strict(void **state)
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.9), LAB_DIFFERS);
-        /* A pull of another panel is none to be compared with, nor is what an overloaded port is filled by
-         * elsewhere. */
+        /* A pull of another panel is not comparable, nor is what fills an overloaded port elsewhere. */
         assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);
 }

@@ -1,13 +1,10 @@
 /* Datagram endpoints on loopback and in the process: bytes and order, super-packets and their fall-back, groups, bounds,
  * and faults put in on purpose. */
-#include "../test.h"
+#include "../own_network.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "evb/base/random.h"
@@ -362,22 +359,13 @@ static void send_large(const char *host, bool connected)
 }
 
 /* A datagram larger than the device's packets goes in IP fragments, but not as part of a super-packet:
- * nothing is lost, whatever error the kernel reports. In a network of our own, for its small packets. */
+ * nothing is lost, whatever error the kernel reports. In a network namespace of its own, for its small
+ * packets. */
 static void larger_than_a_packet_is_sent_alone(void **state)
 {
-        struct ifreq r = {.ifr_name = "lo", .ifr_mtu = 1500};
-        int fd;
-
         (void)state;
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
-                print_message("skipped: no network namespace to be had here\n");
+        if (!own_network_enter(1500))
                 skip();
-        }
-        fd = socket(AF_INET, SOCK_DGRAM, 0);
-        assert_int_equal(ioctl(fd, SIOCSIFMTU, &r), 0);
-        r.ifr_flags = IFF_UP;
-        assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &r), 0);
-        close(fd);
         send_large("127.0.0.1", false);
         send_large("127.0.0.1", true);
         send_large("::1", false);

@@ -1,9 +1,10 @@
-/* A node of a small scenario, for the parts of a ROS or an SFI alone: nothing is opened but its loop. */
+/* A node of a small scenario, for tests of single parts of a ROS or an SFI: only its loop is open. */
 #pragma once
 
 #include <unistd.h>
 
 #include "evb/base/util.h"
+#include "evb/core/sfi.h"
 #include "node_internal.h"
 
 static inline struct scenario *sample_scenario(const char *transport)
@@ -40,10 +41,12 @@ static inline void sample_node(struct node *n, const char *name, const char *tra
         assert_non_null(n->self);
         assert_non_null(n->stats);
         assert_int_equal(loop_new(&n->loop), 0);
+        assert_int_equal(control_know_nodes(&n->control, s), 0);
 }
 
 static inline void sample_node_free(struct node *n)
 {
+        control_close(&n->control);
         loop_free(n->loop);
         free(n->stats);
         free((void *)n->scenario);
@@ -54,7 +57,22 @@ static inline void sample_node_free(struct node *n)
 #define SAMPLE_DFM UINT64_C(0xDF)
 #define SAMPLE_INCARNATION UINT64_C(3)
 
-/* What lets a node take part in that run. */
+/* An SFI of that scenario. */
+static inline struct sfi_config sample_sfi(void)
+{
+        return (struct sfi_config){
+                .member = {.incarnation = SAMPLE_INCARNATION},
+                .n_ros = 2,
+                .slots = 8,
+                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
+                .credits = 4,
+                .timeout_ns = 2 * NS_PER_S,
+                .keep_alive_ns = NS_PER_S,
+                .message_bytes = 1472,
+        };
+}
+
+/* Makes a node join that run. */
 static inline const struct message *sample_welcome(void)
 {
         static struct message m;

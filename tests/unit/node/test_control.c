@@ -20,8 +20,9 @@ static void bench_open(struct bench *b, const char *from, uint16_t port)
 
         *b = (struct bench){};
         sample_node(&b->node, "dfm", "udp");
-        assert_int_equal(control_open(&b->node.control, b->node.scenario, b->node.self, SAMPLE_DFM, b->node.stats,
-                                      b->node.loop), 0);
+        assert_int_equal(control_open(&b->node.control, b->node.scenario, b->node.self, SAMPLE_DFM,
+                                      b->node.stats, b->node.loop),
+                         0);
         assert_int_equal(net_address_parse(&config.local, from, port), 0);
         assert_int_equal(endpoint_new_udp(&b->from, &config), 0);
 }
@@ -41,11 +42,13 @@ static void send_alive(struct bench *b)
         uint8_t bytes[256];
         struct iovec iov = {.iov_base = bytes};
 
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
+        m.header =
+            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
         m.alive.state = RUN_RUNNING;
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(net_address_parse(&to, DFM, PORT), 0);
-        assert_int_equal(endpoint_send(b->from, &(struct outgoing){&iov, 1, (uint32_t)iov.iov_len, &to}, 1), 1);
+        assert_int_equal(endpoint_send(b->from, &(struct outgoing){&iov, 1, (uint32_t)iov.iov_len, &to}, 1),
+                         1);
 }
 
 /* One turn; how many messages it gave. */
@@ -97,7 +100,8 @@ static void another_address_or_port_is_a_stranger(void **state)
         }
 }
 
-/* More strangers' datagrams than a turn looks at: the rest waits for the next turn, and the loop does not sleep before. */
+/* More datagrams of strangers than a turn reads: the rest waits for the next turn, and the loop does not
+ * sleep before it. */
 static void a_flood_does_not_hold_up_the_node(void **state)
 {
         struct bench b;

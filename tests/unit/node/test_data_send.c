@@ -1,4 +1,4 @@
-/* A ROS's way out over UDP with a clock, a send call and a queue of the test's: pacing, full buffers,
+/* A ROS's sending over UDP, with a clock, a send call and a queue of the test's: pacing, full buffers,
  * refusals. */
 #include "../test.h"
 
@@ -15,7 +15,7 @@
 
 static uint64_t clock_ns = NS_PER_S;
 static int send_errno;      /* 0: datagrams are sent */
-static unsigned send_calls; /* that are tried with it */
+static unsigned send_calls; /* calls that meet it */
 static size_t jobs_made;
 
 uint64_t __wrap_clock_now_ns(void);
@@ -99,7 +99,8 @@ static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
 {
         static struct message m;
 
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header =
+            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
         for (size_t i = 0; i < n; i++) {
@@ -178,7 +179,7 @@ static void blocked_has_no_deadline(void **state)
         while (turn(&b))
                 ;
         assert_true(stats_get(&b.node.stats->packets_sent) > 6);
-        /* Nor where nothing is left to be sent. */
+        /* Nor if nothing is left to send. */
         assert_true(deadline(&b) != NEVER_NS);
         ros_forget_sfi(b.sender.core, 0);
         clock_ns += NS_PER_S;
@@ -187,7 +188,7 @@ static void blocked_has_no_deadline(void **state)
         bench_close(&b);
 }
 
-/* What the kernel refuses is lost and counted, and does not count as sent; the ROS goes on. */
+/* A datagram that the kernel refuses is lost and counted as such, not as sent; the ROS goes on. */
 static void refused_is_not_sent(void **state)
 {
         struct bench b;
@@ -215,7 +216,7 @@ static void refused_is_not_sent(void **state)
         bench_close(&b);
 }
 
-/* Nobody listens: ICMP's word of it does not keep the loop awake when nothing more is to be sent. */
+/* Nobody listens: the ICMP error does not keep the loop awake once nothing is left to send. */
 static void an_error_does_not_spin(void **state)
 {
         struct bench b;

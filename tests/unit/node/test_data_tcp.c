@@ -1,5 +1,5 @@
-/* The SFI's data connections, with ROSs and strangers played by the test: who is let in, for how long, and
- * whose they are. */
+/* The SFI's data connections, with ROSs and strangers played by the test: which are accepted, for how long,
+ * and whose they are. */
 #include "../test.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 #define ROS2 SAMPLE_NET ".3"
 #define SFI1 SAMPLE_NET ".4"
 
-static unsigned watched; /* connections that end where the other side falls silent */
-static uint8_t flood[256]; /* what comes again and again, where there are flood_bytes of it */
+static unsigned watched; /* connections that end when the other side falls silent */
+static uint8_t flood[256]; /* sent again and again, if flood_bytes is not 0 */
 static size_t flood_bytes, flooded;
 
 ssize_t __real_recv(int fd, void *to, size_t n, int flags);
@@ -50,16 +50,7 @@ struct bench {
 
 static void bench_open(struct bench *b)
 {
-        struct sfi_config config = {
-                .member = {.incarnation = SAMPLE_INCARNATION},
-                .n_ros = 2,
-                .slots = 8,
-                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
-                .credits = 4,
-                .timeout_ns = 2 * NS_PER_S,
-                .keep_alive_ns = NS_PER_S,
-                .message_bytes = 1472,
-        };
+        struct sfi_config config = sample_sfi();
 
         *b = (struct bench){.now_ns = NS_PER_S};
         watched = 0;
@@ -82,7 +73,7 @@ static void bench_close(struct bench *b)
         sample_node_free(&b->node);
 }
 
-/* All that can be done now is done. */
+/* Does all that can be done now. */
 static void turns(struct bench *b)
 {
         bool more = true;
@@ -117,7 +108,7 @@ static void introduce(int fd, uint16_t ros)
         struct iovec iov = {.iov_base = bytes};
 
         m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
 }
@@ -132,14 +123,15 @@ static bool is_closed(struct bench *b, int fd)
         return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* A request for a ROS reaches the connection. */
+/* Whether a request for a ROS reaches the connection. */
 static bool is_asked(struct bench *b, uint16_t ros, int fd)
 {
         static struct message m;
         struct pollfd p = {.fd = fd, .events = POLLIN};
         uint8_t bytes[256];
 
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.header = (struct message_header){
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         b->receiver.ops->request(&b->receiver, (struct message_to){ROLE_ROS, ros}, &m);
@@ -157,7 +149,7 @@ static void an_introduction_is_final(void **state)
         introduce(fd, 0);
         assert_false(is_closed(&b, fd));
         assert_true(is_asked(&b, 0, fd));
-        introduce(fd, 0); /* it may say so again */
+        introduce(fd, 0); /* it may repeat that */
         assert_false(is_closed(&b, fd));
         introduce(fd, 1);
         assert_true(is_closed(&b, fd));
@@ -191,7 +183,7 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
         bench_close(&b);
 }
 
-/* More idle connections than there are places, before and after a ROS, keep none out and throw none out. */
+/* More idle connections than places, before and after a ROS, keep none out and throw none out. */
 static void idle_connections_keep_nobody_out(void **state)
 {
         enum { IDLE = 40 };
@@ -329,7 +321,7 @@ static bool is_refused(struct ros_bench *b, const uint8_t *bytes, size_t n)
         return false;
 }
 
-/* It is the SFI's requests that come this way, not what the DFM or another SFI says. */
+/* Only the SFI's requests come this way, not messages of the DFM or another SFI. */
 static void a_ros_takes_only_its_sfis_requests(void **state)
 {
         struct ros_bench b;
@@ -343,7 +335,8 @@ static void a_ros_takes_only_its_sfis_requests(void **state)
         assert_true(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 1)));
         ros_bench_close(&b);
         ros_bench_open(&b);
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+        m.header = (struct message_header){
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_ENDED;
         assert_true(is_refused(&b, bytes, message_encode(&m, bytes, sizeof bytes)));
         assert_int_equal(ros_run_state(b.sender.core), RUN_STARTING);

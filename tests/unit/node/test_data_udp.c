@@ -12,7 +12,7 @@ static void send_as(uint16_t ros, const char *from)
                                 .to_bytes = 8,
                                 .payload = (const uint8_t *)"fragment"};
         struct message_header header = {
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
+            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct udp_config config = {};
         struct chunk_packer *packer;
@@ -31,16 +31,7 @@ static void send_as(uint16_t ros, const char *from)
 
 static void strangers_are_foreign(void **state)
 {
-        struct sfi_config config = {
-                .member = {.incarnation = SAMPLE_INCARNATION},
-                .n_ros = 2,
-                .slots = 8,
-                .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
-                .credits = 4,
-                .timeout_ns = 2 * NS_PER_S,
-                .keep_alive_ns = NS_PER_S,
-                .message_bytes = 1472,
-        };
+        struct sfi_config config = sample_sfi();
         struct data_receiver r = {.ops = &data_receive_udp};
         struct node n;
         bool more = true;

@@ -1,4 +1,4 @@
-/* What a DFM says of a run without a trigger: who is missing, who holds triggers back. */
+/* A DFM's reasons for a run without a trigger: who is missing, who holds triggers back. */
 #include "../test.h"
 
 #include "../core/dfm_driver.h"
@@ -59,13 +59,14 @@ static void many_are_counted(void **state)
         name_nodes(&config);
         dfm_driver_init(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle),
-                            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
-                            "ros6 and 16 more never reached this DFM");
+        assert_string_equal(
+            why(&t, &idle),
+            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+            "ros6 and 16 more never reached this DFM");
         dfm_driver_fini(&t);
 }
 
-/* Also where all have left and XOFF is forgotten when the reasons are asked for. */
+/* Also when all have left and XOFF is forgotten by the time of the reasons. */
 static void who_held_back(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -102,7 +103,7 @@ static void nobody_had_a_credit(void **state)
         dfm_driver_fini(&t);
 }
 
-/* With a trigger it is the events that count. */
+/* With a trigger only the events count. */
 static void open_partial_and_lost(void **state)
 {
         struct dfm_config config = dfm_standard();

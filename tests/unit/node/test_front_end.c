@@ -17,7 +17,7 @@
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 
-static bool flood;         /* the sockets have data without end */
+static bool flood;         /* the sockets have endless data */
 static unsigned receives;  /* calls to the kernel */
 static uint64_t received_bytes;
 static int fail_adds;      /* of descriptors to the loop */
@@ -147,7 +147,7 @@ static void bench_close(struct bench *b)
                 close(b->stream);
 }
 
-/* As the ROS's loop does it: a wake-up, a turn. */
+/* As in the ROS's loop: a wake-up, a turn. */
 static void turn(struct bench *b)
 {
         assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + NS_PER_MS), 0);
@@ -199,7 +199,7 @@ static void reset_at_close(int fd)
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
 }
 
-/* The run goes on below `oldest`: what is held of it is let go. */
+/* The run proceeds: what is held below `oldest` is released. */
 static void clear_below(struct bench *b, uint64_t oldest)
 {
         static struct message m;
@@ -228,7 +228,7 @@ static void datagrams_are_counted(void **state)
         b.now_ns += 200 * NS_PER_MS;
         turn(&b);
         assert_true(front_end_is_quiet(b.front_end, b.now_ns));
-        /* A frame for which there is no room keeps its number, so it is no gap. */
+        /* A frame without room keeps its number, so it is not a gap. */
         for (int i = 0; i < ENTRIES; i++)
                 send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
         turns_until(&b, 100 + ENTRIES);
@@ -319,7 +319,7 @@ static void it_connects_again(void **state)
                 assert_true(front_end_deadline_ns(b.front_end) < NEVER_NS || fail_adds == 0);
         }
         assert_int_equal(fail_adds, 0);
-        /* Those that were given up lie before it. */
+        /* Given-up frames lie before it. */
         accept_stream(&b);
         for (int i = 0; i < 3; i++)
                 accept_stream(&b);

@@ -23,8 +23,10 @@ static void keep_alive(struct node *n, uint64_t live)
         static struct message m;
         static uint32_t transaction;
 
-        m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE, .transaction = transaction++};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE,
+                                           .sender_role = ROLE_DFM,
+                                           .type = MESSAGE_KEEP_ALIVE,
+                                           .transaction = transaction++};
         m.dfm = SAMPLE_DFM;
         m.keep_alive.state = RUN_RUNNING;
         m.keep_alive.sfi_live[0] = live;
@@ -36,7 +38,8 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 {
         static struct message m;
 
-        m.header = (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header =
+            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
         m.assign.entries[0].event = event;
@@ -45,7 +48,7 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
         node_ros.receive(n, NS_PER_S, &m);
 }
 
-/* What waits for an SFI that the DFM's map no longer has is forgotten, once, and nobody else's. */
+/* Jobs for an SFI that left the DFM's map are dropped once, and no others. */
 static void an_sfi_that_is_gone_is_forgotten(void **state)
 {
         struct node n;

@@ -1,11 +1,10 @@
-/* Sockets at addresses that are missing, taken, or only there later. In a network of our own, for its
+/* Sockets at addresses that are missing, taken, or appear later. In a network namespace of its own, for its
  * addresses. */
-#include "../test.h"
+#include "../own_network.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -51,7 +50,7 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
         return __real_bind(fd, address, size);
 }
 
-/* What is logged by `f`. */
+/* The log of `f`. */
 static const char *logged_by(void (*f)(void))
 {
         static char text[4096];
@@ -98,7 +97,7 @@ static void an_address_is_waited_for(void **state)
         assert_int_equal(result, 0);
         assert_int_equal(binds, 3);
         assert_non_null(
-                strstr(log, "cannot open " LATER ":5000 for fragments yet, and tries again every 500 ms"));
+                strstr(log, "cannot open " LATER ":5000 for fragments yet, retrying every 500 ms"));
         assert_null(strstr(strstr(log, "yet") + 1, "yet")); /* once */
         endpoint_free(opened);
 }
@@ -122,7 +121,7 @@ static void a_stop_ends_the_wait(void **state)
         stop_at = 0;
 }
 
-/* All nodes of `evb run` are on this machine: what is not there is a mistake. */
+/* All nodes of `evb run` are on this machine: a missing address is a mistake. */
 static void evb_run_waits_for_nothing(void **state)
 {
         (void)state;
@@ -144,7 +143,7 @@ static void open_taken(void)
                 result = socket_open_listener(&local, 0, "data connections");
 }
 
-/* Neither does one that allows it share it: not ours. */
+/* A socket that permits sharing is not shared either: it is not ours. */
 static void an_address_is_never_shared(void **state)
 {
         struct net_address local = at("127.0.0.2", 5000);
@@ -162,8 +161,8 @@ static void an_address_is_never_shared(void **state)
         log = logged_by(open_taken);
         assert_int_equal(result, -EADDRINUSE);
         assert_non_null(strstr(
-                log, "127.0.0.2:5000 is in use, so there are no fragments; is this node running already?"));
-        assert_non_null(strstr(log, "127.0.0.2:5000 is in use, so there are no data connections;"));
+                log, "127.0.0.2:5000 for fragments: it is in use; is this node running already?"));
+        assert_non_null(strstr(log, "cannot open 127.0.0.2:5000 for data connections: it is in use;"));
         close(datagrams);
         close(stream);
 }
@@ -194,17 +193,9 @@ int main(void)
                 cmocka_unit_test(an_address_is_never_shared),
                 cmocka_unit_test(a_small_buffer_is_logged_once),
         };
-        struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-        int fd;
 
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
-                print_message("skipped: no network namespace to be had here\n");
+        if (!own_network_enter(0))
                 return 77;
-        }
-        fd = socket(AF_INET, SOCK_DGRAM, 0);
-        if (ioctl(fd, SIOCSIFFLAGS, &r) < 0)
-                return 1;
-        close(fd);
         signals_hold();
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The writer: golden bytes at both ends of a file, when files change, and a disk that says no at every
+/* The writer: golden bytes at both ends of a file, the change of files, and a disk that fails at every
  * possible byte. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -197,7 +197,7 @@ static void on_sealing(void *userdata)
         event_writer_counts(s->writer, &s->then);
 }
 
-/* Before a file is sealed, which may take long, its events are known to be with the kernel. */
+/* Before sealing, which may take long, the writer reports that the kernel has its events. */
 static void test_counts_before_sealing(void **state)
 {
         struct closed closed;
@@ -218,7 +218,7 @@ static void test_counts_before_sealing(void **state)
         event_writer_free(sealing.writer);
 }
 
-/* What has become of events: accepted, with the kernel, on the disk, in a closed file. */
+/* The state of events: accepted, with the kernel, on the disk, in a closed file. */
 static void test_counts(void **state)
 {
         struct closed closed;
@@ -263,8 +263,7 @@ static void test_sizes_that_do_not_add_up(void **state)
         assert_int_equal(assert_sound(closed.last), 0);
 }
 
-/* What is on the disk between calls is a whole file: a process that is killed costs no more than the buffer.
- * */
+/* Between calls the disk holds a whole file: a killed process loses at most the buffer. */
 static void test_file_is_whole_after_every_write(void **state)
 {
         struct closed closed;

@@ -25,7 +25,7 @@ static void on_left(void *userdata, const char *path, pid_t writer)
         snprintf(left->last, sizeof left->last, "%s", path);
 }
 
-/* A new writer passes over what is there: it begins behind the highest number, whatever holds it. */
+/* A new writer skips existing files: it begins behind the highest number, whatever holds it. */
 static void test_next_free_number(void **state)
 {
         static const struct {
@@ -69,7 +69,7 @@ static void test_next_free_number(void **state)
         assert_int_equal(left.writer, 0);
 }
 
-/* A name that is taken while the writer runs is passed over, too. */
+/* It also skips a name that is taken while it runs. */
 static void test_number_taken_meanwhile(void **state)
 {
         struct closed closed;
@@ -141,8 +141,8 @@ static void assert_same_bytes(const char *path, const uint8_t *bytes, size_t siz
         assert_memory_equal(now, bytes, size_bytes);
 }
 
-/* Repair leaves a file alone that another process writes, and names that process; after its end it does its
- * work. */
+/* Repair leaves a file alone that another process writes, and names that process; after its end repair
+ * works. */
 static void test_locked_while_written(void **state)
 {
         char path[PATH_MAX], copy[PATH_MAX];
@@ -161,7 +161,7 @@ static void test_locked_while_written(void **state)
         assert_true(done);
         snprintf(path, sizeof path, "%s/" CORE "._0001.writing", (const char *)*state);
         snprintf(copy, sizeof copy, "%s/copy", (const char *)*state);
-        assert_int_equal(truncate(path, 500), 0); /* so that there is something to repair */
+        assert_int_equal(truncate(path, 500), 0); /* so that repair has work */
         _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
         assert_int_equal(event_file_repair(path, NULL, SAMPLE_NOW, &repair), -EBUSY);

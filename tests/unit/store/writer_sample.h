@@ -1,4 +1,4 @@
-/* What the tests of the event writer share: its settings, and what it has closed. */
+/* Shared by the tests of the event writer: its settings, and the files it has closed. */
 #pragma once
 
 #include "store_sample.h"

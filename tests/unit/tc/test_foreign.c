@@ -261,7 +261,7 @@ static char *detailed_text(void)
         return text;
 }
 
-/* `stab overhead 24` is put back; of the table for ATM the kernel reports only the size. */
+/* `stab overhead 24` is put back; of a table for ATM the kernel reports only the size. */
 static void a_size_table_is_kept_or_refused(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
@@ -318,8 +318,7 @@ static void a_size_table_is_kept_or_refused(void **state)
         tc_plan_fini(&p);
 }
 
-/* Others delete our root, or put one of theirs there: what was there before us is put back in the end all the
- * same. */
+/* Others delete our root, or replace it: in the end what was there before us is put back all the same. */
 static void what_was_there_is_known_through_a_repair(void **state)
 {
         static const char *const intrusions_at_root[] = {
@@ -344,7 +343,7 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 have = network_dump();
                 assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 1);
                 tc_tree_fini(&have);
-                /* Where the state file is to be written there is no room any more. */
+                /* The state file's file system is full. */
                 assert_int_equal(system("mkdir $EVB_STATE_DIRECTORY/$(ls $EVB_STATE_DIRECTORY).new"), 0);
                 assert_true(apply(s, &q) > 0);
                 assert_int_equal(system("rmdir $EVB_STATE_DIRECTORY/*.new"), 0);
@@ -357,7 +356,7 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 assert_string_equal(text, then);
                 free(then);
         }
-        /* Ours is taken away, and nobody repairs it: that what was there before stays away is said. */
+        /* Ours is removed, and nobody repairs it: a warning says that the earlier root stays away. */
         struct tc_shaper *s = network_shaper();
         struct tc_outcome o = {};
 

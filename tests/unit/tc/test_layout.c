@@ -1,4 +1,4 @@
-/* Whose root it is, and which bits of an address lead to a class. */
+/* Who owns a root, and which bits of an address lead to a class. */
 #include "tc_sample.h"
 
 #include <linux/pkt_sched.h>
@@ -148,7 +148,7 @@ static uint32_t mask_of_table(const struct tc_tree *t)
         return 0;
 }
 
-/* To change the bits moves every filter: they stay while they do. */
+/* A change of the bits moves every filter, so they stay while they serve. */
 static void a_table_keeps_its_bits(void **state)
 {
         static struct tc_destination to[SAMPLE_MAX];
@@ -164,7 +164,7 @@ static void a_table_keeps_its_bits(void **state)
         assert_int_equal(mask_of_table(&after), mask_of_table(&before));
         check_buckets(&after);
         tc_tree_fini(&after);
-        /* For quite other destinations they are of no use. */
+        /* For entirely different destinations they are useless. */
         for (size_t i = 0; i < 200; i++) {
                 to[i].address.bytes[1] = to[i].address.bytes[2] = 1;
                 to[i].address.bytes[3] = (uint8_t)(i + 1);

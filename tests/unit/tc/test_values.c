@@ -320,8 +320,10 @@ static void differences_lead_from_any_tree_to_any(void **state)
                 uint16_t control_port;
                 uint64_t rate_bps;
         } shapes[] = {
-                {0, 3, QOS_HTB_TBF, 26800, 0},   {0, 3, QOS_HTB_TBF, 26800, 5000000}, {1, 5, QOS_HTB_TBF, 0, 0}, {0, 3, QOS_HTB, 26800, 0},
-                {0, 200, QOS_HTB_TBF, 26800, 0}, {5, 120, QOS_HTB_TBF, 26800, 0},     {0, 3, QOS_CBQ_TBF, 26800, 0},
+            {0, 3, QOS_HTB_TBF, 26800, 0},   {0, 3, QOS_HTB_TBF, 26800, 5000000},
+            {1, 5, QOS_HTB_TBF, 0, 0},       {0, 3, QOS_HTB, 26800, 0},
+            {0, 200, QOS_HTB_TBF, 26800, 0}, {5, 120, QOS_HTB_TBF, 26800, 0},
+            {0, 3, QOS_CBQ_TBF, 26800, 0},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
