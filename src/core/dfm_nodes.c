@@ -158,7 +158,7 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         }
         n = dfm_node(d, role, index);
-        /* A late word of the process before must not hold triggers back, nor take the numbers of this one's. */
+        /* A late message of the former process must neither hold triggers back nor use this one's numbers. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
             sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);

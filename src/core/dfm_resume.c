@@ -55,13 +55,14 @@ static void note_newest(struct dfm_resume *r, uint64_t newest)
                 r->newest = MAX(r->newest, MIN(newest, r->oldest + EVB_EVENT_WINDOW));
 }
 
-/* Whether what the node did in the run is not known here: it followed another DFM so far. */
+/* Whether this DFM does not know what the node did in the run, as the node followed another DFM until now. */
 static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *join)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
         const struct dfm_sfi *s = &d->sfis[sfi];
 
-        return join->dfm != d->config.incarnation && !n->was_in_run && !(s->joined && s->incarnation == n->welcomed);
+        return join->dfm != d->config.incarnation && !n->was_in_run &&
+               !(s->joined && s->incarnation == n->welcomed);
 }
 
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
@@ -75,7 +76,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         }
         if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
-        /* It may come late, when the run goes on already. */
+        /* It may come late, after the run has resumed. */
         d->resume.late |= !d->resume.active;
         n->was_in_run = true;
         n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
@@ -160,8 +161,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
-/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if nobody
- * else has it. */
+/* The run has resumed: events that the late SFI built are not built again, and its open events are its own
+ * unless another SFI has them. */
 static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -179,11 +180,12 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
         }
 }
 
-/* What the late SFI ended beyond that counts as lost so far, or was built by another SFI too. */
+/* Further events that the late SFI ended count as lost so far, or another SFI built them too. */
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
-        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended), n_ros = d->config.n_ros;
+        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended),
+                 n_ros = d->config.n_ros;
         uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
         uint64_t missing = MIN(t->missing, partial * n_ros);
 
@@ -207,7 +209,8 @@ static void note_totals(struct dfm *d, const struct node_totals *t)
         sum->payload_bytes += t->payload_bytes;
 }
 
-static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from, const struct inventory_entry *e)
+static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
+                       const struct inventory_entry *e)
 {
         for (uint64_t bit = 0; bit < 64; bit++) {
                 uint64_t mask = UINT64_C(1) << bit;
@@ -221,12 +224,13 @@ static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t fr
         }
 }
 
-/* All of it has come, or so much as there can be. */
+/* Whether all of it has come, or as much as is possible. */
 static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
 {
         uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
 
-        return m->n == 0 || n->inventory_next >= m->inventory.end || n->inventory_next >= oldest + EVB_EVENT_WINDOW;
+        return m->n == 0 || n->inventory_next >= m->inventory.end ||
+               n->inventory_next >= oldest + EVB_EVENT_WINDOW;
 }
 
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
@@ -237,10 +241,11 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
                 return false;
         n = dfm_node(d, ROLE_SFI, index);
-        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed || m->inventory.from != n->inventory_next)
+        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
+            m->inventory.from != n->inventory_next)
                 return true;
         n->heard_ns = now_ns;
-        /* What it heard of after it had said Join. */
+        /* Events that it learned of after its Join. */
         note_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
                 note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
@@ -296,7 +301,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
                 t->oldest++;
         count_former(d);
         r->active = false;
-        /* An SFI that fell silent before it had said all may come back. */
+        /* An SFI that fell silent before it reported all may come back. */
         r->late = true;
         d->keep_alive_due_ns = now_ns;
 }

@@ -185,7 +185,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* A process that was stopped, or a machine that stood, has heard of nobody meanwhile. That is not the nodes' silence. */
+/* A process that was stopped, or a machine that was suspended, has received nothing meanwhile. That is not
+ * the nodes' silence. */
 static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -193,7 +194,8 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->turn_ns = now_ns;
         if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
                 return;
-        log_warning("this DFM did not run for %.1f s: nodes and events get that time once more", (double)away_ns / NS_PER_S);
+        log_warning("this DFM did not run for %.1f s: nodes and events get that time again",
+                    (double)away_ns / NS_PER_S);
         dfm_was_away(d->core, now_ns, away_ns);
 }
 

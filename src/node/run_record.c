@@ -128,13 +128,13 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         return write_whole(s->fd, text);
 }
 
-/* Without a place to remember it, the time is a number that does not repeat either. */
+/* Without a place to store it, the time serves as a number that does not repeat either. */
 static uint32_t number_of_time(void)
 {
         return (uint32_t)(clock_utc_ns() / NS_PER_S);
 }
 
-/* An empty file is a new one. Of one that makes no sense nobody knows how far it was. */
+/* An empty file is a new one. An invalid file does not tell how far the numbers were. */
 static uint32_t number_after(const char *text)
 {
         unsigned long long last;

@@ -116,7 +116,8 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
-/* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of theirs was heard. */
+/* The caller did not run for `away_ns` until now: nodes and events get that time again, as none of their
+ * messages was received. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* No more triggers: finish what is open and end the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);

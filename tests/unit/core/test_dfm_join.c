@@ -11,7 +11,8 @@ static struct dfm_config join_standard(void)
         return c;
 }
 
-static struct message join_of(const struct dfm_config *c, enum node_role role, uint16_t index, uint64_t incarnation)
+static struct message join_of(const struct dfm_config *c, enum node_role role, uint16_t index,
+                              uint64_t incarnation)
 {
         struct message m = {.header = {.sender_role = role, .sender_index = index, .type = MESSAGE_JOIN}};
 

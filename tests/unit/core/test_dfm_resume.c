@@ -1,4 +1,5 @@
-/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and what comes late. */
+/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and
+ * what comes late. */
 #include "dfm_driver.h"
 
 #define FORMER UINT64_C(0xF0)
@@ -16,11 +17,15 @@ static struct dfm_config resume_standard(void)
         return c;
 }
 
-static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest, uint64_t newest)
+static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest,
+                         uint64_t newest)
 {
         struct message m = {
-                .header = {.cookie = TRACE_COOKIE, .sender_role = role, .sender_index = index, .type = MESSAGE_JOIN},
-                .dfm = FORMER,
+            .header = {.cookie = TRACE_COOKIE,
+                       .sender_role = role,
+                       .sender_index = index,
+                       .type = MESSAGE_JOIN},
+            .dfm = FORMER,
         };
 
         m.join.incarnation = 1;
@@ -43,8 +48,8 @@ static void comes(struct dfm_driver *t, enum node_role role, uint16_t index, uin
                 sfi_says_alive(t, index, RUN_RUNNING, 0);
 }
 
-static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint64_t end, struct node_totals totals, size_t n,
-                        const struct inventory_entry *entries)
+static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint64_t end,
+                        struct node_totals totals, size_t n, const struct inventory_entry *entries)
 {
         t->message.n = n;
         t->message.inventory.incarnation = 1;
@@ -56,9 +61,11 @@ static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint6
         assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
 }
 
-static void inventory(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t complete, uint64_t ended, uint64_t open)
+static void inventory(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t complete, uint64_t ended,
+                      uint64_t open)
 {
-        inventories(t, sfi, 0, end, (struct node_totals){.complete = complete}, 1, &(struct inventory_entry){ended, open});
+        inventories(t, sfi, 0, end, (struct node_totals){.complete = complete}, 1,
+                    &(struct inventory_entry){ended, open});
 }
 
 static void ross_come(struct dfm_driver *t, uint64_t newest)
@@ -174,7 +181,8 @@ static void an_impossible_end_is_bounded(void **state)
         fini(&t);
 }
 
-/* Two of three are there when the run goes on; what the third did before must neither be built again nor be lost. */
+/* Two of three are there when the run goes on; what the third did before must neither be built again nor
+ * be lost. */
 static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
 {
         dfm_driver_init(t, c);
@@ -244,13 +252,15 @@ static void what_was_lost_is_found_with_the_late_sfi(void **state)
         assert_int_equal(dfm_counts(t.dfm)->lost, 3);
         comes(&t, ROLE_SFI, 1, 4, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        inventories(&t, 1, 0, 8, (struct node_totals){.complete = 2, .partial = 2, .missing = 3, .payload_bytes = 200}, 1,
+        inventories(&t, 1, 0, 8,
+                    (struct node_totals){.complete = 2, .partial = 2, .missing = 3, .payload_bytes = 200}, 1,
                     &(struct inventory_entry){});
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
         assert_int_equal(dfm_counts(t.dfm)->complete, 2);
         assert_int_equal(dfm_counts(t.dfm)->partial, 2);
         assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 3);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1); /* more than were lost: another SFI had one of them too */
+        assert_int_equal(dfm_counts(t.dfm)->ended_again,
+                         1); /* more than were lost: another SFI had one of them too */
         fini(&t);
 }
 

@@ -1,4 +1,5 @@
-/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone may change. */
+/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone
+ * may change. */
 #include "core_trace.h"
 
 #include "evb/core/member.h"
@@ -23,9 +24,11 @@ static struct member begun(void)
         return m;
 }
 
-static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm, uint64_t cookie, enum welcome_verdict verdict)
+static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm, uint64_t cookie,
+                                enum welcome_verdict verdict)
 {
-        struct message w = {.header = {.cookie = cookie, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}, .dfm = dfm};
+        struct message w = {.header = {.cookie = cookie, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                            .dfm = dfm};
 
         w.welcome.incarnation = OURS;
         w.welcome.run = TRACE_RUN;
@@ -35,7 +38,8 @@ static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm,
 
 static bool hears(struct member *m, uint64_t now_ns, enum node_role from, uint64_t dfm, uint64_t cookie)
 {
-        struct message w = {.header = {.cookie = cookie, .sender_role = from, .type = MESSAGE_KEEP_ALIVE}, .dfm = dfm};
+        struct message w = {.header = {.cookie = cookie, .sender_role = from, .type = MESSAGE_KEEP_ALIVE},
+                            .dfm = dfm};
 
         return member_accepts(m, now_ns, &w);
 }
@@ -126,7 +130,9 @@ static void a_refusal_is_news_once_and_it_asks_again(void **state)
 
 static void a_welcome_that_is_not_for_it_says_nothing(void **state)
 {
-        struct message w = {.header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}, .dfm = TRACE_DFM};
+        struct message w = {
+            .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+            .dfm = TRACE_DFM};
         struct member m = begun();
 
         (void)state;
@@ -184,8 +190,10 @@ static void a_late_welcome_of_a_former_dfm_does_not_bring_it_back(void **state)
                         /* Its last words make a Join due, and its last Welcome comes after that. */
                         now_ns += NS_PER_S;
                         assert_false(hears(&m, now_ns, ROLE_DFM, former, TRACE_COOKIE));
-                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
-                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OVER), MEMBER_NOTHING);
+                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OK),
+                                         MEMBER_NOTHING);
+                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OVER),
+                                         MEMBER_NOTHING);
                         assert_int_equal(m.dfm, dfm);
                         assert_int_equal(m.refusal, WELCOME_OK);
                         assert_true(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));

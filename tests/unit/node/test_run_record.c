@@ -87,7 +87,8 @@ static void numbers_do_not_repeat(void **state)
 /* Small numbers were given out before; the time was not. */
 static void a_file_that_makes_no_sense_is_no_new_beginning(void **state)
 {
-        static const char *const texts[] = {"x\n", "-3\n", "12", "99999999999999999999999\n", "4294967295\n", "1 2\n", "\n"};
+        static const char *const texts[] = {"x\n",          "-3\n",  "12", "99999999999999999999999\n",
+                                            "4294967295\n", "1 2\n", "\n"};
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
