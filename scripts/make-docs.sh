@@ -64,9 +64,10 @@ HEAD
 .It 0
 Done.
 .It 1
-The run fell short: events are partial or lost, fragments are corrupt, there was no trigger, the counts of DFM, SFIs and
-files differ, a node died, a check failed, or frames of a front-end may belong to other triggers.
-Each reason is a line on standard error and an entry of
+The run fell short: events are partial or lost, fragments are corrupt, no trigger was taken, the counts of DFM, SFIs and
+files differ, events were built twice, the output of an SFI failed, a node died, a check failed, or frames of a
+front-end may belong to other triggers.
+Each reason is one line on standard error, and an entry of
 .Dq reasons
 in the report.
 .It 2
@@ -74,7 +75,10 @@ The command line or a file is wrong; it says where, and what is allowed.
 .It 77
 A privilege or a feature of the kernel is missing; it says which.
 .It 75
-A node could not start or continue because of a temporary failure, such as a lack of memory; the units restart it.
+A node could not start or go on for a reason that may pass, and says which; its unit starts it again.
+Such reasons are memory, a DFM that was silent for
+.Ic dfm.lost-after ,
+and a DFM that has gone on to another run.
 .El
 .Pp
 SIGTERM and SIGINT finish what is open and report; a second one stops at once.

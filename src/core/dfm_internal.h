@@ -117,9 +117,8 @@ struct dfm {
         struct dfm_table table;
         uint64_t cookie;
         struct dfm_node *nodes; /* ROSs, then SFIs */
-        /* present nodes by role: many calls need it, in every step */
-        uint32_t n_live[ROLE_SFI + 1];
-        uint32_t n_answers; /* nodes that wait for an answer */
+        uint32_t n_live[ROLE_SFI + 1]; /* nodes that are there, by role: every step asks for it */
+        uint32_t n_answers;     /* nodes to which one is due */
         struct dfm_resume resume;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;

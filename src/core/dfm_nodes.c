@@ -90,8 +90,10 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
 {
         if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
+        if (m->alive.flags & ~n->flags & ALIVE_FAILED)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_FAILED, .role = role, .index = index});
         n->state = (enum run_state)m->alive.state;
-        n->flags = m->alive.flags | (n->flags & ALIVE_UNRELIABLE);
+        n->flags = m->alive.flags | (n->flags & (ALIVE_UNRELIABLE | ALIVE_FAILED));
         n->reason = m->alive.reason;
         n->reason_ms = m->alive.reason_ms;
         n->frames = m->alive.frames;
@@ -158,7 +160,7 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         }
         n = dfm_node(d, role, index);
-        /* A late message of the former process must neither hold triggers back nor use this one's numbers. */
+        /* A late word of the process before must not hold triggers back, nor take the numbers of this one. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
             sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
@@ -204,6 +206,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
+                .failed = n->flags & ALIVE_FAILED,
         };
 }
 
@@ -275,6 +278,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
                 d->started_ns = now_ns - MIN(c->former.age_ns, now_ns);
         }
         d->keep_alive_due_ns = now_ns;
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed, now_ns);
 }
 

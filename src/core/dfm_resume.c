@@ -161,8 +161,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
-/* The run has resumed: events that the late SFI built are not built again, and its open events are its own
- * unless another SFI has them. */
+/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if
+ * nobody else has it. */
 static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -184,8 +184,8 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
-        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended),
-                 n_ros = d->config.n_ros;
+        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended);
+        uint64_t n_ros = d->config.n_ros;
         uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
         uint64_t missing = MIN(t->missing, partial * n_ros);
 

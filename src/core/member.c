@@ -64,8 +64,8 @@ static bool is_former(const struct member *m, const struct message *w)
         return false;
 }
 
-/* A delayed Welcome must not bring a former DFM back: our streams with the present DFM would restart only at
- * this end. So only the answer to a Join counts, or a message of our own DFM, and nothing of a former one. */
+/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present one would
+ * begin anew here, and not there. So only an answer counts, or what our own DFM says, and nothing of a former one. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);

@@ -203,8 +203,8 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Until the run begins, or resumes under another DFM, not all SFIs have reported to the DFM; after
-         * its end they leave. */
+        /* Until the run begins, or goes on under another DFM, not all have told the DFM that they are there;
+         * after its end, they leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
                 memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
         return true;

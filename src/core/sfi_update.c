@@ -186,8 +186,8 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         }
 }
 
-/* A late SFI may learn of an event before the first KeepAlive tells which have ended. The DFM keeps to half
- * of the window, so all events below that half have ended; the SFI must remember what ends here. */
+/* An SFI that comes late may hear of an event before the first KeepAlive says which have ended. The DFM keeps to half
+ * of the window, so all below that have; what ends here must be kept in mind. */
 static void note_event(struct sfi *s, uint64_t event)
 {
         s->newest = MAX(s->newest, event + 1);

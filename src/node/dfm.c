@@ -20,13 +20,16 @@
 
 /* A longer wait for nodes is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
+/* So is a run that takes no trigger for longer than this, though one is due. */
+#define STALL_LOG_NS (5 * NS_PER_S)
 
 struct dfm_role {
         struct dfm *core;
         struct run_record record;
         uint64_t began_utc_ns;  /* 0: the run has not begun */
         uint64_t wait_log_ns;
-        bool wait_logged, ended_noted;
+        bool wait_logged, ended_noted, stall_logged;
+        uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
         struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
@@ -54,7 +57,35 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* The run number: the configured one, that of the file with ros.source = file:, or a new one. */
+/* Without a record a DFM that starts again believes the nodes: it may take up a run that has ended. */
+static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
+{
+        int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
+        bool damaged;
+
+        if (r < 0)
+                log_warning_errno(r, "cannot keep the state of the run in %s: %m; a DFM that starts again does not know "
+                                  "whether this run has ended", d->record.path);
+        config->former = run_record_former(&d->record, &damaged);
+        if (damaged)
+                log_warning("%s is damaged: nothing is known of the last run", d->record.path);
+}
+
+static uint32_t next_number(void)
+{
+        char path[RUN_RECORD_PATH_MAX];
+        uint32_t number;
+        int r = run_record_next_number(&number, path);
+
+        if (r == -EBADMSG)
+                log_warning("%s is damaged, so the last run number is unknown: this run is number %u, from the clock", path,
+                            number);
+        else if (r < 0)
+                log_warning_errno(r, "cannot keep run numbers in %s: %m; this run is number %u, from the clock", path, number);
+        return number;
+}
+
+/* The number of the run: configured, that of the file whose events are replayed, or a new one. */
 static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
@@ -65,16 +96,14 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         /* Under `evb run` the DFM and its nodes end together. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
-        else {
-                run_record_open(&d->record, n->self->address, (unsigned)s->network.control_port);
-                config->former = run_record_former(&d->record);
-        }
+        else
+                open_record(n, d, config);
         config->run_is_free = s->run.number == 0;
         config->run = (uint32_t)s->run.number;
         if (config->run == 0 && d->replay)
                 config->run = replay_run(d->replay);
         if (config->run == 0)
-                config->run = run_record_next_number();
+                config->run = next_number();
         n->run = config->run;
 }
 
@@ -185,8 +214,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* A process that was stopped, or a machine that was suspended, has received nothing meanwhile. That is not
- * the nodes' silence. */
+/* A process that was stopped, or a machine that stood, has heard of nobody meanwhile. That is not the nodes'
+ * silence. */
 static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -194,9 +223,29 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->turn_ns = now_ns;
         if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
                 return;
-        log_warning("this DFM did not run for %.1f s: nodes and events get that time again",
+        log_warning("this DFM did not run for %.1f s: nodes and events get that time once more",
                     (double)away_ns / NS_PER_S);
         dfm_was_away(d->core, now_ns, away_ns);
+}
+
+static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
+{
+        uint64_t triggers = dfm_counts(d->core)->triggers;
+        char text[512];
+
+        if (triggers != d->stall_triggers || !dfm_is_busy(d->core)) {
+                d->stall_triggers = triggers;
+                d->stall_since_ns = now_ns;
+                if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
+                        log_info("triggers go on");
+                d->stall_logged = false;
+                return;
+        }
+        if (d->stall_logged || now_ns - d->stall_since_ns < STALL_LOG_NS)
+                return;
+        stall_describe(d->core, n->scenario, text, sizeof text);
+        log_warning("triggers have been held back for 5 s: %s", text);
+        d->stall_logged = true;
 }
 
 static int dfm_turn(struct node *n, uint64_t now_ns)
@@ -208,6 +257,7 @@ static int dfm_turn(struct node *n, uint64_t now_ns)
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);
+        log_stall(n, d, now_ns);
         return 0;
 }
 
@@ -271,7 +321,7 @@ static void dfm_node_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
-        dfm_reasons(d->core, &d->idle, to);
+        dfm_reasons(d->core, n->scenario, &d->idle, to);
 }
 
 const struct node_kind node_dfm = {

@@ -70,7 +70,28 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         add_own_reasons(&b, d, s);
 }
 
-void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
+void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
+        bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
+
+        if (!holding && !left)
+                strbuf_add(&b, "no SFI has a free credit");
+}
+
+/* Also where its disk failed after all its events were complete here. */
+static void failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).failed)
+                        reasons_add(to, "the output of %s failed: events that are complete may be in no file", n->name);
+        }
+}
+
+void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
@@ -83,6 +104,10 @@ void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to)
                 reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
                                 "counted, or the ROSs "
                                 "counted different numbers of them");
+        failed_outputs(d, s, to);
+        if (c->ended_again > 0)
+                reasons_add(to, "%llu events ended again on another SFI: files may hold them twice",
+                            (unsigned long long)c->ended_again);
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)

@@ -12,4 +12,6 @@ struct idle {
 
 /* Call now and then, and before the run stops; it looks only until the first trigger. */
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
-void dfm_reasons(const struct dfm *d, const struct idle *i, struct reasons *to);
+/* Why triggers are held back now. */
+void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes);
+void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

@@ -21,6 +21,8 @@
 /* With `synced`: time and number of events between two syncs. */
 #define SYNC_NS (20 * NS_PER_MS)
 #define SYNC_EVENTS 256
+/* An SFI that crashes again and again leaves many files: the log names so many of them at each start. */
+#define LEFT_LOGGED 3
 
 struct event_output {
         struct node *node;
@@ -42,7 +44,8 @@ struct event_output {
         uint32_t *waiting;
         uint32_t waiting_mask, waiting_head, waiting_tail;
         uint64_t settled;
-        uint64_t oldest_ns; /* arrival of the first event since the last flush or sync; NEVER_NS: none */
+        unsigned left; /* files that earlier SFIs did not close */
+        uint64_t oldest_ns; /* the first event since the last flush (sync) came then; NEVER_NS: none */
 };
 
 static time_t utc_now(void)
@@ -159,7 +162,10 @@ static void note_sealing(void *ctx)
 
 static void note_left(void *ctx, const char *path, pid_t writer)
 {
-        (void)ctx;
+        struct event_output *o = ctx;
+
+        if (o->left++ >= LEFT_LOGGED)
+                return;
         if (writer > 0)
                 log_warning("%s: process %d is writing this file; leaving it alone", path, (int)writer);
         else
@@ -194,6 +200,9 @@ int event_output_open(struct event_output *o, uint32_t run)
         r = event_writer_new(&o->writer, &settings, utc_now());
         if (r < 0)
                 return log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory);
+        if (o->left > LEFT_LOGGED)
+                log_warning("sfi.directory: %s has %u more files that earlier SFIs did not close", s->sfi.directory,
+                            o->left - LEFT_LOGGED);
         if (event_writer_file_number(o->writer) > 1)
                 log_warning("sfi.directory: %s has files of run %u of %s; continuing with number %04u",
                             s->sfi.directory, run, application, event_writer_file_number(o->writer));

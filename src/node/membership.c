@@ -35,7 +35,7 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                 snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
-                snprintf(text, size_bytes, "run %u of this node has ended", m->run);
+                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up", m->run);
                 break;
         case WELCOME_BEGUN:
                 snprintf(
@@ -44,8 +44,7 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                     m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "its scenario gives %s another address than %s", n->self->name,
-                         n->self->address);
+                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node", n->self->name, n->self->address);
                 break;
         case WELCOME_OK:
         case WELCOME_VERDICTS:
@@ -118,8 +117,13 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
             now_ns - m->heard_ns < limit_ns)
                 return false;
-        log_error("no message from the DFM %s at %s for %s (dfm.lost-after); stopping", dfm_of(n)->name,
-                  dfm_of(n)->address, quantity_format_time(limit_ns, time));
+        quantity_format_time(limit_ns, time);
+        if (m->refusal != WELCOME_OK)
+                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
+                          dfm_of(n)->address, time);
+        else
+                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
+                          dfm_of(n)->address, time);
         return true;
 }
 
@@ -151,7 +155,13 @@ bool membership_watch(struct node *n, uint64_t now_ns)
         log_wait(n, now_ns, m);
         s->rejected = is_final(m->refusal);
         s->lost_dfm = has_lost_dfm(n, now_ns, m);
+        s->left_behind = m->refusal == WELCOME_OVER;
         return s->rejected || s->lost_dfm;
+}
+
+bool membership_may_come_back(const struct node *n)
+{
+        return n->membership.lost_dfm || n->membership.left_behind;
 }
 
 void membership_reasons(const struct node *n, struct reasons *to)
@@ -160,11 +170,11 @@ void membership_reasons(const struct node *n, struct reasons *to)
 
         if (!n->kind->member)
                 return;
-        if (n->membership.lost_dfm) {
+        if (n->membership.lost_dfm && n->kind->member(n)->refusal == WELCOME_OK) {
                 reasons_add(to, "the DFM %s fell silent in run %u", dfm_of(n)->name, n->run);
                 return;
         }
-        if (!n->membership.rejected)
+        if (!n->membership.rejected && !membership_may_come_back(n))
                 return;
         membership_describe(n, text, sizeof text);
         reasons_add(to, "%s", text);

@@ -19,12 +19,15 @@ struct membership {
         enum welcome_verdict logged_refusal;
         uint32_t logged_stranger; /* DFM: role and index of the last logged stranger */
         bool lost_dfm; /* the DFM has been silent for dfm.lost-after */
-        bool rejected; /* the DFM has refused this node for good */
+        bool rejected; /* the DFM does not let this node take part, for good */
+        bool left_behind; /* the DFM has gone on to another run */
 };
 
 /* Logs what is new. Returns whether the node must stop now: lost_dfm or rejected. */
 bool membership_watch(struct node *n, uint64_t now_ns);
-/* Adds why this node did not take part in the whole run. */
+/* The run went on or ended without this node, which may take part in the next one once it starts again. */
+bool membership_may_come_back(const struct node *n);
+/* Why this node had no part in a run, or not to its end. */
 void membership_reasons(const struct node *n, struct reasons *to);
 /* What the node waits for: "waiting for the DFM dfm at 10.0.0.1". */
 void membership_describe(const struct node *n, char *text, size_t size_bytes);

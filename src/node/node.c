@@ -329,5 +329,7 @@ int node_run(const struct node_options *options)
         node_close(&n);
         if (r < 0 && r != -EINTR)
                 return NODE_STATUS_AGAIN;
+        if (membership_may_come_back(&n) && !getenv(NODE_STATS_ENV))
+                return NODE_STATUS_AGAIN;
         return n.reasons.n > 0 ? 1 : 0;
 }

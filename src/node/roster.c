@@ -27,7 +27,7 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 log_error("refused a second process that runs as %s", name);
                 break;
         case WELCOME_OVER:
-                log_warning("refused %s: its run %u has ended", name, o->run);
+                log_warning("%s is still in run %u, which has ended or was given up: it is refused", name, o->run);
                 break;
         case WELCOME_BEGUN:
                 log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
@@ -42,11 +42,27 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
         }
 }
 
-static void log_notice(const struct node *n, const struct dfm_notice *o)
+/* Who is missing now costs events, so it must not pass unnoticed. */
+static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
+{
+        char text[512];
+
+        if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count && dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
+                log_info("run %u: all nodes are there, triggers begin", run);
+                return;
+        }
+        roster_describe_missing(n, core, text, sizeof text);
+        log_warning("run %u: triggers begin without all nodes, after dfm.node-timeout: still %s", run, text);
+}
+
+static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)
 {
         switch (o->kind) {
         case NOTICE_JOINED:
                 log_info("%s has joined", name_of(n, o->role, o->index));
+                break;
+        case NOTICE_RESTARTED:
+                log_warning("%s has started again", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT:
                 log_info("%s has left", name_of(n, o->role, o->index));
@@ -60,6 +76,12 @@ static void log_notice(const struct node *n, const struct dfm_notice *o)
                 break;
         case NOTICE_TAKEN_UP:
                 log_warning("took up run %u of a former DFM", o->run);
+                break;
+        case NOTICE_BEGUN:
+                log_begin(n, core, o->run);
+                break;
+        case NOTICE_FAILED:
+                log_error("the output of %s failed: the run is stopped", name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:
                 log_error("%s lost frames of its front-end before it counted them: events may combine "
@@ -82,8 +104,13 @@ static void log_stranger(struct node *n)
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
-        log_warning("ignored a message in the name of %s: it comes from %s, not from that node's address",
-                    name_of(n, s->role, s->index), net_address_format(&s->from, text));
+        net_address_format(&s->from, text);
+        if (!scenario_node_of(n->scenario, s->role, s->index))
+                log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",
+                            scenario_role_name(s->role), s->index + 1u, text);
+        else
+                log_warning("a message for node %s from %s, which is not its address, is ignored",
+                            name_of(n, s->role, s->index), text);
 }
 
 void roster_log(struct node *n, struct dfm *core)
@@ -92,7 +119,7 @@ void roster_log(struct node *n, struct dfm *core)
 
         while (dfm_take_notice(core, &o)) {
                 n->run = dfm_run(core);
-                log_notice(n, &o);
+                log_notice(n, core, &o);
         }
         log_stranger(n);
 }

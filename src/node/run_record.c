@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
@@ -45,20 +46,25 @@ static void make_folder(char *path)
         (void)mkdir(path, 0755);
 }
 
-/* Opens and locks a file of that name in the folder; -1: impossible. */
+/* A locked file of that name in the folder, or a negative errno; its path in either case. */
 static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
 {
         char folder[RUN_RECORD_PATH_MAX - 128];
         int fd;
 
+        snprintf(path, size_bytes, "%s", name);
         if (!find_folder(folder, sizeof folder))
-                return -1;
+                return -ENOENT;
         make_folder(folder);
         snprintf(path, size_bytes, "%s/%s", folder, name);
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (fd >= 0 && flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+        if (fd < 0)
+                return -errno;
+        if (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+                int r = -errno;
+
                 close(fd);
-                return -1;
+                return r;
         }
         return fd;
 }
@@ -79,7 +85,7 @@ static void read_whole(int fd, char *text, size_t size_bytes)
         text[n > 0 ? n : 0] = '\0';
 }
 
-void run_record_open(struct run_record *s, const char *address, unsigned port)
+int run_record_open(struct run_record *s, const char *address, unsigned port)
 {
         char name[100];
 
@@ -87,6 +93,7 @@ void run_record_open(struct run_record *s, const char *address, unsigned port)
         for (char *c = name; *c; c++)
                 *c = *c == '/' || *c == '%' ? '_' : *c;
         s->fd = open_locked(name, false, s->path, sizeof s->path);
+        return MIN(s->fd, 0);
 }
 
 void run_record_close(struct run_record *s)
@@ -96,21 +103,20 @@ void run_record_close(struct run_record *s)
         s->fd = -1;
 }
 
-struct dfm_former run_record_former(const struct run_record *s)
+struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged)
 {
         uint64_t cookie, began_ns, now_ns = clock_utc_ns();
         char text[128], state[16];
         unsigned run;
 
+        *ret_damaged = false;
         if (s->fd < 0)
                 return (struct dfm_former){};
         read_whole(s->fd, text, sizeof text);
-        /* A new file: no DFM of this address has had a run here. */
-        if (text[0] == '\0')
-                return (struct dfm_former){.known = true};
-        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns,
-                   state) != 4)
+        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns, state) != 4) {
+                *ret_damaged = text[0] != '\0';
                 return (struct dfm_former){};
+        }
         return (struct dfm_former){
                 .known = true,
                 .cookie = strcmp(state, "running") == 0 ? cookie : 0,
@@ -128,40 +134,49 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         return write_whole(s->fd, text);
 }
 
-/* Without a place to store it, the time serves as a number that does not repeat either. */
-static uint32_t number_of_time(void)
+/* The number behind the one in the file; 0: the file is damaged. An empty one is new. */
+static uint32_t number_behind(int fd)
 {
-        return (uint32_t)(clock_utc_ns() / NS_PER_S);
-}
+        unsigned long last;
+        char text[32], *end;
 
-/* An empty file is a new one. An invalid file does not tell how far the numbers were. */
-static uint32_t number_after(const char *text)
-{
-        unsigned long long last;
-        char *end;
-
-        if (!text[0])
-                return 1;
-        errno = 0;
-        last = strtoull(text, &end, 10);
-        if (errno || text[0] < '0' || text[0] > '9' || *end != '\n' || last >= UINT32_MAX)
-                return number_of_time();
-        return (uint32_t)last + 1;
-}
-
-uint32_t run_record_next_number(void)
-{
-        char path[RUN_RECORD_PATH_MAX], text[32];
-        int fd = open_locked("run-number", true, path, sizeof path);
-        uint32_t number;
-
-        if (fd < 0)
-                return number_of_time();
         read_whole(fd, text, sizeof text);
-        number = number_after(text);
-        snprintf(text, sizeof text, "%u\n", number);
-        if (write_whole(fd, text) < 0)
-                number = number_of_time();
-        close(fd);
-        return number;
+        if (text[0] == '\0')
+                return 1;
+        last = strtoul(text, &end, 10);
+        if (text[0] < '0' || text[0] > '9' || strcmp(end, "\n") != 0)
+                return 0;
+        return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
+}
+
+/* The time in seconds. It waits for the next second, so that nobody who asks later gets the same one. */
+static uint32_t take_second(void)
+{
+        uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;
+        struct timespec rest = {
+                .tv_sec = (time_t)(over_ns / NS_PER_S),
+                .tv_nsec = (long)(over_ns % NS_PER_S),
+        };
+
+        while (nanosleep(&rest, &rest) < 0 && errno == EINTR)
+                ;
+        return (uint32_t)(now_ns / NS_PER_S);
+}
+
+int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX])
+{
+        _cleanup_close_ int fd = open_locked("run-number", true, path, RUN_RECORD_PATH_MAX);
+        uint32_t next = fd < 0 ? 0 : number_behind(fd);
+        int r = fd < 0 ? fd : next == 0 ? -EBADMSG : 0;
+        char text[32];
+
+        if (next == 0)
+                next = take_second();
+        snprintf(text, sizeof text, "%u\n", next);
+        if (fd >= 0 && (write_whole(fd, text) < 0 || fdatasync(fd) < 0)) {
+                r = -(errno ?: EIO);
+                next = take_second();
+        }
+        *ret = next;
+        return r;
 }

@@ -196,6 +196,8 @@ static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
         }
         if (!builder_is_sealed(s->builder, &r))
                 return false;
+        if (r < 0 && !s->failed)
+                sfi_set_failed(s->core, now_ns);
         s->failed |= r < 0;
         n->is_sealing = false;
         return true;

@@ -106,8 +106,11 @@ static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
                 event_writer_end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
         };
         size_t written;
-        int r = record_write_all(w->fd, iov, ARRAY_SIZE(iov), w->disk_bytes, &written);
+        int r = event_writer_check_linked(w);
 
+        if (r < 0)
+                return fail_on_disk(w, r);
+        r = record_write_all(w->fd, iov, ARRAY_SIZE(iov), w->disk_bytes, &written);
         if (r < 0)
                 return fail(w, r, MIN(written, w->filled_bytes), now);
         w->disk_bytes += w->filled_bytes;
@@ -123,8 +126,10 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         uint8_t end[EVENT_FILE_END_BYTES];
         struct iovec head = {.iov_base = (void *)record, .iov_len = EVENT_FILE_DATA_BYTES}, tail;
         size_t written;
-        int r;
+        int r = event_writer_check_linked(w);
 
+        if (r < 0)
+                return fail_on_disk(w, r);
         w->file_events++;
         tail = event_writer_end_record(w, data_bytes, 0, now, end);
         r = record_write_all(w->fd, &head, 1, w->disk_bytes, &written);

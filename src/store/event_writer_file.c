@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "event_record.h"
 #include "event_writer_internal.h"
@@ -145,6 +146,16 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
         if (sync_file_range(fd, (off_t)from, (off_t)(to - from), flags) == 0)
                 return 0;
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
+}
+
+/* Whoever removes the open file, or its directory, takes all of its events: to go on would only lose more. */
+int event_writer_check_linked(const struct event_writer *w)
+{
+        struct stat st;
+
+        if (fstat(w->fd, &st) < 0)
+                return -errno;
+        return st.st_nlink == 0 ? -ENOENT : 0;
 }
 
 int event_writer_write_back(struct event_writer *w)

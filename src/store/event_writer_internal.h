@@ -41,7 +41,9 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
  * errno. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
-/* Starts write-back of what the file has grown by, so that sealing it has little left to do. */
+/* -ENOENT: somebody removed the open file. */
+int event_writer_check_linked(const struct event_writer *w);
+/* Lets the disk begin with what the file has grown by, so that little is left to do when it is sealed. */
 int event_writer_write_back(struct event_writer *w);
 /* The open file has its end record: makes it durable, and gives it its final name. */
 int event_writer_seal(struct event_writer *w);

@@ -184,8 +184,9 @@ def lost_dfm(evb):
         b.kill("dfm")
         for name in ROLES:
             if name != "dfm":
-                b.end(name, expect=1)
-                assert "(dfm.lost-after); stopping" in b.log(name), b.log(name)
+                b.end(name, expect=75)
+                assert "the DFM dfm fell silent in run 1" in b.log(name), b.log(name)
+                assert "(dfm.lost-after): this node ends" in b.log(name), b.log(name)
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
 
 
@@ -375,21 +376,22 @@ FORGED = [
     (1, 0x00EB0006, bytes(8) + (7).to_bytes(8, "little") + bytes(8)),
 ]
 
-main({
-    "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
-    "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
-    "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
-    "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
-    "dfm-restart-late": restart_late,
-    "ended-is-over": ended_is_over,
-    "lost-dfm": lost_dfm,
-    "started-twice": started_twice,
-    "other-scenario": other_scenario,
-    "other-run": other_run,
-    "waiting": waiting,
-    "numbers": numbers,
-    "strangers": strangers,
-    "lost-frame": lost_frame,
-    "equal-frames": equal_frames,
-    "restarted-front-end": restarted_front_end,
-})
+if __name__ == "__main__":
+    main({
+        "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
+        "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
+        "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
+        "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
+        "dfm-restart-late": restart_late,
+        "ended-is-over": ended_is_over,
+        "lost-dfm": lost_dfm,
+        "started-twice": started_twice,
+        "other-scenario": other_scenario,
+        "other-run": other_run,
+        "waiting": waiting,
+        "numbers": numbers,
+        "strangers": strangers,
+        "lost-frame": lost_frame,
+        "equal-frames": equal_frames,
+        "restarted-front-end": restarted_front_end,
+    })

@@ -59,11 +59,14 @@ struct dfm_config {
 /* What happened to a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
-        NOTICE_LEFT,     /* the node said that it leaves */
+        NOTICE_RESTARTED, /* another process took its place before its silence was noticed */
+        NOTICE_LEFT,     /* it said so */
         NOTICE_SILENT,   /* not heard for node_timeout_ns */
         NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
         NOTICE_UNRELIABLE,
+        NOTICE_FAILED, /* an SFI's output has failed */
+        NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
 };
 
 struct dfm_notice {
@@ -83,6 +86,7 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
+        bool failed; /* an SFI: its output */
 };
 
 struct dfm_counts {
@@ -116,8 +120,8 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
-/* The caller did not run for `away_ns` until now: nodes and events get that time again, as none of their
- * messages was received. */
+/* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of theirs
+ * was heard. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* No more triggers: finish what is open and end the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);

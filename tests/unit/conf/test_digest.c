@@ -1,5 +1,5 @@
-/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone;
- * the rest changes none. */
+/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone; the rest
+ * changes none. */
 #include "conf_sample.h"
 
 #include "evb/conf/digest.h"
@@ -70,10 +70,9 @@ static void each_common_key_changes_its_own_digest(void **state)
 
 static void what_is_a_nodes_own_changes_none(void **state)
 {
-        static const char *const settings[] = {
-            "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
-            "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "dfm.keep-alive=90ms",
-            "trigger.events=5",      "sfi.re-ask=3"};
+        static const char *const settings[] = {"sfi.timeout=3s", "dfm.event-timeout=20s", "trigger.rate=7kHz",
+                                               "sfi.output=null", "sfi.buffer-size=64MiB", "qos.backend=none",
+                                               "run.seed=9", "dfm.keep-alive=90ms", "trigger.events=5", "sfi.re-ask=3"};
         struct member_keys keys;
 
         (void)state;

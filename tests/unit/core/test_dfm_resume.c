@@ -1,5 +1,5 @@
-/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and
- * what comes late. */
+/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and what comes
+ * late. */
 #include "dfm_driver.h"
 
 #define FORMER UINT64_C(0xF0)
@@ -21,11 +21,11 @@ static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t ind
                          uint64_t newest)
 {
         struct message m = {
-            .header = {.cookie = TRACE_COOKIE,
-                       .sender_role = role,
-                       .sender_index = index,
-                       .type = MESSAGE_JOIN},
-            .dfm = FORMER,
+                .header = {.cookie = TRACE_COOKIE,
+                           .sender_role = role,
+                           .sender_index = index,
+                           .type = MESSAGE_JOIN},
+                .dfm = FORMER,
         };
 
         m.join.incarnation = 1;
@@ -181,8 +181,7 @@ static void an_impossible_end_is_bounded(void **state)
         fini(&t);
 }
 
-/* Two of three are there when the run goes on; what the third did before must neither be built again nor
- * be lost. */
+/* One of two SFIs is there when the run goes on; what the other did must neither be built again nor be lost. */
 static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
 {
         dfm_driver_init(t, c);
@@ -259,8 +258,7 @@ static void what_was_lost_is_found_with_the_late_sfi(void **state)
         assert_int_equal(dfm_counts(t.dfm)->complete, 2);
         assert_int_equal(dfm_counts(t.dfm)->partial, 2);
         assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 3);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again,
-                         1); /* more than were lost: another SFI had one of them too */
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1); /* more than were lost: one was built twice */
         fini(&t);
 }
 

@@ -1,5 +1,5 @@
-/* The set of events against a plain one, far along a run and across the places where its ring wraps
- * around; and leaps of the oldest event. */
+/* The set of events against a plain one, far along a run and across the places where its ring wraps around; and leaps
+ * of the oldest event. */
 #include "../test.h"
 
 #include "evb/base/random.h"
@@ -51,8 +51,8 @@ static void compare(const struct event_set *s, struct model *m)
                 assert_int_equal(event_set_has(s, m->base + EVB_EVENT_WINDOW + i), m->there[i]);
         }
         for (uint64_t i = 0; i < NEAR; i += 64) {
-                uint64_t near = event_set_word(s, m->base + i),
-                         far = event_set_word(s, m->base + EVB_EVENT_WINDOW + i);
+                uint64_t near = event_set_word(s, m->base + i);
+                uint64_t far = event_set_word(s, m->base + EVB_EVENT_WINDOW + i);
 
                 for (uint64_t bit = 0; bit < 64; bit++) {
                         assert_int_equal(near >> bit & 1, m->here[i + bit]);
@@ -116,8 +116,8 @@ static void the_oldest_event_grows_freely_and_leaps_by_agreement(void **state)
         (void)state;
         random_init(&r, 1);
         for (int run = 0; run < 1000; run++) {
-                uint64_t now = random_below(&r, UINT64_C(1) << 40),
-                         window = 1 + random_below(&r, EVB_EVENT_WINDOW);
+                uint64_t now = random_below(&r, UINT64_C(1) << 40);
+                uint64_t window = 1 + random_below(&r, EVB_EVENT_WINDOW);
                 uint64_t far = now + window + 1 + random_below(&r, UINT64_C(1) << 40);
                 struct jump j = {.started = true};
 

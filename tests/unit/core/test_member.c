@@ -1,5 +1,5 @@
-/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone
- * may change. */
+/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone may
+ * change. */
 #include "core_trace.h"
 
 #include "evb/core/member.h"
@@ -130,9 +130,8 @@ static void a_refusal_is_news_once_and_it_asks_again(void **state)
 
 static void a_welcome_that_is_not_for_it_says_nothing(void **state)
 {
-        struct message w = {
-            .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
-            .dfm = TRACE_DFM};
+        struct message w = {.header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                            .dfm = TRACE_DFM};
         struct member m = begun();
 
         (void)state;

@@ -177,6 +177,14 @@ static void an_overtaken_keep_alive_is_not_believed(void **state)
         t.keep_alive_next = 8;
         ros_gets_keep_alive(&t, RUN_ENDED, 0, 7);
         assert_int_equal(ros_sfi_live(t.ros)[0], 5);
+        t.dfm = TRACE_DFM + 1; /* a DFM that starts again: the ROS joins it */
+        t.keep_alive_next = 0;
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        t.now_ns += NS_PER_S;
+        ros_says(&t);
+        ros_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* nor here: only who has joined it so far */
         assert_int_equal(ros_run_state(t.ros), RUN_RUNNING);
         t.keep_alive_next = 10;
         ros_gets_keep_alive(&t, RUN_ENDED, 0, 0);

@@ -103,8 +103,7 @@ static void a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive(void
         sfi_driver_fini(&t);
 }
 
-/* The disk takes longer than the DFM waits for an event: it hears of that once, and the node says why it
- * stands. */
+/* The disk takes longer than the DFM waits for an event: it hears of that once. */
 static void an_event_that_is_being_written_is_said_to_be(void **state)
 {
         struct sfi_config c = quiet();

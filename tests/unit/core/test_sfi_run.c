@@ -55,6 +55,30 @@ static void no_event_waits_for_a_ros_that_is_gone(void **state)
         sfi_driver_fini(&t);
 }
 
+/* Nor for one that has not joined it yet after a restart. */
+static void a_dfm_that_starts_again_says_of_nobody_that_he_is_gone(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        t.dfm = TRACE_DFM + 1;
+        t.keep_alive_next = 0;
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        t.now_ns += 100 * NS_PER_MS;
+        sfi_says(&t);
+        sfi_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        assert_sfi_writes(&t, "");
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_sfi_writes(&t, "e0 partial");
+        sfi_driver_fini(&t);
+}
+
 static void an_overtaken_keep_alive_is_not_believed(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -158,6 +182,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(who_stops_finishes_and_takes_nothing_new),
                 cmocka_unit_test(no_event_waits_for_a_ros_that_is_gone),
+                cmocka_unit_test(a_dfm_that_starts_again_says_of_nobody_that_he_is_gone),
                 cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
                 cmocka_unit_test(when_the_run_is_over_nothing_is_open),
                 cmocka_unit_test(totals_of_every_living_ros_are_told_after_the_end),

@@ -25,7 +25,7 @@ static const char *why(struct dfm_driver *t, const struct idle *last)
 
         dfm_stop(t->dfm, t->now_ns);
         r = (struct reasons){};
-        dfm_reasons(t->dfm, last, &r);
+        dfm_reasons(t->dfm, &scenario, last, &r);
         assert_int_equal(r.n, 1);
         return r.text[0];
 }
@@ -120,7 +120,7 @@ static void open_partial_and_lost(void **state)
         sfi_ends(&t, 0, 2, EVENT_LOST, 2);
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(idle.why, "");
-        dfm_reasons(t.dfm, &idle, &r);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 3);
         assert_string_equal(r.text[0], "1 of 4 events are partial");
         assert_string_equal(r.text[1], "1 of 4 events are lost");
@@ -128,7 +128,31 @@ static void open_partial_and_lost(void **state)
         dfm_driver_fini(&t);
 }
 
-/* Surplus reasons are counted, and no reason appears twice. */
+/* An SFI that fails when it seals its last file says so with its farewell. */
+static void failed_at_the_end_and_built_twice(void **state)
+{
+        struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 1);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_true(sfi_says_update(&t, 1, 0, 1, &late));
+        sfi_says_alive(&t, 0, RUN_ENDED, ALIVE_FAILED);
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_int_equal(r.n, 2);
+        assert_string_equal(r.text[0], "the output of sfi1 failed: events that are complete may be in no file");
+        assert_string_equal(r.text[1], "1 events ended again on another SFI: files may hold them twice");
+        dfm_driver_fini(&t);
+}
+
+/* More than are kept are counted, and none is there twice. */
 static void reasons_are_bounded(void **state)
 {
         struct reasons r = {};
@@ -147,6 +171,7 @@ int main(void)
                 cmocka_unit_test(who_never_came),      cmocka_unit_test(many_are_counted),
                 cmocka_unit_test(who_held_back),       cmocka_unit_test(nobody_had_a_credit),
                 cmocka_unit_test(open_partial_and_lost), cmocka_unit_test(reasons_are_bounded),
+                cmocka_unit_test(failed_at_the_end_and_built_twice),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

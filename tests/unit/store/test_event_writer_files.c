@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -88,7 +89,35 @@ static void test_number_taken_meanwhile(void **state)
         event_writer_free(w);
 }
 
-/* In a separate process: writes two events, reports it, and lives until it is killed. */
+/* An open file that somebody removes fails at the next write, and not when all of its events are lost. */
+static void test_removed_while_written(void **state)
+{
+        static const size_t sizes[] = {8, 8 << 20}; /* buffered, and past the buffer */
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                struct event_writer_counts counts;
+                struct event_writer *w;
+                int r;
+
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+                assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+                assert_int_equal(unlink(event_writer_path(w)), 0);
+                r = sample_put(w, &eformat_3, 1, sizes[i]);
+                if (r == 0)
+                        r = event_writer_flush(w, SAMPLE_NOW);
+                assert_int_equal(r, -ENOENT);
+                assert_int_equal(event_writer_close(w, SAMPLE_NOW), -ENOENT);
+                event_writer_counts(w, &counts);
+                assert_int_equal(counts.events_written, 1);
+                assert_int_equal(closed.n, 0);
+                event_writer_free(w);
+        }
+}
+
+/* In a process of its own: writes two events, says so, and lives until it is killed. */
 static _Noreturn void write_and_wait(const char *directory, int to)
 {
         struct closed closed;
@@ -154,6 +183,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_number_taken_meanwhile, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };
 

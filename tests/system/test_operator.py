@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What careless operators do to nodes that run as services: every party says what became of the run, and why.
+
+    test_operator.py EVB CASE
+"""
+import shutil
+
+from harness import ROOT, main
+from test_join import ROLES, bed
+
+NODES = [name for name in ROLES if name != "dfm"]
+
+
+def removed_folder(evb):
+    """Files that are removed while they are written end the run: no event is complete that nobody has."""
+    with bed(evb, {"trigger.events": 0}) as b:
+        output = b.folder / "output"
+        output.mkdir()
+        b.start_all(keys={"sfi.directory": output})
+        b.wait("events", lambda: sum(p.stat().st_size for p in output.iterdir()) > 100_000)
+        shutil.rmtree(output)
+        for sfi in ("sfi1", "sfi2"):
+            b.end(sfi, expect=1)
+            assert "No such file or directory" in b.log(sfi), b.log(sfi)
+        report = b.end("dfm", expect=1)
+        for sfi in ("sfi1", "sfi2"):
+            assert f"the output of {sfi} failed: events that are complete may be in no file" in report["reasons"]
+        for ros in ("ros1", "ros2", "ros3"):
+            b.end(ros)
+
+
+def incomplete(evb):
+    """A run that begins without a node says so at once, and not only by its partial events."""
+    with bed(evb, {"trigger.events": 100, "dfm.node-timeout": "600ms"}) as b:
+        b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
+        b.end("dfm", expect=1)
+        assert "run 1: triggers begin without all nodes, after dfm.node-timeout: still waiting for ros3" in b.log("dfm")
+        for name in ("ros1", "ros2", "sfi1", "sfi2"):
+            b.end(name)
+        b.start_all(*ROLES)
+        assert b.end("dfm")["events_complete"] == 100
+        assert "run 2: all nodes are there" in b.log("dfm"), b.log("dfm")
+
+
+def run_of(b):
+    """One whole run; its number."""
+    b.start_all()
+    return b.end_all()["dfm"]["run"]
+
+
+def no_state(evb):
+    """Without a place for run numbers, two runs one after the other do not share one; the DFM says so."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        (b.folder / "state").write_text("no directory")
+        assert run_of(b) != run_of(b)
+        assert "cannot keep run numbers in" in b.log("dfm"), b.log("dfm")
+        assert "cannot keep the state of the run in" in b.log("dfm"), b.log("dfm")
+
+
+def damaged_state(evb):
+    """Numbers of runs that may be in use do not come again where their record is damaged."""
+    with bed(evb, {"trigger.events": 10}) as b:
+        assert [run_of(b), run_of(b)] == [1, 2]
+        state = b.folder / "state" / "evb"
+        (state / "run-number").write_text("2\0\0x")
+        next(state.glob("dfm-*")).write_text("run 2")
+        number = run_of(b)
+        assert number > 1_000_000_000 and run_of(b) == number + 1
+        assert f"run-number is damaged, so the last run number is unknown: this run is number {number}" in b.log("dfm")
+        assert "is damaged: nothing is known of the last run" in b.log("dfm"), b.log("dfm")
+
+
+def units_keep_state(evb):
+    """The DFM's unit gives it a folder that it may write to; all else is read-only to it."""
+    assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service").read_text()
+
+
+def other_number(evb):
+    """A DFM that starts again with another run.number gives the run up: the nodes say so, and come back for its own."""
+    with bed(evb) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("dfm")
+        b.start("dfm", keys={"run.number": 5, "trigger.events": 100})
+        for name in NODES:
+            b.end(name, expect=75)
+            assert "run 1, which this node is in, has ended or was given up" in b.log(name).splitlines()[-1], b.log(name)
+        b.start_all(*NODES)
+        assert b.end_all()["dfm"]["run"] == 5
+
+
+def fewer_nodes(evb):
+    """A node that the DFM's scenario does not have is named by what is known of it, and learns why it is refused."""
+    with bed(evb) as b:
+        b.start("dfm", file=b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"}))
+        b.start("ros3")
+        b.end("ros3", expect=1)
+        assert f"it has another address for ros3 than {b.addresses['ros3']}, or no such node" in b.log("ros3")
+        b.wait_log("dfm", f"a message of ros number 3 from {b.addresses['ros3']}")
+        assert "null" not in b.log("dfm"), b.log("dfm")
+
+
+def comes_back(evb):
+    """Nodes whose DFM was away for too long are there for its next run, as their units start them again."""
+    with bed(evb, {"dfm.lost-after": "1s", "trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("dfm")
+        for name in NODES:
+            b.end(name, expect=75)
+            unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service").read_text()
+            assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
+        b.start_all(*NODES)
+        b.start("dfm", keys={"trigger.events": 100})
+        reports = b.end_all()
+        assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]
+
+
+def stalled(evb):
+    """A run that stands still says so once, and why; and when it goes on."""
+    with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "600ms"}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        b.kill("sfi1")
+        b.kill("sfi2")
+        b.wait_log("dfm", "triggers have been held back for 5 s: sfi1, sfi2 left or fell silent")
+        b.start("sfi1")
+        b.wait_log("dfm", "triggers go on")
+        assert b.log("dfm").count("triggers have been held back") == 1, b.log("dfm")
+        b.processes["dfm"].terminate()
+        b.end("dfm", expect=1)
+
+
+def crash_loop(evb):
+    """An SFI that comes back at once is noticed, and however often it does, each start logs a few lines only."""
+    with bed(evb, {"trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        for i in range(1, 7):
+            b.kill("sfi1")
+            b.start("sfi1")
+            b.wait(f"file {i + 1}", lambda i=i: list(b.folder.glob(f"*SFI-1._{i + 1:04}.writing")))
+        lines = b.log("sfi1").splitlines()
+        assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
+        assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
+        assert b.log("dfm").count("sfi1 has started again") + b.log("dfm").count("it counts as gone") == 6, b.log("dfm")
+
+
+if __name__ == "__main__":
+    main({
+        "removed-folder": removed_folder,
+        "incomplete": incomplete,
+        "no-state": no_state,
+        "damaged-state": damaged_state,
+        "units-keep-state": units_keep_state,
+        "other-number": other_number,
+        "fewer-nodes": fewer_nodes,
+        "comes-back": comes_back,
+        "stalled": stalled,
+        "crash-loop": crash_loop,
+    })
