@@ -48,7 +48,7 @@ void dfm_table_fini(struct dfm_table *t);
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
 /* Takes a slot for an event of a run that is taken up: below next_event and not in the table yet. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
-/* Events get so much more time. */
+/* Gives all events this much more time. */
 void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
 void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
@@ -94,7 +94,7 @@ struct dfm_node {
         /* When a run is taken up: what an SFI did before. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
-        uint64_t late_ended; /* events that it said it ended when the run went on already */
+        uint64_t late_ended; /* events that it reported as ended after the run had resumed */
 };
 
 /* A run of a former DFM that is taken up: a bit for each event of [oldest, newest) tells whether an SFI has
@@ -104,8 +104,8 @@ struct dfm_resume {
         uint64_t oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits */
         struct node_totals totals;
-        bool late;     /* an SFI that came after that has not said all that it did */
-        uint64_t lost; /* events of before that count as lost, as no SFI said that it had ended them */
+        bool late;     /* an SFI that came later has not reported all yet */
+        uint64_t lost; /* earlier events that count as lost, as no SFI has reported their end */
 };
 
 #define DFM_NOTICES 64

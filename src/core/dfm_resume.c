@@ -55,7 +55,7 @@ static void note_newest(struct dfm_resume *r, uint64_t newest)
                 r->newest = MAX(r->newest, MIN(newest, r->oldest + EVB_EVENT_WINDOW));
 }
 
-/* Whether what the node did in the run is not known here: it followed another DFM so far. */
+/* Whether this DFM does not know what the node did in the run, as the node followed another DFM until now. */
 static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *join)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
@@ -76,7 +76,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         }
         if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
-        /* It may come late, when the run goes on already. */
+        /* It may come late, after the run has resumed. */
         d->resume.late |= !d->resume.active;
         n->was_in_run = true;
         n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
@@ -180,7 +180,7 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
         }
 }
 
-/* What the late SFI ended beyond that counts as lost so far, or was built by another SFI too. */
+/* Further events that the late SFI ended count as lost so far, or another SFI built them too. */
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
@@ -224,7 +224,7 @@ static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t fr
         }
 }
 
-/* All of it has come, or so much as there can be. */
+/* Whether all of it has come, or as much as is possible. */
 static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
 {
         uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
@@ -245,7 +245,7 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
             m->inventory.from != n->inventory_next)
                 return true;
         n->heard_ns = now_ns;
-        /* What it heard of after it had said Join. */
+        /* Events that it learned of after its Join. */
         note_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
                 note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
@@ -301,7 +301,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
                 t->oldest++;
         count_former(d);
         r->active = false;
-        /* An SFI that fell silent before it had said all may come back. */
+        /* An SFI that fell silent before it reported all may come back. */
         r->late = true;
         d->keep_alive_due_ns = now_ns;
 }

@@ -37,14 +37,16 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
         *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
 }
 
-/* Room for the fragments of all events, as nothing here is about a full buffer; sanitizers mark each byte of it. */
+/* Room for the fragments of all events, as no test here is about a full buffer; sanitizers mark each byte of
+ * it. */
 static uint64_t ros_buffer_bytes(const struct sim_config *c)
 {
         uint32_t block_bytes = power_of_two_at_least(2 * c->fragment_bytes);
 
         if (c->arriving)
                 return ROS_BUFFER_MAX_BYTES;
-        return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES), (uint64_t)ROS_BUFFER_MAX_BYTES);
+        return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES),
+                   (uint64_t)ROS_BUFFER_MAX_BYTES);
 }
 
 static void make_ros(struct sim *s, struct sim_node *n)

@@ -343,7 +343,7 @@ def restarted_front_end(evb):
         b.kill("ros2")
         b.start("ros2")
         b.end("ros2", expect=1)
-        assert "run 1 has begun, and this node counts its front-end's frames from the begin of a run" in b.log("ros2"), b.log("ros2")
+        assert "run 1 has begun, and this node must count its front-end's frames from the beginning" in b.log("ros2"), b.log("ros2")
         report = b.end("dfm", expect=1)
         assert "ros2 is refused" in b.log("dfm") and report["events_partial"] > 0, report
 

@@ -28,10 +28,10 @@ struct member_config {
         uint64_t retry_ns; /* between two Joins */
 };
 
-/* DFMs that are remembered after another one has taken their run up. */
+/* Former DFMs of this run that are remembered. */
 #define MEMBER_FORMER_MAX 8
 
-/* A DFM as it speaks for a run. */
+/* A DFM of a run. */
 struct member_dfm {
         uint64_t dfm, cookie;
 };
@@ -50,7 +50,7 @@ struct member {
         uint16_t refused_key;
         uint32_t refused_run; /* the DFM's */
         uint64_t foreign;     /* messages of another run or DFM */
-        struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; once left, none is followed again */
+        struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; no former DFM is followed again */
         uint32_t n_former;
 };
 
