@@ -1,9 +1,54 @@
-/* The words of sd_notify(3) that services of ours use. */
+/* The words of sd_notify(3) that services of ours use. sd_notify() itself waits while the manager's queue is
+ * full, which holds up the node for as long as the manager is busy or stopped: here only READY=1 waits. */
 #include "evb/sys/notify.h"
 
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "evb/base/util.h"
+
+#define TEXT_MAX 1024
+
+/* What finds no room is lost: it is said again, or soon out of date. */
+static void tell(const char *text)
+{
+        const char *path = getenv("NOTIFY_SOCKET");
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        size_t n = path ? strlen(path) : 0;
+        int fd;
+
+        if (n == 0 || n >= sizeof to.sun_path)
+                return;
+        memcpy(to.sun_path, path, n);
+        if (path[0] == '@')
+                to.sun_path[0] = 0; /* an abstract address */
+        fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return;
+        (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to,
+                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+        close(fd);
+}
+
+static void tellf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void tellf(const char *format, ...)
+{
+        char text[TEXT_MAX];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        tell(text);
+}
 
 void notify_ready(const char *status)
 {
@@ -12,23 +57,22 @@ void notify_ready(const char *status)
 
 void notify_starting(uint64_t more_ns, const char *status)
 {
-        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US),
-                         status);
+        tellf("EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
 }
 
 void notify_status(const char *status)
 {
-        (void)sd_notifyf(0, "STATUS=%s", status);
+        tellf("STATUS=%s", status);
 }
 
 void notify_stopping(const char *status)
 {
-        (void)sd_notifyf(0, "STOPPING=1\nSTATUS=%s", status);
+        tellf("STOPPING=1\nSTATUS=%s", status);
 }
 
 void notify_watchdog(void)
 {
-        (void)sd_notify(0, "WATCHDOG=1");
+        tell("WATCHDOG=1");
 }
 
 uint64_t notify_watchdog_ns(void)
@@ -40,5 +84,5 @@ uint64_t notify_watchdog_ns(void)
 
 void notify_extend(uint64_t time_ns)
 {
-        (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
+        tellf("EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
 }

@@ -307,6 +307,15 @@ def nodes_by_hand(evb, where, disk, keys, managed=False):
             node.wait()
 
 
+def read_all(manager):
+    """What the manager has not read yet; a node that starts waits while its queue is full."""
+    manager.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            manager.recv(4096)
+    manager.settimeout(LIMIT_S)
+
+
 def watchdog(evb):
     """systemd does not kill an SFI for the time that its disk takes at the end."""
     with folder() as where:
@@ -316,11 +325,7 @@ def watchdog(evb):
             sfi = nodes["sfi1"]
             while not disk.is_waiting():
                 manager.recv(4096)
-            manager.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    manager.recv(4096)
-            manager.settimeout(LIMIT_S)
+            read_all(manager)
             seen = b""
             wanted = (b"sealing", b"EXTEND_TIMEOUT_USEC=")
             while seen.count(b"WATCHDOG=1") < 5 or not all(text in seen for text in wanted):
@@ -337,10 +342,11 @@ def comes_back(evb):
     with folder() as where:
         disk = Disk(where)
         keys = {"sfi.output": "file", "sfi.directory": where, "trigger.rate": "1kHz"}
-        with nodes_by_hand(evb, where, disk, keys) as (nodes, start, _):
+        with nodes_by_hand(evb, where, disk, keys) as (nodes, start, manager):
             wait_for(lambda: holds_events(evb, where, "*.writing"))
             nodes["sfi1"].kill()
             nodes["sfi1"].wait()
+            read_all(manager)
             (left,) = where.glob("*.writing")
             before = left.read_bytes()
             start("sfi", "sfi1")

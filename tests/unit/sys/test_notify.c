@@ -1,0 +1,85 @@
+/* A service manager that does not read holds nobody up. */
+#include "evb/sys/notify.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A manager's socket with an address that the kernel chooses. */
+static int listen_as_manager(void)
+{
+        struct sockaddr_un at = {.sun_family = AF_UNIX};
+        socklen_t size = sizeof at.sun_family;
+        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        char path[sizeof at.sun_path + 1];
+
+        assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0);
+        size = sizeof at;
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+        snprintf(path, sizeof path, "@%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), at.sun_path + 1);
+        setenv("NOTIFY_SOCKET", path, 1);
+        return fd;
+}
+
+static void expect(int fd, const char *text)
+{
+        char got[256] = "";
+
+        assert_true(recv(fd, got, sizeof got - 1, 0) > 0);
+        assert_string_equal(got, text);
+}
+
+static void says_what_it_is_given(void **state)
+{
+        int fd = listen_as_manager();
+
+        (void)state;
+        notify_ready("a");
+        notify_starting(2000, "b");
+        notify_status("c");
+        notify_extend(3000000);
+        notify_watchdog();
+        notify_stopping("d");
+        expect(fd, "READY=1\nSTATUS=a");
+        expect(fd, "EXTEND_TIMEOUT_USEC=2\nSTATUS=b");
+        expect(fd, "STATUS=c");
+        expect(fd, "EXTEND_TIMEOUT_USEC=3000");
+        expect(fd, "WATCHDOG=1");
+        expect(fd, "STOPPING=1\nSTATUS=d");
+        close(fd);
+}
+
+/* More than any queue of datagrams holds (net.unix.max_dgram_qlen); one that waited would never return. */
+static void does_not_wait_for_a_manager_that_does_not_read(void **state)
+{
+        int fd = listen_as_manager();
+
+        (void)state;
+        for (int i = 0; i < 20000; i++)
+                notify_watchdog();
+        expect(fd, "WATCHDOG=1");
+        notify_status("goes on");
+        close(fd);
+        notify_status("to nobody");
+        unsetenv("NOTIFY_SOCKET");
+        notify_status("to nobody");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(says_what_it_is_given),
+                cmocka_unit_test(does_not_wait_for_a_manager_that_does_not_read),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
