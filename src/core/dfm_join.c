@@ -72,7 +72,11 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
         if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
                 if (n->live)
-                        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_RESTARTED, .role = role, .index = index});
+                        dfm_notice(d, &(struct dfm_notice){
+                                              .kind = NOTICE_RESTARTED,
+                                              .role = role,
+                                              .index = index,
+                                      });
         }
         n->welcomed = m->join.incarnation;
         n->candidate = 0;
