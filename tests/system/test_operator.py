@@ -144,7 +144,7 @@ def crash_loop(evb):
         for i in range(1, 7):
             b.kill("sfi1")
             b.start("sfi1")
-            b.wait(f"file {i + 1}", lambda i=i: list(b.folder.glob(f"*SFI-1._{i + 1:04}.writing")))
+            b.wait_log("sfi1", f"continuing with number {i + 1:04}")
         lines = b.log("sfi1").splitlines()
         assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
         assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
