@@ -36,7 +36,9 @@ const struct scenario_key scenario_keys[] = {
         {"dfm", "event-timeout", KEY_TIME, AT(dfm, event_timeout_ns), "10s", NULL, 0, MS, 3600 * NS_PER_S, "When an SFI has not finished an event by then, it is assigned again."},
         {"dfm", "reassign", KEY_COUNT, AT(dfm, reassign), "1", NULL, 0, 0, 100, "How often an event may be assigned again before it is lost."},
         {"dfm", "keep-alive", KEY_TIME, AT(dfm, keep_alive_ns), "200ms", NULL, 0, MS, 60 * NS_PER_S, "How often nodes tell each other that they live."},
-        {"dfm", "lost-after", KEY_TIME, AT(dfm, lost_after_ns), "30s", NULL, 0, 0, 24 * 3600 * NS_PER_S, "Time without a message from the DFM after which a node of a run ends, with exit status 75: its unit starts it again, for the next run (0: never)."},
+        {"dfm", "lost-after", KEY_TIME, AT(dfm, lost_after_ns), "30s", NULL, 0, 0, 24 * 3600 * NS_PER_S,
+         "Time without a message from the DFM after which a node of a run ends, with exit status 75: "
+         "its unit starts it again, for the next run (0: never)."},
         {"dfm", "node-timeout", KEY_TIME, AT(dfm, node_timeout_ns), "3s", NULL, 0, 10 * MS, 3600 * NS_PER_S, "A node not heard of for so long is gone."},
 
         {"ros", "count", KEY_COUNT, AT(ros, count), "0", NULL, 0, 0, EVB_ROS_MAX, "Makes nodes ros1, ros2 … on this machine; where [node NAME] sections name them, the first so many of these, 0: all."},

@@ -128,7 +128,8 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_note_oldest(s, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
-        /* Before the run begins, or goes on under another DFM, the map only tells who has come so far. */
+        /* Before the run begins, or is taken up by a DFM that starts again, the map only says who has come
+         * so far. */
         if (m->keep_alive.state >= RUN_RUNNING)
                 sfi_set_live(s, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)

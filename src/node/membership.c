@@ -35,7 +35,8 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                 snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
-                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up", m->run);
+                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up",
+                         m->run);
                 break;
         case WELCOME_BEGUN:
                 snprintf(
@@ -44,7 +45,8 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                     m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node", n->self->name, n->self->address);
+                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node",
+                         n->self->name, n->self->address);
                 break;
         case WELCOME_OK:
         case WELCOME_VERDICTS:
@@ -118,12 +120,8 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
             now_ns - m->heard_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
-        if (m->refusal != WELCOME_OK)
-                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
-                          dfm_of(n)->address, time);
-        else
-                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
-                          dfm_of(n)->address, time);
+        log_error("the DFM %s at %s has %s for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
+                  dfm_of(n)->address, m->refusal == WELCOME_OK ? "been silent" : "refused this node", time);
         return true;
 }
 

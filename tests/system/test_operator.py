@@ -3,6 +3,7 @@
 
     test_operator.py EVB CASE
 """
+import re
 import shutil
 
 from harness import ROOT, main
@@ -24,20 +25,22 @@ def removed_folder(evb):
             assert "No such file or directory" in b.log(sfi), b.log(sfi)
         report = b.end("dfm", expect=1)
         for sfi in ("sfi1", "sfi2"):
-            assert f"the output of {sfi} failed: events that are complete may be in no file" in report["reasons"]
+            text = f"the output of {sfi} failed: events that are complete may be in no file"
+            assert text in report["reasons"], report
         for ros in ("ros1", "ros2", "ros3"):
             b.end(ros)
 
 
 def incomplete(evb):
     """A run that begins without a node says so at once, and not only by its partial events."""
-    with bed(evb, {"trigger.events": 100, "dfm.node-timeout": "600ms"}) as b:
+    with bed(evb, {"trigger.events": 100}) as b:
         b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
         b.end("dfm", expect=1)
-        assert "run 1: triggers begin without all nodes, after dfm.node-timeout: still waiting for ros3" in b.log("dfm")
+        text = "run 1: triggers begin without all nodes, after dfm.node-timeout: still waiting for .*ros3"
+        assert re.search(text, b.log("dfm")), b.log("dfm")
         for name in ("ros1", "ros2", "sfi1", "sfi2"):
             b.end(name)
-        b.start_all(*ROLES)
+        b.start_all(keys={"dfm.node-timeout": "60s"})
         assert b.end("dfm")["events_complete"] == 100
         assert "run 2: all nodes are there" in b.log("dfm"), b.log("dfm")
 
@@ -66,7 +69,8 @@ def damaged_state(evb):
         next(state.glob("dfm-*")).write_text("run 2")
         number = run_of(b)
         assert number > 1_000_000_000 and run_of(b) == number + 1
-        assert f"run-number is damaged, so the last run number is unknown: this run is number {number}" in b.log("dfm")
+        text = f"run-number is damaged, so the last run number is unknown: this run is number {number}"
+        assert text in b.log("dfm"), b.log("dfm")
         assert "is damaged: nothing is known of the last run" in b.log("dfm"), b.log("dfm")
 
 
@@ -76,7 +80,7 @@ def units_keep_state(evb):
 
 
 def other_number(evb):
-    """A DFM that starts again with another run.number gives the run up: the nodes say so, and come back for its own."""
+    """A DFM that starts again with another run.number gives the run up: nodes say so, and join its own."""
     with bed(evb) as b:
         b.start_all()
         b.wait_written(100_000)
@@ -84,15 +88,17 @@ def other_number(evb):
         b.start("dfm", keys={"run.number": 5, "trigger.events": 100})
         for name in NODES:
             b.end(name, expect=75)
-            assert "run 1, which this node is in, has ended or was given up" in b.log(name).splitlines()[-1], b.log(name)
+            last = b.log(name).splitlines()[-1]
+            assert "run 1, which this node is in, has ended or was given up" in last, b.log(name)
         b.start_all(*NODES)
         assert b.end_all()["dfm"]["run"] == 5
 
 
 def fewer_nodes(evb):
-    """A node that the DFM's scenario does not have is named by what is known of it, and learns why it is refused."""
+    """A node that the DFM's scenario does not have is named by what is known of it, and learns why."""
     with bed(evb) as b:
-        b.start("dfm", file=b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"}))
+        fewer = {name: role for name, role in ROLES.items() if name != "ros3"}
+        b.start("dfm", file=b.write("short.conf", fewer))
         b.start("ros3")
         b.end("ros3", expect=1)
         assert f"it has another address for ros3 than {b.addresses['ros3']}, or no such node" in b.log("ros3")
@@ -102,7 +108,7 @@ def fewer_nodes(evb):
 
 def comes_back(evb):
     """Nodes whose DFM was away for too long are there for its next run, as their units start them again."""
-    with bed(evb, {"dfm.lost-after": "1s", "trigger.events": 0}) as b:
+    with bed(evb, {"dfm.lost-after": "5s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -118,32 +124,31 @@ def comes_back(evb):
 
 def stalled(evb):
     """A run that stands still says so once, and why; and when it goes on."""
-    with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "600ms"}) as b:
+    with bed(evb, {"trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("sfi1")
         b.kill("sfi2")
-        b.wait_log("dfm", "triggers have been held back for 5 s: sfi1, sfi2 left or fell silent")
+        b.wait_log("dfm", "triggers have been held back for 5 s: ")
+        assert re.search("5 s: .*sfi1, sfi2 left or fell silent", b.log("dfm")), b.log("dfm")
         b.start("sfi1")
         b.wait_log("dfm", "triggers go on")
         assert b.log("dfm").count("triggers have been held back") == 1, b.log("dfm")
-        b.processes["dfm"].terminate()
-        b.end("dfm", expect=1)
 
 
 def crash_loop(evb):
-    """An SFI that comes back at once is noticed, and however often it does, each start logs a few lines only."""
-    with bed(evb, {"trigger.events": 0}) as b:
+    """An SFI that comes back at once is noticed, and each start logs few lines, however many there are."""
+    with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "60s"}) as b:
         b.start_all()
         b.wait_written(100_000)
         for i in range(1, 7):
             b.kill("sfi1")
             b.start("sfi1")
-            b.wait(f"file {i + 1}", lambda i=i: list(b.folder.glob(f"*SFI-1._{i + 1:04}.writing")))
+            b.wait_log("sfi1", f"continuing with number {i + 1:04}")
         lines = b.log("sfi1").splitlines()
         assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
         assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
-        assert b.log("dfm").count("sfi1 has started again") + b.log("dfm").count("it counts as gone") == 6, b.log("dfm")
+        assert b.log("dfm").count("sfi1 has started again") == 6, b.log("dfm")
 
 
 if __name__ == "__main__":
