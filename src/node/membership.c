@@ -44,7 +44,8 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                     m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node", n->self->name, n->self->address);
+                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node",
+                         n->self->name, n->self->address);
                 break;
         case WELCOME_OK:
         case WELCOME_VERDICTS:

@@ -199,7 +199,7 @@ def started_twice(evb):
         twin = b.write("twin.conf", ROLES, sfi1=other)
         b.start("sfi1", file=twin, name="twin")
         b.end("twin", expect=1)
-        assert "its scenario gives sfi1 another address" in b.log("twin"), b.log("twin")
+        assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
         assert f"a message in the name of sfi1: it comes from {other}:" in b.log("dfm"), b.log("dfm")
         # At the same address it does not even come to that.
         b.start("sfi1", name="double")
