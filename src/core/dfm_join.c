@@ -76,7 +76,8 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                 n->was_in_run = n->inventory_done = false;
                 n->late_ended = 0;
                 if (n->live)
-                        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_RESTARTED, .role = role, .index = index});
+                        dfm_notice(
+                            d, &(struct dfm_notice){.kind = NOTICE_RESTARTED, .role = role, .index = index});
         }
         n->welcomed = m->join.incarnation;
         n->candidate = 0;

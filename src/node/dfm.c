@@ -64,8 +64,11 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
         bool damaged;
 
         if (r < 0)
-                log_warning_errno(r, "cannot keep the state of the run in %s: %m; a DFM that starts again does not know "
-                                  "whether this run has ended", d->record.path);
+                log_warning_errno(
+                    r,
+                    "cannot keep the state of the run in %s: %m; a DFM that starts again does not know "
+                    "whether this run has ended",
+                    d->record.path);
         config->former = run_record_former(&d->record, &damaged);
         if (damaged)
                 log_warning("%s is damaged: nothing is known of the last run", d->record.path);
@@ -78,10 +81,13 @@ static uint32_t next_number(void)
         int r = run_record_next_number(&number, path);
 
         if (r == -EBADMSG)
-                log_warning("%s is damaged, so the last run number is unknown: this run is number %u, from the clock", path,
-                            number);
+                log_warning(
+                    "%s is damaged, so the last run number is unknown: this run is number %u, from the clock",
+                    path, number);
         else if (r < 0)
-                log_warning_errno(r, "cannot keep run numbers in %s: %m; this run is number %u, from the clock", path, number);
+                log_warning_errno(r,
+                                  "cannot keep run numbers in %s: %m; this run is number %u, from the clock",
+                                  path, number);
         return number;
 }
 

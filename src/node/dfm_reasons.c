@@ -87,7 +87,8 @@ static void failed_outputs(const struct dfm *d, const struct scenario *s, struct
                 const struct scenario_node *n = &s->nodes[i];
 
                 if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).failed)
-                        reasons_add(to, "the output of %s failed: events that are complete may be in no file", n->name);
+                        reasons_add(to, "the output of %s failed: events that are complete may be in no file",
+                                    n->name);
         }
 }
 

@@ -201,8 +201,8 @@ int event_output_open(struct event_output *o, uint32_t run)
         if (r < 0)
                 return log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory);
         if (o->left > LEFT_LOGGED)
-                log_warning("sfi.directory: %s has %u more files that earlier SFIs did not close", s->sfi.directory,
-                            o->left - LEFT_LOGGED);
+                log_warning("sfi.directory: %s has %u more files that earlier SFIs did not close",
+                            s->sfi.directory, o->left - LEFT_LOGGED);
         if (event_writer_file_number(o->writer) > 1)
                 log_warning("sfi.directory: %s has files of run %u of %s; continuing with number %04u",
                             s->sfi.directory, run, application, event_writer_file_number(o->writer));

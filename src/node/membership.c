@@ -35,7 +35,8 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                 snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
-                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up", m->run);
+                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up",
+                         m->run);
                 break;
         case WELCOME_BEGUN:
                 snprintf(
@@ -120,11 +121,11 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)
-                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
-                          dfm_of(n)->address, time);
+                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends",
+                          dfm_of(n)->name, dfm_of(n)->address, time);
         else
-                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
-                          dfm_of(n)->address, time);
+                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends",
+                          dfm_of(n)->name, dfm_of(n)->address, time);
         return true;
 }
 

@@ -27,7 +27,8 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 log_error("refused a second process that runs as %s", name);
                 break;
         case WELCOME_OVER:
-                log_warning("%s is still in run %u, which has ended or was given up: it is refused", name, o->run);
+                log_warning("%s is still in run %u, which has ended or was given up: it is refused", name,
+                            o->run);
                 break;
         case WELCOME_BEGUN:
                 log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
@@ -47,7 +48,8 @@ static void log_begin(const struct node *n, const struct dfm *core, uint32_t run
 {
         char text[512];
 
-        if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count && dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
+        if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count &&
+            dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
                 log_info("run %u: all nodes are there, triggers begin", run);
                 return;
         }

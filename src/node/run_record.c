@@ -113,7 +113,8 @@ struct dfm_former run_record_former(const struct run_record *s, bool *ret_damage
         if (s->fd < 0)
                 return (struct dfm_former){};
         read_whole(s->fd, text, sizeof text);
-        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns, state) != 4) {
+        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns,
+                   state) != 4) {
                 *ret_damaged = text[0] != '\0';
                 return (struct dfm_former){};
         }

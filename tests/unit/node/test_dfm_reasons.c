@@ -147,7 +147,8 @@ static void failed_at_the_end_and_built_twice(void **state)
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
         dfm_reasons(t.dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 2);
-        assert_string_equal(r.text[0], "the output of sfi1 failed: events that are complete may be in no file");
+        assert_string_equal(r.text[0],
+                            "the output of sfi1 failed: events that are complete may be in no file");
         assert_string_equal(r.text[1], "1 events ended again on another SFI: files may hold them twice");
         dfm_driver_fini(&t);
 }
