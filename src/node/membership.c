@@ -120,8 +120,12 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
             now_ns - m->heard_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
-        log_error("the DFM %s at %s has %s for %s (dfm.lost-after): this node ends", dfm_of(n)->name,
-                  dfm_of(n)->address, m->refusal == WELCOME_OK ? "been silent" : "refused this node", time);
+        if (m->refusal != WELCOME_OK)
+                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends",
+                          dfm_of(n)->name, dfm_of(n)->address, time);
+        else
+                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends",
+                          dfm_of(n)->name, dfm_of(n)->address, time);
         return true;
 }
 

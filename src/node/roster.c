@@ -111,7 +111,7 @@ static void log_stranger(struct node *n)
                 log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",
                             scenario_role_name(s->role), s->index + 1u, text);
         else
-                log_warning("a message for node %s from %s, which is not its address, is ignored",
+                log_warning("ignored a message in the name of %s: it comes from %s, not from that node's address",
                             name_of(n, s->role, s->index), text);
 }
 
