@@ -161,8 +161,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
-/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its own if
- * nobody else has it. */
+/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its
+ * own if nobody else has it. */
 static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);

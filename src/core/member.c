@@ -64,8 +64,9 @@ static bool is_former(const struct member *m, const struct message *w)
         return false;
 }
 
-/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present one would
- * begin anew here, and not there. So only an answer counts, or what our own DFM says, and nothing of a former one. */
+/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present
+ * one would begin anew here, and not there. So only an answer counts, or what our own DFM says, and nothing
+ * of a former one. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);

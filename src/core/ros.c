@@ -1,5 +1,5 @@
-/* The ROS's outside: made, fed with messages, asked for messages. What it holds is in ros_hold.c, what it is to send in
- * ros_queue.c. */
+/* The ROS's outside: made, fed with messages, asked for messages. What it holds is in ros_hold.c, what it
+ * is to send in ros_queue.c. */
 #include "evb/core/ros.h"
 
 #include <errno.h>
@@ -81,8 +81,8 @@ struct ros *ros_free(struct ros *r)
         return NULL;
 }
 
-/* The entry of an event that someone wants, made where it is not there; UINT32_MAX: nothing is held, and *ret_status says
- * what to answer (FRAGMENT_OK: nothing). */
+/* The entry of an event that someone wants, made where it is not there; UINT32_MAX: nothing is held, and
+ * *ret_status says what to answer (FRAGMENT_OK: nothing). */
 static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
 {
         uint32_t i = idmap_get(&r->by_event, event);
@@ -203,7 +203,7 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Until the run begins, or goes on under another DFM, not all have told the DFM that they are there;
+        /* Until the run begins, or goes on under another DFM, not all have joined;
          * after its end, they leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
                 memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);

@@ -1,4 +1,5 @@
-/* The SFI's dealings with the DFM: assignments taken in order, finished events and credits reported until acknowledged. */
+/* The SFI's dealings with the DFM: assignments taken in order, finished events and credits reported until
+ * acknowledged. */
 #include <string.h>
 
 #include "sfi_internal.h"
@@ -16,7 +17,8 @@ uint32_t sfi_allowed(const struct sfi *s)
                 return 0;
         if (s->event_bytes == 0)
                 return (uint32_t)MIN(allowed, s->config.credits > 0 ? allowed : CREDITS_FIRST);
-        /* A little is kept free for events that come before their assignment, and for what is being written. */
+        /* A little is kept free for events that come before their assignment, and for what is being
+         * written. */
         allowed = MIN(allowed, s->config.buffer_bytes / 4 * 3 / s->event_bytes);
         if (s->config.credits == 0 && s->config.room_bytes > 0 && !s->config.pull)
                 allowed = MIN(allowed, s->config.room_bytes / s->event_bytes);
@@ -109,7 +111,8 @@ static void cancel(struct sfi *s, uint64_t now_ns, uint64_t event)
                 sfi_drop_slot(s, slot);
 }
 
-/* The slot of an event that is this SFI's already: the DFM takes one back that it finds slow, and may find nobody else. */
+/* The slot of an event that is this SFI's already: the DFM takes one back that it finds slow, and may find
+ * nobody else. */
 static uint32_t slot_of_double(const struct sfi *s, uint64_t event)
 {
         uint32_t slot = idmap_get(&s->by_event, event);
@@ -186,8 +189,8 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         }
 }
 
-/* An SFI that comes late may hear of an event before the first KeepAlive says which have ended. The DFM keeps to half
- * of the window, so all below that have; what ends here must be kept in mind. */
+/* An SFI that comes late may hear of an event before the first KeepAlive says which have ended. The DFM
+ * keeps to half of the window, so all below that have; what ends here must be kept in mind. */
 static void note_event(struct sfi *s, uint64_t event)
 {
         s->newest = MAX(s->newest, event + 1);

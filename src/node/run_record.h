@@ -20,9 +20,9 @@ int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
 /* The run that a DFM of this address was in when it last stopped. */
 struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged);
-/* A number that was not given out on this machine before. Negative errno: the last one is not known (-EBADMSG:
- * the file is damaged) or cannot be kept in the file, whose path is given; the number is the time in seconds
- * then. */
+/* A number that was not given out on this machine before. Negative errno: the last one is not known
+ * (-EBADMSG: the file is damaged) or cannot be kept in the file, whose path is given; the number is the
+ * time in seconds then. */
 int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX]);
 /* The run goes on, or (`ended`) has ended. Negative errno. */
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t began_utc_ns, bool ended);

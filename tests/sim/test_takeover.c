@@ -1,5 +1,5 @@
-/* A DFM that starts again meets what a bad network and other restarts make of that: late, double and lost messages,
- * nodes that were away, a second restart before the first one is through. */
+/* A DFM that starts again meets what a bad network and other restarts make of that: late, double and lost
+ * messages, nodes that were away, a second restart before the first one is through. */
 #include "scenes.h"
 
 struct scene {

@@ -116,12 +116,13 @@ struct dfm *dfm_free(struct dfm *d);
 
 /* Takes a decoded message; one that makes no sense is ignored and false is returned. */
 bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
-/* Makes the next message that is due. False: nothing more now; call again at dfm_deadline_ns() or after a receive. */
+/* Makes the next message that is due. False: nothing more now; call again at dfm_deadline_ns() or after a
+ * receive. */
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
-/* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of theirs
- * was heard. */
+/* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of
+ * theirs was heard. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* No more triggers: finish what is open and end the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);

@@ -1,6 +1,6 @@
 /* What systemd hears of this service (Type=notify), in the words of sd_notify(3). Nothing happens where
- * no manager listens. notify_ready() waits for room in its queue; the others never wait, and are lost where there is
- * none. */
+ * no manager listens. notify_ready() waits for room in its queue; the others never wait, and are lost where
+ * there is none. */
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone; the rest
- * changes none. */
+/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone; the
+ * rest changes none. */
 #include "conf_sample.h"
 
 #include "evb/conf/digest.h"

@@ -1,5 +1,5 @@
-/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and what comes
- * late. */
+/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and
+ * what comes late. */
 #include "dfm_driver.h"
 
 #define FORMER UINT64_C(0xF0)
@@ -181,7 +181,8 @@ static void an_impossible_end_is_bounded(void **state)
         fini(&t);
 }
 
-/* One of two SFIs is there when the run goes on; what the other did must neither be built again nor be lost. */
+/* One of two SFIs is there when the run goes on; what the other did must neither be built again nor be
+ * lost. */
 static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
 {
         dfm_driver_init(t, c);

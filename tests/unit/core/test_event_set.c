@@ -1,5 +1,5 @@
-/* The set of events against a plain one, far along a run and across the places where its ring wraps around; and leaps
- * of the oldest event. */
+/* The set of events against a plain one, far along a run and across the places where its ring wraps around;
+ * and leaps of the oldest event. */
 #include "../test.h"
 
 #include "evb/base/random.h"

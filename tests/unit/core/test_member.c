@@ -1,5 +1,5 @@
-/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone may
- * change. */
+/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone
+ * may change. */
 #include "core_trace.h"
 
 #include "evb/core/member.h"

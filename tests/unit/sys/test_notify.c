@@ -25,7 +25,8 @@ static int listen_as_manager(void)
         assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0);
         size = sizeof at;
         assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
-        snprintf(path, sizeof path, "@%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path) - 1), at.sun_path + 1);
+        snprintf(path, sizeof path, "@%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path) - 1),
+                 at.sun_path + 1);
         setenv("NOTIFY_SOCKET", path, 1);
         return fd;
 }
