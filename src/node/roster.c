@@ -6,6 +6,9 @@
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
 
+/* Between two lines about strangers. */
+#define STRANGER_LOG_NS (10 * NS_PER_S)
+
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)
 {
         return scenario_node_of(n->scenario, role, index)->name;
@@ -97,15 +100,17 @@ static void log_stranger(struct node *n)
 {
         struct control_stranger *s = &n->control.stranger;
         uint32_t who = (uint32_t)s->role << 16 | s->index;
+        uint64_t now_ns = loop_now_ns(n->loop);
         char text[NET_ADDRESS_TEXT_MAX];
 
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Once per node name, so that a stranger cannot fill the log. */
-        if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
+        /* Once per node name and not too often, so that strangers cannot fill the log. */
+        if (s->role == ROLE_DFM || n->membership.logged_stranger == who || now_ns < n->membership.stranger_ns)
                 return;
         n->membership.logged_stranger = who;
+        n->membership.stranger_ns = now_ns + STRANGER_LOG_NS;
         net_address_format(&s->from, text);
         if (!scenario_node_of(n->scenario, s->role, s->index))
                 log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",

@@ -200,7 +200,7 @@ def started_twice(evb):
         b.start("sfi1", file=twin, name="twin")
         b.end("twin", expect=1)
         assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
-        assert f"a message for node sfi1 from {other}:" in b.log("dfm"), b.log("dfm")
+        assert f"ignored a message in the name of sfi1: it comes from {other}:" in b.log("dfm"), b.log("dfm")
         # At the same address it does not even come to that.
         b.start("sfi1", name="double")
         b.end("double", expect=1)
