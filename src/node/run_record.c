@@ -69,11 +69,12 @@ static int open_locked(const char *name, bool wait, char *path, size_t size_byte
         return fd;
 }
 
-static int write_whole(int fd, const char *text)
+static int write_whole(int fd, const char *text, bool sync)
 {
         size_t n = strlen(text);
 
-        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0 || fdatasync(fd) < 0)
+        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0 ||
+            (sync && fdatasync(fd) < 0))
                 return -(errno ?: EIO);
         return 0;
 }
@@ -132,7 +133,8 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         if (s->fd < 0)
                 return -ENOENT;
         snprintf(text, sizeof text, format, run, cookie, began_utc_ns, ended ? "ended" : "running");
-        return write_whole(s->fd, text);
+        /* What begins must survive a power failure, or the nodes are refused after it. The end need not wait for a disk. */
+        return write_whole(s->fd, text, !ended);
 }
 
 /* The number behind the one in the file; 0: the file is damaged. An empty one is new. */
@@ -174,7 +176,7 @@ int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX])
         if (next == 0)
                 next = take_second();
         snprintf(text, sizeof text, "%u\n", next);
-        if (fd >= 0 && (write_whole(fd, text) < 0 || fdatasync(fd) < 0)) {
+        if (fd >= 0 && write_whole(fd, text, true) < 0) {
                 r = -(errno ?: EIO);
                 next = take_second();
         }
