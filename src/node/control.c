@@ -41,6 +41,8 @@ int control_know_nodes(struct control *c, const struct scenario *s)
 {
         uint16_t port = (uint16_t)s->network.control_port;
 
+        if (c->ros)
+                return 0;
         c->n_ros = s->ros.count;
         c->n_sfi = s->sfi.count;
         c->ros = calloc(c->n_ros, sizeof *c->ros);
