@@ -96,7 +96,8 @@ static void child_ended(void *ctx, struct child *c)
         struct launch *l = ctx;
         uint64_t now_ns = loop_now_ns(l->loop);
         struct child *dfm = launch_dfm(l);
-        bool was_running = child_state(dfm) >= NODE_RUNNING;
+        /* The end of a short run may reach a node before the DFM has published that it began. */
+        bool was_running = child_state(dfm) >= NODE_RUNNING || child_state(c) == NODE_ENDED;
 
         l->n_running--;
         cpu_meter_remove(l->meter, c->pid);

@@ -191,14 +191,17 @@ static void remember_run(struct dfm_role *d)
 {
         enum run_state state = dfm_state(d->core);
         bool ended = state == RUN_ENDED;
+        int r;
 
         if (state == RUN_STARTING || (d->began_utc_ns > 0 && ended == d->ended_noted))
                 return;
         d->began_utc_ns = d->began_utc_ns ?: clock_utc_ns() - dfm_age_ns(d->core, clock_now_ns());
         d->ended_noted = ended;
-        if (d->record.fd >= 0 &&
-            run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended) < 0)
-                log_warning_errno(errno, "%s: %m; after a restart the DFM may not take up this run",
+        if (d->record.fd < 0)
+                return;
+        r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended);
+        if (r < 0)
+                log_warning_errno(r, "%s: %m; after a restart the DFM may not take up this run",
                                   d->record.path);
 }
 

@@ -225,6 +225,7 @@ static int run_loop(struct node *n)
 {
         uint64_t account_ns = 0, status_ns = 0, watchdog_every_ns = notify_watchdog_ns(), watchdog_ns = 0;
         uint64_t now_ns = loop_now_ns(n->loop);
+        enum run_state accounted = n->kind->state(n);
         const struct message *m;
         unsigned signals = 0;
         int r;
@@ -253,8 +254,10 @@ static int run_loop(struct node *n)
                         return r;
                 if (membership_watch(n, now_ns))
                         n->kind->stop(n, now_ns);
-                if (now_ns >= account_ns) {
+                /* A short run may be over before the next time, and a launcher must know that it began. */
+                if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         account(n);
+                        accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
                 }
                 if (now_ns >= status_ns) {

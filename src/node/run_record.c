@@ -71,11 +71,12 @@ static int open_locked(const char *name, bool wait, char *path, size_t size_byte
 
 static int write_whole(int fd, const char *text, bool sync)
 {
-        size_t n = strlen(text);
+        ssize_t n = (ssize_t)strlen(text), written = pwrite(fd, text, (size_t)n, 0);
 
-        if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) < 0 ||
-            (sync && fdatasync(fd) < 0))
-                return -(errno ?: EIO);
+        if (written >= 0 && written < n)
+                return -ENOSPC;
+        if (written < 0 || ftruncate(fd, n) < 0 || (sync && fdatasync(fd) < 0))
+                return -errno;
         return 0;
 }
 
@@ -133,7 +134,7 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         if (s->fd < 0)
                 return -ENOENT;
         snprintf(text, sizeof text, format, run, cookie, began_utc_ns, ended ? "ended" : "running");
-        /* What begins must survive a power failure, or the nodes are refused after it. The end need not wait for a disk. */
+        /* Without the beginning, a power failure would make the nodes strangers. The end need not wait. */
         return write_whole(s->fd, text, !ended);
 }
 
@@ -176,9 +177,13 @@ int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX])
         if (next == 0)
                 next = take_second();
         snprintf(text, sizeof text, "%u\n", next);
-        if (fd >= 0 && write_whole(fd, text, true) < 0) {
-                r = -(errno ?: EIO);
-                next = take_second();
+        if (fd >= 0) {
+                int written = write_whole(fd, text, true);
+
+                if (written < 0) {
+                        r = written;
+                        next = take_second();
+                }
         }
         *ret = next;
         return r;

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 
-from harness import CHANCE, LIMIT_S, SHARED, Running, chance_of_no_loss, complete, folder, main, run, scenario
+from harness import (CHANCE, LIMIT_S, SHARED, Running, chance_of_missing, chance_of_no_loss, complete, folder, main, run,
+                     scenario)
 
 
 def dump(evb, *words):
@@ -81,22 +82,28 @@ def crash(evb):
 
 
 def raw_payloads(evb, path):
-    """The payload of every fragment, event by event, read with the layout alone."""
+    """The payload of every fragment, trigger by trigger, read with the layout alone.
+
+    A file holds events in the order in which they became complete, which is not that of the triggers
+    where a fragment has to be sent again."""
     raw = pathlib.Path(path).read_bytes()
-    found, at = [], raw.index(struct.pack("<2I", 0x1234CCCC, 4))
+    found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
     while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
         size = struct.unpack_from("<I", raw, at + 12)[0]
         event, start = raw[at + 16:at + 16 + size], 0
-        rods = []
+        rods, triggers = [], set()
         while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
             words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
             end = start - 4 * 8 + 4 * words
             length = struct.unpack_from("<I", event, end - 16)[0]
+            triggers.add(struct.unpack_from("<I", event, start + 20)[0])
             rods.append(event[start + 36:start + 36 + length])
             start = end
-        found.append(rods)
+        (trigger,) = triggers
+        assert trigger not in found, f"trigger {trigger} is there twice"
+        found[trigger] = rods
         at += 16 + size
-    return found
+    return [found[trigger] for trigger in sorted(found)]
 
 
 def frame(k, bytes_=700):
@@ -126,18 +133,22 @@ def serve_rest(listener, n, broken):
         connection.recv(1)
 
 
-def front_end_tcp(evb, broken=None):
+def front_end_tcp(evb, broken=None, loss=0):
+    # 500 fragments of 700 bytes and more: at least 250 datagrams of 1472 bytes.
     n = 500
+    assert loss == 0 or max(chance_of_no_loss(250, loss), chance_of_missing(n, loss, nodes=3)) < CHANCE
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=serve, args=(listener, n, broken), daemon=True)
     thread.start()
     with folder() as where:
         report = run(evb, scenario(where), {"ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 1, "sfi.count": 1,
-                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where, "sfi.verify": "no"},
+                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where, "sfi.verify": "no",
+                                            "network.loss": loss},
                      expect=0 if broken is None else 1)
         payloads = raw_payloads(evb, report["files"][0])
         if broken is None:
             complete(report)
+            assert loss == 0 or report["fragments"]["recovered"] > 0, report["fragments"]
             assert payloads == [[frame(k)] for k in range(n)]
         else:
             assert report["events_complete"] == n - 1, report
@@ -252,7 +263,8 @@ def front_end_udp_dropped(evb):
 
 
 main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: written(evb, "eformat5"), "by-size": by_size,
-      "partial": partial, "crash": crash, "front-end-tcp": front_end_tcp, "front-end-tcp-broken": lambda evb: front_end_tcp(evb, 100),
+      "partial": partial, "crash": crash, "front-end-tcp": front_end_tcp, "front-end-tcp-loss": lambda evb: front_end_tcp(evb, loss=0.1),
+      "front-end-tcp-broken": lambda evb: front_end_tcp(evb, 100),
       "front-end-ahead": lambda evb: front_end_ahead(evb, "push", "2kHz"),
       "front-end-ahead-max": lambda evb: front_end_ahead(evb, "push", "max"),
       "front-end-ahead-pull": lambda evb: front_end_ahead(evb, "pull", "2kHz"),
