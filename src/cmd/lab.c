@@ -14,7 +14,7 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/lab/catalogue.h"
-#include "evb/lab/netns.h"
+#include "evb/launch/netns.h"
 #include "evb/sys/loop.h"
 #include "lab_results.h"
 #include "lab_states.h"

@@ -6,8 +6,8 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
-#include "evb/lab/standby.h"
 #include "evb/node/node.h"
+#include "evb/remote/standby.h"
 
 static int run_role(const struct command *command, enum node_role role, int argc, char **argv)
 {

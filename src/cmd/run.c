@@ -8,7 +8,7 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
-#include "evb/lab/launch.h"
+#include "evb/launch/launch.h"
 
 /* What every node would trip over is told once, before any is started. */
 static bool paths_are_there(const struct scenario *s)

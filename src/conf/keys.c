@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conf_internal.h"
 #include "evb/base/quantity.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
+#include "conf_internal.h"
 
 #define AT(section, member) offsetof(struct scenario, section.member)
 #define ANY UINT64_MAX

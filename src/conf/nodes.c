@@ -2,9 +2,9 @@
 #include <net/if.h>
 #include <string.h>
 
-#include "conf_internal.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "conf_internal.h"
 
 static struct scenario_node *find(struct scenario *s, const char *name)
 {

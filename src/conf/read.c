@@ -6,8 +6,8 @@
 #include <ini.h>
 #include <string.h>
 
-#include "conf_internal.h"
 #include "evb/base/util.h"
+#include "conf_internal.h"
 
 /* How many letters must be changed, put in or left out; small words only. */
 static unsigned distance(const char *a, const char *b)

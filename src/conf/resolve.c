@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conf_internal.h"
 #include "evb/base/quantity.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/core/trigger.h"
+#include "conf_internal.h"
 
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
 {

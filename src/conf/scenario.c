@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conf_internal.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
+#include "conf_internal.h"
 
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
 {

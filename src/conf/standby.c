@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "conf_internal.h"
 #include "evb/base/util.h"
+#include "conf_internal.h"
 
 /* Whole groups of keys by prefix, so that a new key of a group needs its permission too. */
 static const struct {

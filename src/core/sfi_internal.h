@@ -4,9 +4,9 @@
 #include "evb/base/heap.h"
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
-#include "evb/core/sequence.h"
 #include "evb/core/event_set.h"
 #include "evb/core/jump.h"
+#include "evb/core/sequence.h"
 #include "evb/core/sfi.h"
 
 /* Assignments that may arrive out of order; the DFM's window is not larger. */

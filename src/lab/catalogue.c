@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalogue_judge.h"
 #include "evb/base/util.h"
-#include "evb/lab/flows.h"
+#include "evb/traffic/flows.h"
+#include "catalogue_judge.h"
 
 #define SWEEP(all, few, ...) {.values = (const double[])all, .quick = (const double[])few, .n_values = sizeof((double[])all) / sizeof(double), .n_quick = sizeof((double[])few) / sizeof(double), __VA_ARGS__}
 #define PANELS(table) .panels = table, .n_panels = ARRAY_SIZE(table)

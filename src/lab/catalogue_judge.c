@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "catalogue_query.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
+#include "catalogue_query.h"
 
 /* Loss that a receiver's hiccup makes on a machine with few processors, and that the publications' plots would not show. */
 #define SOME_LOSS_PERCENT 0.5

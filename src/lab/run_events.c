@@ -9,8 +9,8 @@
 #include "evb/core/event.h"
 #include "evb/lab/catalogue.h"
 #include "evb/lab/figures.h"
-#include "evb/lab/launch.h"
-#include "load.h"
+#include "evb/launch/launch.h"
+#include "evb/launch/load.h"
 
 #define SETTINGS_MAX 96
 #define SETTING_MAX_BYTES 96

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "data_receive.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
+#include "data_receive.h"
 #include "socket_open.h"
 
 #define STAGING_BYTES (128u << 10)

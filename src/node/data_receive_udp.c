@@ -3,11 +3,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "data_receive.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
+#include "data_receive.h"
 #include "socket_open.h"
 
 #define DATAGRAMS 512

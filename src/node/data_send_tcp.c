@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "data_send.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
+#include "data_send.h"
 #include "socket_open.h"
 
 #define MESSAGE_MAX_BYTES (1u << 20)

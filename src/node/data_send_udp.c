@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "data_send.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
+#include "data_send.h"
 #include "socket_open.h"
 
 #define DATAGRAMS_MAX 256

@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "dfm_reasons.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/store/replay.h"
+#include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
 #include "roster.h"

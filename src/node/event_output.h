@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "builder.h"
 #include "evb/core/sfi.h"
+#include "builder.h"
 
 struct event_output;
 

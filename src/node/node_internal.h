@@ -3,12 +3,12 @@
 
 #include <stdio.h>
 
-#include "control.h"
 #include "evb/conf/scenario.h"
 #include "evb/node/node.h"
 #include "evb/node/reasons.h"
 #include "evb/node/stats.h"
 #include "evb/sys/loop.h"
+#include "control.h"
 #include "membership.h"
 
 /* Where no key says otherwise. The 2003 measurements used 8 MB socket buffers. */

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "data_send.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/node/front_end.h"
 #include "evb/sys/memory.h"
+#include "data_send.h"
 #include "machine.h"
 #include "node_internal.h"
 #include "shaping.h"

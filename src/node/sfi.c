@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "builder.h"
-#include "data_receive.h"
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/memory.h"
+#include "builder.h"
+#include "data_receive.h"
 #include "machine.h"
 #include "node_internal.h"
 

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "apply_internal.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 #include "evb/tc/diff.h"
+#include "apply_internal.h"
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ethtool.h"
 #include "evb/base/util.h"
+#include "ethtool.h"
 
 /* One table: which attribute is which member. */
 static const struct {

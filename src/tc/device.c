@@ -14,8 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "coalesce.h"
 #include "evb/base/util.h"
+#include "coalesce.h"
 
 static bool ask_ethtool(int fd, const char *name, void *command)
 {

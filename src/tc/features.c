@@ -1,9 +1,9 @@
 /* Segmentation offload: whether a device is handed super-packets. */
 #include <linux/ethtool_netlink.h>
 
-#include "ethtool.h"
 #include "evb/base/util.h"
 #include "evb/tc/device.h"
+#include "ethtool.h"
 
 /* All of NETIF_F_GSO_SOFTWARE that UDP and TCP use, and the general switch. */
 static const char *const segmentation[] = {"tx-generic-segmentation", "tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apply_internal.h"
 #include "evb/base/util.h"
 #include "evb/tc/kind.h"
+#include "apply_internal.h"
 
 /* Classes that come with their qdisc (bands of prio, queues of mq) cannot be made. */
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};

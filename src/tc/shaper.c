@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apply_internal.h"
 #include "evb/base/util.h"
 #include "evb/tc/kind.h"
 #include "evb/tc/units.h"
+#include "apply_internal.h"
 #include "shaper_internal.h"
 
 #define DRAIN_NS (5 * NS_PER_S)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "evb/lab/remote.h"
+#include "evb/remote/remote.h"
 
 #define LAB_SETTINGS_MAX 1024
 #define LAB_POINTS_MAX 2048

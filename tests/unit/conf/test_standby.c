@@ -1,8 +1,8 @@
 /* What commands of evb lab may set on a node, and whom they may come from. */
 #include <arpa/inet.h>
 
-#include "conf_sample.h"
 #include "evb/conf/standby.h"
+#include "conf_sample.h"
 
 #define NODES                                                                                                \
         "[node d]\nrole = dfm\naddress = 10.9.0.1\n[node r]\nrole = ros\naddress = 10.9.0.2\n"               \

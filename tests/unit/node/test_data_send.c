@@ -6,8 +6,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "data_send.h"
 #include "evb/base/util.h"
+#include "data_send.h"
 #include "node_sample.h"
 
 #define MTU 1500

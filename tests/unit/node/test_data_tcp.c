@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "data_receive.h"
-#include "data_send.h"
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
+#include "data_receive.h"
+#include "data_send.h"
 #include "node_sample.h"
 
 #define ROS1 SAMPLE_NET ".2"

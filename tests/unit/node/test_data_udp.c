@@ -1,9 +1,9 @@
 /* The SFI's data socket: fragments count only from the address of the ROS that they name. */
 #include "../test.h"
 
-#include "data_receive.h"
 #include "evb/core/chunk.h"
 #include "evb/net/endpoint.h"
+#include "data_receive.h"
 #include "node_sample.h"
 
 static void send_as(uint16_t ros, const char *from)

@@ -6,9 +6,9 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "store_sample.h"
 #include "evb/store/replay.h"
 #include "evb/store/verify.h"
+#include "store_sample.h"
 
 struct fixture {
         char *directory;

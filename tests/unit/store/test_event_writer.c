@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
-#include "writer_sample.h"
 #include "evb/store/verify.h"
+#include "writer_sample.h"
 
 /* The file verifies without a fault; returns its events. */
 static uint64_t assert_sound(const char *path)

@@ -6,8 +6,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "store_sample.h"
 #include "evb/store/replay.h"
+#include "store_sample.h"
 
 static struct eformat_encoding e;
 static struct built_fragment fragments[EVB_ROS_MAX];

@@ -5,8 +5,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "store_sample.h"
 #include "evb/store/verify.h"
+#include "store_sample.h"
 
 struct found {
         unsigned n;

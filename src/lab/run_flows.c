@@ -1,0 +1,164 @@
+/* Points without event building: plain streams and echoes between nodes, shaped or not, and what processors spend on them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/lab/catalogue.h"
+#include "evb/sys/loop.h"
+#include "evb/traffic/flows.h"
+#include "flow_figures.h"
+
+#define GROUP "239.255.69.1"
+#define PORT 7100
+#define CONTROL_PORT 26800
+
+/* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab to be made. */
+static int find_nodes(const struct lab_point *p, struct scenario *s)
+{
+        const struct scenario *bed = p->bed ? p->bed->scenario : NULL;
+        unsigned senders = (unsigned)lab_setting(p, "senders", 1), receivers = (unsigned)lab_setting(p, "receivers", 1);
+
+        *s = (struct scenario){};
+        s->ros.count = senders;
+        s->sfi.count = receivers;
+        s->network.link_rate_bps = bed ? bed->network.link_rate_bps : (uint64_t)lab_setting(p, "link", 1e9);
+        s->network.switch_buffer_bytes = bed ? bed->network.switch_buffer_bytes : (uint64_t)lab_setting(p, "buffer", 262144);
+        s->network.mtu_bytes = bed ? bed->network.mtu_bytes : (uint64_t)lab_setting(p, "mtu", 1500);
+        for (unsigned i = 0; i < senders + receivers; i++) {
+                bool sender = i < senders;
+                unsigned index = sender ? i : i - senders;
+                const struct scenario_node *there = bed ? scenario_node_of(bed, sender ? ROLE_ROS : ROLE_SFI, index) : NULL;
+                struct scenario_node *n = &s->nodes[s->n_nodes++];
+
+                if (there && strchr(there->address, ':'))
+                        return log_error_errno(EAFNOSUPPORT, "lab: %s is at %s: plain streams need IPv4 addresses", there->name, there->address);
+                if (there)
+                        *n = *there;
+                else
+                        snprintf(n->name, sizeof n->name, "%s%u", sender ? "sender" : "receiver", index + 1);
+        }
+        return 0;
+}
+
+static struct flow make_flow(const struct lab_point *p, const struct scenario *s, unsigned from, unsigned to, enum flow_kind kind)
+{
+        struct flow f = {
+                .kind = kind,
+                .from = &s->nodes[from],
+                .to = {&s->nodes[s->ros.count + to]},
+                .n_to = 1,
+                .port = kind == FLOW_ECHO ? CONTROL_PORT : (uint16_t)(PORT + from * 16 + to),
+                .message_bytes = (uint32_t)lab_setting(p, "message", 1400),
+                .messages_per_s = (uint64_t)lab_setting(p, "messages_per_s", 0),
+                .receiver_packets_per_s = (uint64_t)lab_setting(p, "receiver_pps", 0),
+                .buffer_bytes = (uint32_t)lab_setting(p, "socket", 0),
+                .watch_wire = lab_setting(p, "watch", 0) > 0,
+        };
+
+        if (kind == FLOW_MULTICAST) {
+                snprintf(f.group, sizeof f.group, GROUP);
+                f.n_to = (unsigned)MIN(s->sfi.count, (uint64_t)FLOW_RECEIVERS_MAX);
+                for (unsigned i = 0; i < f.n_to; i++)
+                        f.to[i] = &s->nodes[s->ros.count + i];
+        }
+        return f;
+}
+
+static struct flow_shape make_shape(const struct lab_point *p, const struct scenario *s, enum flow_kind kind)
+{
+        struct flow_shape shape = {
+                .rate_bps = (uint64_t)lab_setting(p, "rate", 0),
+                /* An echo's link is as slow as its point says, also where the wire is not: the tree holds it to that. */
+                .link_rate_bps = kind == FLOW_ECHO ? (uint64_t)lab_setting(p, "link", 1e9) : s->network.link_rate_bps,
+                .mtu_bytes = s->network.mtu_bytes,
+                .switch_buffer_bytes = kind == FLOW_ECHO ? 0 : s->network.switch_buffer_bytes,
+                .control_port = lab_setting(p, "control", 0) > 0 ? CONTROL_PORT : 0,
+                .sources = (unsigned)s->ros.count,
+                .n_to = kind == FLOW_MULTICAST ? 1 : (unsigned)MIN(s->sfi.count, (uint64_t)FLOWS_MAX),
+        };
+
+        for (unsigned i = 0; i < shape.n_to; i++)
+                snprintf(shape.to[i], sizeof shape.to[i], "%s", kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address);
+        return shape;
+}
+
+static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind, struct flow flows[static FLOWS_MAX])
+{
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < s->ros.count; i++) {
+                for (unsigned k = 0; k < (kind == FLOW_MULTICAST ? 1 : s->sfi.count) && n < FLOWS_MAX; k++)
+                        flows[n++] = make_flow(p, s, i, k, kind);
+        }
+        return n;
+}
+
+json_t *lab_run_streams(const struct lab_point *p)
+{
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
+        enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
+        double seconds = lab_setting(p, "seconds", 1);
+        struct flow flows[FLOWS_MAX] = {};
+        struct netns_lab *lab = NULL;
+        struct flow_shape shape;
+        json_t *result = NULL;
+        uint64_t at_ports = 0;
+        unsigned n = 0;
+        int r = s && results ? find_nodes(p, s) : -ENOMEM;
+
+        /* Addresses of a lab are known when it stands. */
+        if (r >= 0 && !p->bed)
+                r = netns_lab_new(&lab, s);
+        if (r >= 0) {
+                n = make_flows(p, s, kind, flows);
+                shape = make_shape(p, s, kind);
+                r = p->bed ? remote_flows_run(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
+        }
+        if (r >= 0) {
+                result =
+                    kind == FLOW_ECHO ? stream_figures_echo(&results[0]) : stream_figures(flows, results, n);
+                stream_figures_add_shares(result, results, n);
+                stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
+                if (lab && netns_lab_switch_drops(lab, &at_ports) >= 0)
+                        json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
+        }
+        netns_lab_free(lab);
+        return result;
+}
+
+json_t *lab_run_copy(const struct lab_point *p)
+{
+        size_t size = (size_t)p->x, rounds = 0;
+        char *from = malloc(size), *to = malloc(size);
+        uint64_t begin_ns, until_ns;
+        json_t *o = json_object();
+
+        if (!from || !to) {
+                free(from);
+                free(to);
+                json_decref(o);
+                return NULL;
+        }
+        memset(from, 1, size);
+        memset(to, 2, size);
+        begin_ns = clock_now_ns();
+        until_ns = begin_ns + (uint64_t)(lab_setting(p, "seconds", 0.2) * 1e9);
+        while (clock_now_ns() < until_ns) {
+                for (size_t done = 0; done < (1u << 20); done += size) {
+                        memcpy(to, from, size);
+                        /* So that it is not left out. */
+                        __asm__ volatile("" : : "r"(to) : "memory");
+                        rounds++;
+                }
+        }
+        json_object_set_new(
+            o, "mbyte_per_s",
+            json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
+        free(from);
+        free(to);
+        return o;
+}

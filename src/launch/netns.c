@@ -1,0 +1,119 @@
+/* Namespaces by name, and the calling thread's way into them. What is built in them is in testbed.c. */
+#include "evb/launch/netns.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "evb/base/util.h"
+#include "netns_internal.h"
+
+#define FOLDER "/run/netns"
+#define PREFIX "evb-"
+
+int netns_enter(int namespace)
+{
+        return setns(namespace, CLONE_NEWNET) < 0 ? -errno : 0;
+}
+
+static void path_of(const char *name, char *path, size_t size)
+{
+        snprintf(path, size, FOLDER "/%s", name);
+}
+
+/* The folder is a mount of its own with shared propagation, as `ip netns` makes it, so that names are seen everywhere. */
+static int make_folder(void)
+{
+        if (mkdir(FOLDER, 0755) < 0 && errno != EEXIST)
+                return -errno;
+        if (mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) == 0)
+                return 0;
+        if (errno != EINVAL)
+                return -errno;
+        if (mount(FOLDER, FOLDER, "none", MS_BIND | MS_REC, NULL) < 0 || mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) < 0)
+                return -errno;
+        return 0;
+}
+
+int netns_make(const char *name, int *ret_fd)
+{
+        _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), fd = -1, file = -1;
+        char path[96];
+        int r = make_folder();
+
+        if (r < 0 || home < 0)
+                return r < 0 ? r : -errno;
+        path_of(name, path, sizeof path);
+        file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+        /* Its name has our process number: an earlier process with that number was killed. */
+        if (file < 0 && errno == EEXIST) {
+                netns_remove(name);
+                file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+        }
+        if (file < 0)
+                return -errno;
+        if (unshare(CLONE_NEWNET) < 0) {
+                r = -errno;
+                unlink(path);
+                return r;
+        }
+        if (mount("/proc/thread-self/ns/net", path, "none", MS_BIND, NULL) < 0)
+                r = -errno;
+        fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        if (r >= 0 && fd < 0)
+                r = -errno;
+        /* Not to come home would leave the launcher in the lab. */
+        if (setns(home, CLONE_NEWNET) < 0)
+                abort();
+        if (r < 0) {
+                netns_remove(name);
+                return r;
+        }
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+void netns_remove(const char *name)
+{
+        char path[96];
+
+        path_of(name, path, sizeof path);
+        (void)umount2(path, MNT_DETACH);
+        (void)unlink(path);
+}
+
+/* "evb-1234-ros1" of a process 1234 that is there no more. */
+static bool is_left_over(const char *name)
+{
+        char *end;
+        long pid;
+
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+                return false;
+        pid = strtol(name + strlen(PREFIX), &end, 10);
+        return pid > 0 && *end == '-' && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+int netns_clean(void)
+{
+        DIR *folder = opendir(FOLDER);
+        struct dirent *e;
+        int n = 0;
+
+        if (!folder)
+                return 0;
+        while ((e = readdir(folder))) {
+                if (!is_left_over(e->d_name))
+                        continue;
+                netns_remove(e->d_name);
+                n++;
+        }
+        closedir(folder);
+        return n;
+}

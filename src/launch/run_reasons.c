@@ -1,0 +1,118 @@
+/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. A further reason is a
+ * further line of the table; reasons that a single node knows are in that node's report. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "evb/base/util.h"
+#include "evb/launch/run.h"
+
+struct view {
+        const struct launch *l;
+        const struct accounts *a;
+        const json_t *nodes;
+};
+
+static const json_t *reasons_of(const struct view *v, const char *node)
+{
+        const json_t *each;
+        size_t i;
+
+        json_array_foreach(v->nodes, i, each)
+        {
+                const char *name = json_string_value(json_object_get(each, "name"));
+
+                if (name && strcmp(name, node) == 0)
+                        return json_object_get(each, "reasons");
+        }
+        return NULL;
+}
+
+/* Only the DFM knows what it waited for. */
+static void no_trigger(const struct view *v, struct reasons *to)
+{
+        const char *why = json_string_value(json_array_get(reasons_of(v, launch_dfm(v->l)->node->name), 0));
+
+        if (v->a->triggers == 0)
+                reasons_add(to, "%s", why ?: "no trigger was taken");
+}
+
+static void incomplete(const struct view *v, struct reasons *to)
+{
+        const struct accounts *a = v->a;
+
+        if (a->partial > 0)
+                reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are partial", a->partial, a->triggers);
+        if (a->lost > 0)
+                reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are lost", a->lost, a->triggers);
+}
+
+static void unbalanced(const struct view *v, struct reasons *to)
+{
+        const struct accounts *a = v->a;
+
+        if (a->difference[0])
+                reasons_add(to, "the accounts do not balance: %s", a->difference);
+        else if (!a->balanced)
+                reasons_add(to,
+                            "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
+                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64
+                            " fragments expected, %" PRIu64 " received, %" PRIu64 " lost",
+                            a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
+                            a->fragments_lost);
+}
+
+static void died(const struct view *v, struct reasons *to)
+{
+        unsigned by_us = 0;
+
+        for (size_t i = 0; i < v->l->n_children; i++) {
+                const struct child *c = &v->l->children[i];
+
+                if (v->l->press == PRESS_KILL && WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL)
+                        by_us++;
+                else if (WIFSIGNALED(c->status))
+                        reasons_add(to, "%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
+                                    strsignal(WTERMSIG(c->status)));
+                else if (WEXITSTATUS(c->status) > 1)
+                        reasons_add(to, "%s ended with status %d", c->node->name, WEXITSTATUS(c->status));
+        }
+        if (by_us > 0)
+                reasons_add(to,
+                            v->l->signals > 1
+                                    ? "a second signal stopped the run at once: %u nodes were killed"
+                                    : "%u nodes did not end in time and were killed",
+                            by_us);
+}
+
+/* Reasons that the nodes report; the DFM's are above. */
+static void of_nodes(const struct view *v, struct reasons *to)
+{
+        for (size_t i = 0; i < v->l->n_children; i++) {
+                const struct child *c = &v->l->children[i];
+                const json_t *reasons = reasons_of(v, c->node->name), *each;
+                size_t k;
+
+                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 ||
+                    (c->node->role == ROLE_DFM && to->n > 0))
+                        continue;
+                json_array_foreach(reasons, k, each)
+                        reasons_add(to, "%s: %s", c->node->name, json_string_value(each));
+                if (json_array_size(reasons) == 0)
+                        reasons_add(to, "%s ended with status 1", c->node->name);
+        }
+}
+
+static void (*const checks[])(const struct view *v, struct reasons *to) = {
+        no_trigger, incomplete, unbalanced, died, of_nodes,
+};
+
+void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to)
+{
+        const struct view v = {l, a, nodes};
+
+        for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
+                checks[i](&v, to);
+}

@@ -1,0 +1,369 @@
+/* Makes the report of a whole run from the nodes' reports and from their pages, which outlive a killed
+ * node. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/launch/run.h"
+#include "evb/tc/layout.h"
+
+#define SUM(l, role_wanted, member)                                                                          \
+        ({                                                                                                   \
+                uint64_t _sum = 0;                                                                           \
+                                                                                                             \
+                for (size_t _i = 0; _i < (l)->n_children; _i++) {                                            \
+                        if ((role_wanted) == 0 || (l)->children[_i].node->role == (role_wanted))             \
+                                _sum += stats_get(&(l)->children[_i].stats->member);                         \
+                }                                                                                            \
+                _sum;                                                                                        \
+        })
+#define ANY_ROLE ((enum node_role)0)
+
+static bool lived(const struct child *c)
+{
+        return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
+}
+
+/* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
+ * closed its last file. */
+static bool files_balance(const struct launch *l, struct accounts *a)
+{
+        bool balanced = true;
+
+        if (l->scenario->sfi.output != OUTPUT_FILE)
+                return true;
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t built = stats_get(&c->stats->events_complete) + stats_get(&c->stats->events_partial);
+                uint64_t stored = stats_get(&c->stats->events_stored);
+
+                if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
+                        continue;
+                snprintf(a->difference, sizeof a->difference,
+                         "%s counts %" PRIu64 " complete or partial events, but %" PRIu64
+                         " in its closed files",
+                         c->node->name, built, stored);
+                balanced = false;
+        }
+        return balanced;
+}
+
+/* Checks that the DFM counts every event that an SFI built. Only events that it had given up or taken back
+ * can be built without counting there. */
+static bool builders_balance(const struct launch *l, struct accounts *a)
+{
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+        uint64_t again = stats_get(&launch_dfm(l)->stats->events_reassigned) + a->lost;
+
+        if (!a->all_lived || (built >= a->complete + a->partial && built <= a->complete + a->partial + again))
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "the DFM counts %" PRIu64 " complete or partial events, the SFIs %" PRIu64,
+                 a->complete + a->partial, built);
+        return false;
+}
+
+static struct accounts account(const struct launch *l)
+{
+        const struct child *dfm = launch_dfm(l);
+        const struct node_stats *s = dfm->stats;
+        struct accounts a = {
+                .triggers = stats_get(&s->triggers),
+                .assigned = stats_get(&s->events_assigned),
+                .complete = stats_get(&s->events_complete),
+                .partial = stats_get(&s->events_partial),
+                .lost = stats_get(&s->events_lost),
+                .expected = stats_get(&s->fragments_expected),
+                .received = stats_get(&s->fragments_received),
+                .fragments_lost = stats_get(&s->fragments_lost),
+                .payload_bytes = stats_get(&s->payload_bytes),
+                .first_ns = stats_get(&s->first_complete_ns),
+                .last_ns = stats_get(&s->last_complete_ns),
+        };
+        uint64_t n_ros = l->scenario->ros.count;
+
+        a.stored = SUM(l, ROLE_SFI, events_stored);
+        a.all_lived = true;
+        for (size_t i = 0; i < l->n_children; i++)
+                a.all_lived &= lived(&l->children[i]);
+        /* A DFM that was killed, or stopped waiting for its open events, leaves them behind: they and their
+         * fragments are lost. */
+        if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
+                uint64_t open = a.triggers - a.complete - a.partial - a.lost;
+
+                a.lost += open;
+                a.expected = a.triggers * n_ros;
+                a.fragments_lost = a.expected - a.received;
+        }
+        a.balanced = a.triggers == a.complete + a.partial + a.lost && a.expected == a.triggers * n_ros &&
+                     a.expected == a.received + a.fragments_lost;
+        a.balanced &= builders_balance(l, &a);
+        a.balanced &= files_balance(l, &a);
+        return a;
+}
+
+static void set(json_t *o, const char *name, uint64_t value)
+{
+        json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+static void set_real(json_t *o, const char *name, double value)
+{
+        json_object_set_new(o, name, json_real(value));
+}
+
+static json_t *latency(const struct histogram *h)
+{
+        json_t *o = json_object();
+        static const struct {
+                const char *name;
+                double q;
+        } quantiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++) {
+                if (h->count == 0)
+                        json_object_set_new(o, quantiles[i].name, json_null());
+                else
+                        set_real(o, quantiles[i].name, (double)histogram_quantile(h, quantiles[i].q) / 1e3);
+        }
+        return o;
+}
+
+/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory the
+ * maximum of single nodes. */
+static void add_usage(json_t *o, const struct launch *l)
+{
+        json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
+
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
+                double seconds = 0;
+                long peak = 0;
+
+                for (size_t i = 0; i < l->n_children; i++) {
+                        if (l->children[i].node->role != role)
+                                continue;
+                        seconds += child_cpu_seconds(&l->children[i]);
+                        peak = MAX(peak, l->children[i].usage.ru_maxrss);
+                }
+                set_real(cpu, scenario_role_name(role), seconds);
+                json_object_set_new(shares, scenario_role_name(role), cpu_meter_describe(&l->cpu_shares[role]));
+                set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
+        }
+        json_object_set_new(o, "cpu_seconds", cpu);
+        json_object_set_new(o, "cpu_percent", shares);
+        json_object_set_new(o, "peak_rss_bytes", rss);
+}
+
+static json_t *fragments(const struct launch *l, const struct accounts *a)
+{
+        json_t *o = json_object();
+
+        set(o, "expected", a->expected);
+        set(o, "received", a->received);
+        set(o, "lost", a->fragments_lost);
+        set(o, "late", SUM(l, ROLE_SFI, fragments_late));
+        set(o, "duplicate", SUM(l, ROLE_SFI, fragments_duplicate));
+        set(o, "foreign", SUM(l, ANY_ROLE, packets_foreign));
+        set(o, "malformed", SUM(l, ANY_ROLE, packets_malformed));
+        set(o, "corrupt", SUM(l, ROLE_SFI, fragments_corrupt));
+        set(o, "re_asked", SUM(l, ROLE_SFI, fragments_re_asked));
+        set(o, "recovered", SUM(l, ROLE_SFI, fragments_recovered));
+        return o;
+}
+
+static const struct node_stats *shaped_ros(const struct launch *l)
+{
+        for (size_t i = 0; i < l->n_children; i++) {
+                if (l->children[i].node->role == ROLE_ROS && stats_get(&l->children[i].stats->qos_backend) != QOS_NONE)
+                        return l->children[i].stats;
+        }
+        return NULL;
+}
+
+static json_t *drops(const struct launch *l)
+{
+        uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
+        /* They have sequence numbers, but never left. */
+        uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
+        json_t *o = json_object();
+
+        if (shaped_ros(l))
+                set(o, "source_qdisc_packets", SUM(l, ROLE_ROS, packets_source_dropped));
+        else
+                json_object_set_new(o, "source_qdisc_packets", json_null());
+        if (l->scenario->scenario.transport == TRANSPORT_UDP)
+                set(o, "network_packets", lost > known ? lost - known : 0);
+        else
+                json_object_set_new(o, "network_packets", json_null());
+        json_object_set_new(o, "switch_packets", l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
+        set(o, "socket_packets", socket);
+        return o;
+}
+
+/* A node's own report, or, where it left none, what its page says. */
+static json_t *node_report(const struct child *c)
+{
+        json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+
+        if (!json_is_object(o)) {
+                json_decref(o);
+                o = json_object();
+                json_object_set_new(o, "name", json_string(c->node->name));
+                json_object_set_new(o, "role", json_string(scenario_role_name(c->node->role)));
+#define X(name, help) set(o, #name, stats_get(&c->stats->name));
+                STATS_COUNTERS(X)
+#undef X
+                json_object_set_new(o, "files", json_array());
+        }
+        json_object_set_new(o, "exit", WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
+        json_object_set_new(o, "signal", WIFSIGNALED(c->status) ? json_integer(WTERMSIG(c->status)) : json_null());
+        set_real(o, "cpu_seconds", child_cpu_seconds(c));
+        set(o, "peak_rss_bytes", (uint64_t)c->usage.ru_maxrss * 1024);
+        return o;
+}
+
+/* As the ROSs had it from the kernel; all have the same scenario. */
+static void add_shaping(json_t *o, const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+
+        json_object_set_new(o, "qos_backend", json_string(s ? tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)) : "none"));
+        json_object_set_new(o, "qos_rate_bps", s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+}
+
+static json_t *whole_report(const struct launch *l, const struct accounts *a)
+{
+        const struct scenario *s = l->scenario;
+        json_t *o = json_object(), *nodes = json_array(), *files = json_array();
+        double span = (double)(a->last_ns - a->first_ns) / 1e9;
+
+        json_object_set_new(o, "scenario", json_string(s->scenario.name));
+        json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
+        json_object_set_new(o, "transport", json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
+        add_shaping(o, l);
+        set(o, "sources", s->ros.count);
+        set(o, "builders", s->sfi.count);
+        set_real(o, "seconds", (double)(l->end_ns - l->start_ns) / 1e9);
+        set(o, "triggers", a->triggers);
+        set(o, "events_assigned", a->assigned);
+        set(o, "events_complete", a->complete);
+        set(o, "events_partial", a->partial);
+        set(o, "events_lost", a->lost);
+        json_object_set_new(o, "events_stored",
+                            s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
+        json_object_set_new(o, "event_rate_hz", span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
+        set(o, "payload_bytes", a->payload_bytes);
+        json_object_set_new(o, "throughput_bytes_per_second", span > 0 ? json_real((double)a->payload_bytes / span) : json_null());
+        set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
+        json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
+        json_object_set_new(o, "fragments", fragments(l, a));
+        json_object_set_new(o, "drops", drops(l));
+        json_object_set_new(o, "balanced", json_boolean(a->balanced));
+        add_usage(o, l);
+        for (size_t i = 0; i < l->n_children; i++) {
+                json_t *node = node_report(&l->children[i]);
+
+                json_array_extend(files, json_object_get(node, "files"));
+                json_array_append_new(nodes, node);
+        }
+        json_object_set_new(o, "files", files);
+        json_object_set_new(o, "nodes", nodes);
+        return o;
+}
+
+static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_MAX])
+{
+        if (json_is_integer(n))
+                snprintf(text, QUANTITY_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(n));
+        else
+                snprintf(text, QUANTITY_TEXT_MAX, "not known");
+        return text;
+}
+
+/* Where the kernel counted what was lost on the way, and what came after its event had ended. */
+static void write_losses(const json_t *report)
+{
+        const json_t *drops = json_object_get(report, "drops");
+        char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX], late[QUANTITY_TEXT_MAX];
+
+        printf("  lost at    source queue %s, switch port %s, socket %s; late %s\n", packets_text(json_object_get(drops, "source_qdisc_packets"), source),
+               packets_text(json_object_get(drops, "switch_packets"), port), packets_text(json_object_get(drops, "socket_packets"), socket),
+               packets_text(json_object_get(json_object_get(report, "fragments"), "late"), late));
+}
+
+static void write_shaping(const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+        uint64_t unshaped_ns = SUM(l, ROLE_ROS, unshaped_ns);
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (unshaped_ns > 0)
+                printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
+                       quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
+        if (s)
+                printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)),
+                       quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
+}
+
+static void write_text(const struct launch *l, const struct accounts *a, const json_t *report)
+{
+        const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
+        double span = (double)(a->last_ns - a->first_ns) / 1e9;
+        char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], bytes[QUANTITY_TEXT_MAX];
+        const json_t *files = json_object_get(report, "files"), *file;
+        size_t i;
+
+        printf("%s: %" PRIu64 " triggers in %.1f s, %" PRIu64 " ROS, %" PRIu64 " SFI, %s over %s\n", l->scenario->scenario.name,
+               a->triggers, (double)(l->end_ns - l->start_ns) / 1e9, l->scenario->ros.count, l->scenario->sfi.count,
+               l->scenario->scenario.mode == MODE_PUSH ? "push" : "pull",
+               l->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP");
+        printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete, a->partial, a->lost,
+               a->balanced ? "" : " (the accounts do NOT balance)");
+        if (span > 0)
+                printf("  rate       %s events/s, %s/s of payload\n",
+                       quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
+                       quantity_format_bytes((uint64_t)((double)a->payload_bytes / span), bytes));
+        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64 " asked for again, %" PRIu64 " of these came\n",
+               a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
+               SUM(l, ROLE_SFI, fragments_recovered));
+        write_losses(report);
+        write_shaping(l);
+        if (h->count > 0)
+                printf("  latency    %s half of the events, %s 99 %% of them\n",
+                       quantity_format_time(histogram_quantile(h, 0.5), p50), quantity_format_time(histogram_quantile(h, 0.99), p99));
+        printf("  busy       %.2f s of triggers held back\n", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
+        json_array_foreach(files, i, file)
+        {
+                if (i == 5) {
+                        printf("  file       ... and %zu more\n", json_array_size(files) - 5);
+                        break;
+                }
+                printf("  file       %s\n", json_string_value(file));
+        }
+}
+
+int summary_write(const struct launch *l)
+{
+        struct accounts a = account(l);
+        json_t *report = whole_report(l, &a), *texts = json_array();
+        struct reasons reasons = {};
+
+        run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
+        for (size_t i = 0; i < MIN(reasons.n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(reasons.text[i]));
+        json_object_set_new(report, "reasons", texts);
+        if (l->options->json) {
+                json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
+                fputc('\n', l->options->json);
+        } else
+                write_text(l, &a, report);
+        json_decref(report);
+        fflush(stdout);
+        if (!l->options->quiet)
+                reasons_log(&reasons);
+        return reasons.n > 0 ? 1 : 0;
+}

@@ -1,0 +1,168 @@
+/* From what streams want to a plan, and to the kernel. */
+#include "evb/traffic/flow_shaping.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/launch/netns.h"
+#include "evb/sys/memory.h"
+#include "evb/tc/socket.h"
+#include "evb/tc/status.h"
+
+#define DEVICE "eth0"
+
+static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char why[static TC_REASON_MAX])
+{
+        struct tc_destination to[FLOWS_MAX];
+        struct tc_request q = {
+                .link_rate_bps = shape->link_rate_bps,
+                .mtu_bytes = (uint32_t)shape->mtu_bytes,
+                .switch_buffer_bytes = shape->switch_buffer_bytes,
+                .sources = shape->sources,
+                .send_buffer_bytes = 4u << 20,
+                .backend = QOS_HTB_TBF,
+                .control_port = shape->control_port,
+                .destinations = to,
+                .n_destinations = shape->n_to,
+        };
+
+        for (unsigned i = 0; i < shape->n_to; i++) {
+                to[i] = (struct tc_destination){.rate_bps = shape->rate_bps};
+                if (!tc_address_parse(&to[i].address, shape->to[i]))
+                        return -EINVAL;
+        }
+        return tc_plan_make(ret, &q, why);
+}
+
+int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why, size_t size)
+{
+        char reason[TC_REASON_MAX] = "";
+        struct tc_outcome o = {};
+        struct tc_shaper *shaper = NULL;
+        struct tc_device device;
+        struct tc_plan plan = {};
+        int r = tc_device_read(&device, name);
+
+        if (r >= 0)
+                r = make_plan(&plan, shape, reason);
+        if (r >= 0)
+                r = tc_shaper_new(&shaper, &device, &o);
+        if (r >= 0)
+                r = tc_shaper_apply(shaper, &plan, false, 0, true, &o);
+        if (r < 0) {
+                snprintf(why, size, "%s: %s%s%s", name, reason, o.error, reason[0] || o.error[0] ? "" : strerror(-r));
+                tc_shaper_free(shaper);
+        } else
+                *ret = shaper;
+        tc_plan_fini(&plan);
+        return r;
+}
+
+static int drops_of(const struct tc_tree *have, uint64_t *ret_packets)
+{
+        struct tc_status status = {};
+        int r = tc_status_make(&status, have, NULL, 0);
+
+        if (r >= 0)
+                *ret_packets = status.drops;
+        tc_status_fini(&status);
+        return r;
+}
+
+int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
+{
+        struct tc_tree have = {};
+        int r = tc_shaper_read(shaper, &have);
+
+        if (r >= 0)
+                r = drops_of(&have, ret_packets);
+        tc_tree_fini(&have);
+        return r;
+}
+
+int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE])
+{
+        if (!n->device[0])
+                return tc_device_of_address(n->address, device);
+        snprintf(device, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, n->device);
+        return 0;
+}
+
+void lab_unshape_device(const char *name)
+{
+        struct tc_outcome o = {};
+        struct tc_shaper *shaper = NULL;
+        struct tc_device device;
+
+        if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o) < 0)
+                return;
+        if (tc_shaper_remove(shaper, &o) < 0)
+                log_error("shaping that was left on %s: %s", name, o.error);
+        else if (o.owner == TC_OWNER_OURS)
+                log_warning("shaping that was left on %s is taken back", name);
+        tc_shaper_free(shaper);
+}
+
+static int install(void *ctx)
+{
+        struct tc_shaper *shaper = NULL;
+        char why[400] = "";
+        int r = lab_shape_device(&shaper, DEVICE, ctx, why, sizeof why);
+
+        return r < 0 ? log_error_errno(r, "lab: shaping: %s", why) : 0;
+}
+
+static int read_drops(void *ctx)
+{
+        struct tc_device device;
+        struct tc_socket *at = NULL;
+        struct tc_tree have = {};
+        int r = tc_device_read(&device, DEVICE);
+
+        if (r >= 0)
+                r = tc_socket_new(&at);
+        if (r >= 0)
+                r = tc_socket_dump(at, device.ifindex, false, &have);
+        if (r >= 0)
+                r = drops_of(&have, ctx);
+        tc_tree_fini(&have);
+        tc_socket_free(at);
+        return r < 0 ? log_error_errno(r, "lab: counters of shaping: %m") : 0;
+}
+
+/* By a process that goes there and ends: the caller stays where it is. */
+static int run_there(int namespace, int (*run)(void *ctx), void *ctx)
+{
+        pid_t child = fork();
+        int status;
+
+        if (child == 0)
+                _exit(netns_enter(namespace) < 0 || run(ctx) < 0);
+        if (child < 0 || waitpid(child, &status, 0) != child)
+                return log_error_errno(errno, "lab: shaping: %m");
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+}
+
+int lab_shape(int namespace, const struct flow_shape *shape)
+{
+        return run_there(namespace, install, (void *)(uintptr_t)shape);
+}
+
+int lab_shape_drops(int namespace, uint64_t *ret_packets)
+{
+        uint64_t *page = memory_map_shared(sizeof *page);
+        int r;
+
+        if (!page)
+                return log_error_errno(ENOMEM, "lab: shaping: %m");
+        r = run_there(namespace, read_drops, page);
+        if (r >= 0)
+                *ret_packets = *page;
+        memory_unmap(page, sizeof *page);
+        return r;
+}

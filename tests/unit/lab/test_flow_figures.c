@@ -1,0 +1,110 @@
+/* The figures of streams, and which of them are unknown. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "flow_figures.h"
+
+static struct flow flow;
+static struct flow_result result;
+
+static int set_up(void **state)
+{
+        (void)state;
+        flow = (struct flow){.kind = FLOW_UDP, .n_to = 1};
+        result = (struct flow_result){.seconds = 2, .sending_seconds = 2};
+        histogram_init(&result.sender_shares);
+        histogram_init(&result.receiver_shares);
+        histogram_init(&result.gaps_ns);
+        return 0;
+}
+
+static void assert_null_in(const json_t *o, const char *name)
+{
+        if (!json_is_null(json_object_get(o, name)))
+                fail_msg("%s is not null", name);
+}
+
+static double number(const json_t *o, const char *name)
+{
+        assert_true(json_is_number(json_object_get(o, name)));
+        return json_number_value(json_object_get(o, name));
+}
+
+/* Without a sent message the lost share is unknown. */
+static void nothing_sent(void **state)
+{
+        json_t *o = stream_figures(&flow, &result, 1);
+
+        (void)state;
+        assert_null_in(o, "loss_percent");
+        assert_null_in(o, "lost_messages");
+        assert_true(number(o, "received_mbps") == 0);
+        json_decref(o);
+}
+
+static void all_received(void **state)
+{
+        json_t *o;
+
+        (void)state;
+        result.sent_messages = result.received_messages[0] = 10;
+        result.sent_bytes = result.received_bytes[0] = 1000000;
+        o = stream_figures(&flow, &result, 1);
+        assert_true(number(o, "loss_percent") == 0 && number(o, "lost_messages") == 0 &&
+                    number(o, "received_mbps") == 4);
+        json_decref(o);
+        result.received_messages[0] = 5;
+        o = stream_figures(&flow, &result, 1);
+        assert_true(number(o, "loss_percent") == 50);
+        json_decref(o);
+}
+
+/* A watcher that saw no packets, an asker that had no answer. */
+static void no_gaps(void **state)
+{
+        json_t *o;
+
+        (void)state;
+        flow.watch_wire = true;
+        o = stream_figures(&flow, &result, 1);
+        assert_null_in(o, "gap_p50_us");
+        assert_null_in(o, "gap_max_us");
+        assert_null(json_object_get(o, "gap_below"));
+        json_decref(o);
+        o = stream_figures_echo(&result);
+        assert_null_in(o, "echo_p99_us");
+        assert_true(number(o, "echoes") == 0);
+        json_decref(o);
+        histogram_add(&result.gaps_ns, 5000, 1);
+        o = stream_figures(&flow, &result, 1);
+        assert_true(number(o, "gap_p50_us") > 4 && json_array_size(json_object_get(o, "gap_below")) == 71);
+        json_decref(o);
+}
+
+static void losses(void **state)
+{
+        json_t *o = json_object();
+
+        (void)state;
+        result.source_drops = 3;
+        result.socket_drops = 4;
+        stream_figures_add_losses(o, &result, 1, FLOW_UDP, true);
+        assert_true(number(o, "source_packets") == 3 && number(o, "socket_packets") == 4);
+        assert_null_in(o, "switch_packets");
+        stream_figures_add_losses(o, &result, 1, FLOW_TCP, false);
+        assert_null_in(o, "source_packets");
+        assert_null_in(o, "socket_packets");
+        result.source_drops_unknown = true;
+        stream_figures_add_losses(o, &result, 1, FLOW_UDP, true);
+        assert_null_in(o, "source_packets");
+        json_decref(o);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup(f, set_up)
+        const struct CMUnitTest tests[] = {CASE(nothing_sent), CASE(all_received), CASE(no_gaps),
+                                           CASE(losses)};
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* A page of counters on its way through JSON, whole and spoiled. */
+#include "../test.h"
+
+#include <errno.h>
+
+#include "evb/base/util.h"
+#include "evb/conf/scenario.h"
+#include "evb/launch/counters_json.h"
+
+static struct node_stats page, back;
+
+static void fill(void)
+{
+        uint64_t n = 1;
+
+        memset(&page, 0, sizeof page);
+        histogram_init(&page.latency_ns);
+#define X(name, help) stats_set(&page.name, n++ << 20);
+        STATS_COUNTERS(X)
+#undef X
+        stats_set(&page.first_complete_ns, 5);
+        stats_set(&page.last_complete_ns, INT64_MAX);
+        stats_set(&page.qos_backend, QOS_HTB);
+        atomic_store(&page.state, NODE_DRAINING);
+        for (uint64_t v = 1; v < UINT64_C(1) << 40; v *= 3)
+                histogram_add(&page.latency_ns, v, v % 7 + 1);
+}
+
+static void comes_back_as_it_was(void **state)
+{
+        json_t *o;
+
+        (void)state;
+        fill();
+        o = page_to_json(&page);
+        assert_int_equal(page_from_json(&back, o), 0);
+#define X(name, help) assert_int_equal(stats_get(&back.name), stats_get(&page.name));
+        STATS_COUNTERS(X)
+#undef X
+        assert_int_equal(stats_get(&back.last_complete_ns), INT64_MAX);
+        assert_int_equal(stats_get(&back.qos_backend), QOS_HTB);
+        assert_int_equal(atomic_load(&back.state), NODE_DRAINING);
+        assert_memory_equal(&back.latency_ns, &page.latency_ns, sizeof page.latency_ns);
+        json_decref(o);
+}
+
+static void empty_histogram(void **state)
+{
+        struct histogram h, again;
+        json_t *o;
+
+        (void)state;
+        histogram_init(&h);
+        o = histogram_to_json(&h);
+        assert_int_equal(histogram_from_json(&again, o), 0);
+        assert_memory_equal(&h, &again, sizeof h);
+        json_decref(o);
+}
+
+/* Each part spoiled in turn: refused, never read as 0. */
+static void spoiled(void **state)
+{
+        static const char *const texts[] = {
+                "7", "[]", "{}", "{\"state\": -1}", "{\"state\": 99, \"latency_ns\": {}}", "{\"state\": 1}", "{\"state\": 1, \"latency_ns\": []}",
+                "{\"state\": 1, \"qos_backend\": 77, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": []}}",
+                "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[-1, 1]]}}",
+                "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[1920, 1]]}}",
+                "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[5, 0]]}}",
+                "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [7]}}",
+                "{\"state\": 1, \"latency_ns\": {\"sum\": 1, \"max\": 1, \"buckets\": [[1, 1]]}}",
+        };
+        json_t *o;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                o = json_loads(texts[i], JSON_DECODE_ANY, NULL);
+                assert_non_null(o);
+                assert_int_equal(page_from_json(&back, o), -EBADMSG);
+                json_decref(o);
+        }
+        assert_int_equal(page_from_json(&back, NULL), -EBADMSG);
+}
+
+/* A counter that is missing, not a number or negative makes the page invalid. */
+static void spoiled_counters(void **state)
+{
+        static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",
+                                            "qos_rate_bps"};
+
+        (void)state;
+        fill();
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
+
+                for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
+                        json_t *o = page_to_json(&page);
+
+                        assert_int_equal(json_object_del(o, names[i]), 0);
+                        if (bad[k])
+                                json_object_set_new(o, names[i], bad[k]);
+                        assert_int_equal(page_from_json(&back, o), -EBADMSG);
+                        json_decref(o);
+                }
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was),
+                                           cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled),
+                                           cmocka_unit_test(spoiled_counters)};
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

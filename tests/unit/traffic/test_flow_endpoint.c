@@ -1,0 +1,51 @@
+/* Socket buffers of stream ends, with the privilege to pass the machine's limits and without. */
+#include "../test.h"
+
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/net/tcp.h"
+#include "evb/traffic/flow_endpoint.h"
+
+/* Less than what a socket has by itself, and more than any machine allows. */
+#define SMALL_BYTES 65536u
+#define LARGE_BYTES ((uint32_t)INT32_MAX / 2)
+
+/* 0: as it should be. */
+static int try(bool send)
+{
+        int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+        if (fd < 0 || !flow_set_buffer(fd, send, SMALL_BYTES))
+                return 1;
+        if (tcp_granted_bytes(fd, send) != SMALL_BYTES)
+                return 2;
+        return flow_set_buffer(fd, send, LARGE_BYTES) ? 3 : 0;
+}
+
+/* As nobody, without any capability. */
+static void without_privilege(void **state)
+{
+        (void)state;
+        for (int send = 0; send <= 1; send++) {
+                pid_t child = fork();
+                int status;
+
+                if (child == 0) {
+                        if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresuid(65534, 65534, 65534) < 0))
+                                _exit(9);
+                        _exit(try(send));
+                }
+                assert_int_equal(waitpid(child, &status, 0), child);
+                assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {cmocka_unit_test(without_privilege)};
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/* Flows taken apart, sent as JSON, and put together from what their ends counted. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "evb/traffic/flow_endpoint.h"
+
+static const struct scenario_node a = {.name = "a", .address = "10.0.0.1"}, b = {.name = "b", .address = "10.0.0.2"}, c = {.name = "c", .address = "10.0.0.3"};
+
+static const struct flow unicast = {.kind = FLOW_TCP, .from = &a, .to = {&b}, .n_to = 1, .port = 7000, .message_bytes = 100, .watch_wire = true};
+static const struct flow multicast = {
+        .kind = FLOW_MULTICAST, .from = &a, .to = {&b, &c}, .n_to = 2, .group = "239.1.1.1", .port = 7001, .message_bytes = 8, .messages_per_s = 1000,
+        .receiver_packets_per_s = 55000, .buffer_bytes = 1 << 20,
+};
+
+static void receivers_come_first(void **state)
+{
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
+
+        (void)state;
+        assert_int_equal(flow_parts(&unicast, 3, parts), 3);
+        assert_int_equal(parts[0].role, FLOW_RECEIVER);
+        assert_int_equal(parts[1].role, FLOW_WATCHER);
+        assert_int_equal(parts[2].role, FLOW_SENDER);
+        assert_int_equal(parts[2].flow, 3);
+        assert_string_equal(parts[2].at, "10.0.0.1");
+        assert_string_equal(parts[1].at, "10.0.0.2");
+        assert_int_equal(flow_parts(&multicast, 0, parts), 3);
+        assert_string_equal(parts[1].to, "239.1.1.1");
+        assert_string_equal(parts[1].at, "10.0.0.3");
+        assert_int_equal(parts[1].which, 1);
+}
+
+static void come_back_as_they_were(void **state)
+{
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2], back;
+        unsigned n = flow_parts(&multicast, 5, parts);
+
+        (void)state;
+        for (unsigned i = 0; i < n; i++) {
+                json_t *o = flow_part_to_json(&parts[i]);
+
+                memset(&back, 0xee, sizeof back);
+                assert_int_equal(flow_part_from_json(&back, o), 0);
+                assert_int_equal(back.role, parts[i].role);
+                assert_int_equal(back.which, parts[i].which);
+                assert_string_equal(back.at, parts[i].at);
+                assert_string_equal(back.to, parts[i].to);
+                assert_int_equal(back.messages_per_s, 1000);
+                assert_int_equal(back.receiver_packets_per_s, 55000);
+                assert_int_equal(back.buffer_bytes, 1 << 20);
+                assert_int_equal(back.port, 7001);
+                json_decref(o);
+        }
+}
+
+/* Each member missing, of another type, and beyond its bounds. */
+static void spoiled(void **state)
+{
+        static const char *const numbers[] = {"role", "kind", "flow", "which", "port", "message_bytes", "buffer_bytes", "messages_per_s", "receiver_packets_per_s"};
+        static const char *const texts[] = {"from", "to", "at"};
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2], back;
+        char longer[80];
+
+        (void)state;
+        memset(longer, '1', sizeof longer);
+        longer[sizeof longer - 1] = '\0';
+        flow_parts(&multicast, 0, parts);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers) + ARRAY_SIZE(texts); i++) {
+                const char *name = i < ARRAY_SIZE(numbers) ? numbers[i] : texts[i - ARRAY_SIZE(numbers)];
+                json_t *bad[] = {NULL, json_true(), json_integer(-1), json_integer(INT64_MAX), json_string(longer)};
+
+                for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
+                        json_t *o = flow_part_to_json(&parts[0]);
+
+                        json_object_del(o, name);
+                        if (bad[k])
+                                json_object_set_new(o, name, bad[k]);
+                        assert_int_equal(flow_part_from_json(&back, o), -EBADMSG);
+                        json_decref(o);
+                }
+        }
+}
+
+static void results_add_up(void **state)
+{
+        static struct flow_result r;
+        static struct flow_end end = {.messages = 5, .bytes = 500, .socket_drops = 2};
+        static struct histogram shares;
+        struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
+        unsigned n = flow_parts(&multicast, 0, parts);
+
+        (void)state;
+        histogram_init(&shares);
+        histogram_add(&shares, 5000, 3);
+        for (unsigned i = 0; i < n; i++)
+                flow_result_add(&r, &parts[i], &end, 0.25, &shares);
+        assert_int_equal(r.sent_messages, 5);
+        assert_int_equal(r.received_messages[0], 5);
+        assert_int_equal(r.received_bytes[1], 500);
+        assert_true(r.sender_cpu_seconds == 0.25 && r.receiver_cpu_seconds == 0.5);
+        assert_int_equal(r.socket_drops, 4);
+        assert_int_equal(r.sender_shares.count, 3);
+        assert_int_equal(r.receiver_shares.count, 6);
+        assert_int_equal(r.gaps_ns.count, 0);
+        histogram_add(&end.gaps_ns, 7, 1);
+        flow_result_add(&r, &parts[0], &end, 0, &shares);
+        assert_int_equal(r.gaps_ns.count, 1);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {cmocka_unit_test(receivers_come_first), cmocka_unit_test(come_back_as_they_were), cmocka_unit_test(spoiled),
+                                           cmocka_unit_test(results_add_up)};
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
