@@ -39,11 +39,11 @@ static int plan(const struct qos_options *o)
         int r = qos_job_init_for_plan(&job, o);
 
         if (r == OPTIONS_GO_ON)
-                r = qos_make_plan(&job, job.asked == QOS_AUTO ? QOS_HTB_TBF : job.asked, &p);
+                r = qos_make_plan(&job, job.asked == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : job.asked, &p);
         if (r == OPTIONS_GO_ON) {
                 struct qos_result result = {.device = job.device_name, .plan = &p, .want = &want, .job = &job};
 
-                snprintf(job.backend_why, sizeof job.backend_why, job.asked == QOS_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
+                snprintf(job.backend_why, sizeof job.backend_why, job.asked == TC_BACKEND_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
                          tc_backend_name(p.backend));
                 if (tc_layout_make(&want, &p, &nothing) < 0)
                         r = 1;
@@ -77,7 +77,7 @@ static int tell(const struct qos_options *o, struct tc_shaper *shaper, const str
                 if (tc_tuning_read(result.device, &tuning) >= 0)
                         result.tuning = &tuning;
                 result.status = &status;
-                if (status.backend != QOS_NONE && !result.want)
+                if (status.backend != TC_BACKEND_NONE && !result.want)
                         result.want = &have;
                 if (o->common.json)
                         r = qos_write_json(o, qos_result_json(&result)) ? 0 : -EIO;
@@ -94,7 +94,7 @@ static int tell(const struct qos_options *o, struct tc_shaper *shaper, const str
 static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p, struct tc_outcome *outcome)
 {
         uint64_t patience_ns = PATIENCE_NS;
-        enum scenario_qos backend;
+        enum tc_backend backend;
         int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_why, outcome), status;
 
         if (job->options->patience && quantity_parse_time(job->options->patience, &patience_ns) < 0) {
@@ -162,7 +162,7 @@ static int status(const struct qos_options *o)
                         r = tc_status_make(&s, &have, state.asked, state.n_asked);
                 if (r >= 0 && tc_tuning_read(job.device_name, &tuning) >= 0)
                         result.tuning = &tuning;
-                if (s.backend == QOS_NONE)
+                if (s.backend == TC_BACKEND_NONE)
                         result.want = NULL;
                 exit = 0;
                 if (r < 0) {

@@ -5,7 +5,7 @@
 
 #include "evb/cmd/options.h"
 #include "evb/conf/scenario.h"
-#include "evb/tc/request.h"
+#include "evb/node/shaping_request.h"
 #include "evb/tc/shaper.h"
 #include "evb/tc/status.h"
 
@@ -33,7 +33,7 @@ struct qos_job {
         struct tc_destination *destinations;
         struct tc_request request;
         struct tc_tuning tuning;
-        enum scenario_qos asked; /* may be QOS_AUTO */
+        enum tc_backend asked; /* may be TC_BACKEND_AUTO */
         char backend_why[TC_REASON_MAX];
 };
 
@@ -68,4 +68,4 @@ int qos_watch(const struct qos_options *o);
 /* The exit status for a negative errno of the tc layer. */
 int qos_exit_status(int r);
 /* Makes the plan for a job whose backend is known; the exit status, told, or OPTIONS_GO_ON. */
-int qos_make_plan(struct qos_job *job, enum scenario_qos backend, struct tc_plan *ret);
+int qos_make_plan(struct qos_job *job, enum tc_backend backend, struct tc_plan *ret);

@@ -120,8 +120,8 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 if (job->destinations[i].rate_bps == 0)
                         job->destinations[i].rate_bps = s->qos.rate_bps;
         }
-        job->tuning = tc_tuning_of_scenario(s);
-        job->asked = (enum scenario_qos)s->qos.backend;
+        job->tuning = shaping_tuning_of_scenario(s);
+        job->asked = shaping_backend_of_scenario(s);
         return OPTIONS_GO_ON;
 }
 
@@ -166,12 +166,14 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         job->destinations = calloc(EVB_SFI_MAX, sizeof *job->destinations);
         if (!job->destinations)
                 return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
-        if (tc_request_of_scenario(&job->request, job->scenario, job->node, job->has_device ? &job->device : NULL, job->destinations, NULL, why) < 0) {
+        if (shaping_request_of_scenario(&job->request, job->scenario, job->node, job->has_device ? &job->device : NULL, job->destinations, NULL, why) < 0) {
                 fprintf(stderr, "%s: %s\n", o->config, why);
                 return QOS_EXIT_WRONG;
         }
-        job->tuning = tc_tuning_of_scenario(job->scenario);
-        job->asked = job->scenario->qos.backend == QOS_NONE ? QOS_AUTO : (enum scenario_qos)job->scenario->qos.backend;
+        job->tuning = shaping_tuning_of_scenario(job->scenario);
+        job->asked = shaping_backend_of_scenario(job->scenario);
+        if (job->asked == TC_BACKEND_NONE)
+                job->asked = TC_BACKEND_AUTO;
         return OPTIONS_GO_ON;
 }
 
@@ -237,7 +239,7 @@ void qos_job_fini(struct qos_job *job)
         free(job->destinations);
 }
 
-int qos_make_plan(struct qos_job *job, enum scenario_qos backend, struct tc_plan *ret)
+int qos_make_plan(struct qos_job *job, enum tc_backend backend, struct tc_plan *ret)
 {
         char why[TC_REASON_MAX];
         int r;

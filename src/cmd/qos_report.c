@@ -147,7 +147,7 @@ static json_t *tuning_json(const struct tc_tuning *t)
 json_t *qos_result_json(const struct qos_result *r)
 {
         json_t *j = json_object(), *commands = json_array();
-        enum scenario_qos backend = r->status ? r->status->backend : r->plan ? r->plan->backend : QOS_NONE;
+        enum tc_backend backend = r->status ? r->status->backend : r->plan ? r->plan->backend : TC_BACKEND_NONE;
         enum tc_owner owner = r->outcome ? r->outcome->owner : r->status ? r->status->owner : TC_OWNER_KERNEL;
 
         json_object_set_new(j, "device", json_string(r->device));
@@ -245,7 +245,7 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         const struct tc_status *s = r->status;
         char address[TC_ADDRESS_TEXT_MAX];
 
-        if (s->backend == QOS_NONE) {
+        if (s->backend == TC_BACKEND_NONE) {
                 fprintf(to, "%s: not shaped by evb%s\n", r->device,
                         s->owner == TC_OWNER_FOREIGN
                             ? "; it has a root qdisc of someone else, which apply leaves alone"

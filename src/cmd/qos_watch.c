@@ -138,14 +138,14 @@ static int choose_wanted(struct watching *w)
 
         if (r < 0)
                 return 1;
-        if (tc_layout_backend(&have) == QOS_NONE) {
+        if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
                 fprintf(stderr, "evb qos: %s is not shaped by evb: apply first\n", w->job.device_name);
                 status = 1;
         } else if (w->job.request.n_destinations == 0) {
                 w->want = have;
                 have = (struct tc_tree){};
         } else {
-                status = qos_make_plan(&w->job, w->job.asked == QOS_AUTO ? tc_layout_backend(&have) : w->job.asked, &plan);
+                status = qos_make_plan(&w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked, &plan);
                 if (status == OPTIONS_GO_ON && tc_layout_make(&w->want, &plan, &have) < 0)
                         status = 1;
         }

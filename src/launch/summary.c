@@ -178,7 +178,7 @@ static json_t *fragments(const struct launch *l, const struct accounts *a)
 static const struct node_stats *shaped_ros(const struct launch *l)
 {
         for (size_t i = 0; i < l->n_children; i++) {
-                if (l->children[i].node->role == ROLE_ROS && stats_get(&l->children[i].stats->qos_backend) != QOS_NONE)
+                if (l->children[i].node->role == ROLE_ROS && stats_get(&l->children[i].stats->qos_backend) != TC_BACKEND_NONE)
                         return l->children[i].stats;
         }
         return NULL;
@@ -231,7 +231,7 @@ static void add_shaping(json_t *o, const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
 
-        json_object_set_new(o, "qos_backend", json_string(s ? tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)) : "none"));
+        json_object_set_new(o, "qos_backend", json_string(s ? tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)) : "none"));
         json_object_set_new(o, "qos_rate_bps", s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
 }
 
@@ -305,7 +305,7 @@ static void write_shaping(const struct launch *l)
                 printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
                        quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
         if (s)
-                printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend)),
+                printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)),
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
 

@@ -9,7 +9,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
-#include "evb/core/eformat.h"
+#include "evb/format/eformat.h"
 #include "evb/node/source.h"
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"

@@ -20,10 +20,10 @@ static void set_known(json_t *o, const char *name, uint64_t value)
 
 static void add_shaping(json_t *o, const struct node_stats *s)
 {
-        bool shaped = stats_get(&s->qos_backend) != QOS_NONE;
+        bool shaped = stats_get(&s->qos_backend) != TC_BACKEND_NONE;
         json_t *interface = json_object();
 
-        json_object_set_new(o, "qos_backend", json_string(tc_backend_name((enum scenario_qos)stats_get(&s->qos_backend))));
+        json_object_set_new(o, "qos_backend", json_string(tc_backend_name((enum tc_backend)stats_get(&s->qos_backend))));
         json_object_set_new(o, "qos_rate_bps", shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
         if (stats_get(&s->mtu_bytes) > 0) {
                 set_known(interface, "mtu_bytes", stats_get(&s->mtu_bytes));

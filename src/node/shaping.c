@@ -9,8 +9,8 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/node/shaping_request.h"
 #include "evb/sys/thread.h"
-#include "evb/tc/request.h"
 #include "shaping_tree.h"
 
 /* Maximum wait for the kernel's counters at the end. */
@@ -116,7 +116,7 @@ static int start_worker(struct shaping *s)
 int shaping_new(struct shaping **ret, struct node *n)
 {
         const struct scenario *sc = n->scenario;
-        struct tc_tuning tuning = tc_tuning_of_scenario(sc);
+        struct tc_tuning tuning = shaping_tuning_of_scenario(sc);
         struct shaping *s;
         int r;
 
@@ -134,7 +134,7 @@ int shaping_new(struct shaping **ret, struct node *n)
         s->repairs = sc->qos.on_drift == QOS_REPAIR;
         s->waker.fd = -1;
         r = shaping_tree_open(&s->tree);
-        if (r >= 0 && s->tree.backend != QOS_NONE && !n->check_only)
+        if (r >= 0 && s->tree.backend != TC_BACKEND_NONE && !n->check_only)
                 r = start_worker(s);
         if (r < 0 || n->check_only) {
                 shaping_free(s);

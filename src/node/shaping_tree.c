@@ -8,10 +8,10 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/node/shaping_request.h"
 #include "evb/sys/loop.h"
 #include "evb/tc/drift.h"
 #include "evb/tc/layout.h"
-#include "evb/tc/request.h"
 #include "evb/tc/status.h"
 
 /* How often, and for how long at most, classes of SFIs that left are checked until they are empty. */
@@ -50,7 +50,7 @@ static int make_plan(struct shaping_tree *t, struct tc_plan *ret, char *why)
 
         for (unsigned i = 0; i < sc->sfi.count; i++)
                 t->wanted[i] = t->live[i / 64] >> i % 64 & 1;
-        r = tc_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, why);
+        r = shaping_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, why);
         if (r < 0)
                 return r;
         q.backend = t->backend;
@@ -78,7 +78,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
                 t->super_packet_bytes =
-                        first && t->backend == QOS_HTB ? p.shares[0].burst_bytes : t->super_packet_bytes;
+                        first && t->backend == TC_BACKEND_HTB ? p.shares[0].burst_bytes : t->super_packet_bytes;
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
                 stats_set(&t->stats->qos_rate_bps, p.shares[0].rate_bps);
@@ -132,11 +132,11 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self)
 /* Opens the device's shaper, tunes the interface, and finds the layout that the kernel supports. */
 static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], struct tc_outcome *o)
 {
-        struct tc_tuning tuning = tc_tuning_of_scenario(t->scenario);
-        enum scenario_qos asked = (enum scenario_qos)t->scenario->qos.backend;
+        struct tc_tuning tuning = shaping_tuning_of_scenario(t->scenario);
+        enum tc_backend asked = shaping_backend_of_scenario(t->scenario);
         int r = tc_shaper_new(&t->shaper, &t->device, o);
 
-        if (r >= 0 && asked != QOS_NONE)
+        if (r >= 0 && asked != TC_BACKEND_NONE)
                 r = tc_shaper_probe(t->shaper, asked, &t->backend, why, o);
         if (r >= 0 && !t->check_only)
                 r = tc_shaper_tune(t->shaper, &tuning, o);
@@ -144,7 +144,7 @@ static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], s
                 return r;
         /* The MTU may have changed. */
         r = tc_device_read(&t->device, t->device.name);
-        if (r >= 0 && t->backend != QOS_NONE)
+        if (r >= 0 && t->backend != TC_BACKEND_NONE)
                 r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
         return r < 0 ? tc_outcome_fail(o, r, "%s: %s", t->device.name, strerror(-r)) : 0;
 }
@@ -154,7 +154,7 @@ static int check_plan(struct shaping_tree *t)
 {
         char why[TC_REASON_MAX] = "";
         struct tc_plan p = {};
-        int r = t->backend == QOS_NONE ? 0 : make_plan(t, &p, why);
+        int r = t->backend == TC_BACKEND_NONE ? 0 : make_plan(t, &p, why);
 
         tc_plan_fini(&p);
         return r < 0 ? log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r)) : 0;
@@ -183,13 +183,13 @@ int shaping_tree_open(struct shaping_tree *t)
         log_warnings(NULL, &o);
         if (t->check_only)
                 return check_plan(t);
-        if (t->backend != QOS_NONE)
+        if (t->backend != TC_BACKEND_NONE)
                 r = install(t, clock_now_ns(), true);
         if (r < 0)
                 return r;
         t->well_ns = clock_now_ns();
         note_tuning(t);
-        if (t->backend != QOS_NONE)
+        if (t->backend != TC_BACKEND_NONE)
                 log_info("shaping %s: %s; %s for each SFI", t->device.name, why,
                          quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
         return 0;

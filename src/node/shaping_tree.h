@@ -15,7 +15,7 @@ struct shaping_tree {
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum scenario_qos backend;       /* QOS_NONE: only the interface is tuned */
+        enum tc_backend backend;       /* TC_BACKEND_NONE: only the interface is tuned */
         size_t super_packet_bytes;       /* fixed once it is open */
         uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs in the plan; never empty */
         bool wanted[EVB_SFI_MAX];

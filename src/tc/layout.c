@@ -21,29 +21,29 @@
 /* Not filters of earlier versions that match by protocol: a priority has only one protocol. */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
-enum scenario_qos tc_layout_backend(const struct tc_tree *have)
+enum tc_backend tc_layout_backend(const struct tc_tree *have)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
 
         if (!root || root->handle != TC_OUR_ROOT || !root->kind)
-                return QOS_NONE;
+                return TC_BACKEND_NONE;
         if (root->kind == &tc_kind_cbq)
-                return root->params.cbq.off_time == TC_OUR_MAJOR ? QOS_CBQ_TBF : QOS_NONE;
+                return root->params.cbq.off_time == TC_OUR_MAJOR ? TC_BACKEND_CBQ_TBF : TC_BACKEND_NONE;
         if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
-                return QOS_NONE;
+                return TC_BACKEND_NONE;
         for (size_t i = 0; i < have->n; i++) {
                 const struct tc_object *o = &have->objects[i];
 
                 if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MINOR(o->parent) >= FIRST_MINOR)
-                        return QOS_HTB_TBF;
+                        return TC_BACKEND_HTB_TBF;
         }
-        return QOS_HTB;
+        return TC_BACKEND_HTB;
 }
 
-const char *tc_backend_name(enum scenario_qos backend)
+const char *tc_backend_name(enum tc_backend backend)
 {
         static const char *const names[] = {
-                [QOS_NONE] = "none", [QOS_AUTO] = "auto", [QOS_HTB] = "htb", [QOS_HTB_TBF] = "htb+tbf", [QOS_CBQ_TBF] = "cbq+tbf",
+                [TC_BACKEND_NONE] = "none", [TC_BACKEND_AUTO] = "auto", [TC_BACKEND_HTB] = "htb", [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
         };
 
         return names[backend];

@@ -112,10 +112,10 @@ static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uin
                 uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
                 const struct tc_share *s = &p->shares[i];
 
-                r = add_htb(t, p, classid, s, p->backend == QOS_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps), PRIORITY_DATA);
+                r = add_htb(t, p, classid, s, p->backend == TC_BACKEND_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps), PRIORITY_DATA);
                 if (r < 0)
                         break;
-                r = p->backend == QOS_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes) : add_tbf(t, p, classid, s);
+                r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes) : add_tbf(t, p, classid, s);
         }
         return r;
 }
@@ -218,5 +218,5 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
 int layout_add_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
-        return p->backend == QOS_CBQ_TBF ? add_cbq_classes(t, p, minors) : add_htb_classes(t, p, minors);
+        return p->backend == TC_BACKEND_CBQ_TBF ? add_cbq_classes(t, p, minors) : add_htb_classes(t, p, minors);
 }

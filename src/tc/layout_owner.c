@@ -52,7 +52,7 @@ enum tc_owner tc_layout_owner(const struct tc_tree *have)
 
         if (!root || root->handle == 0)
                 return TC_OWNER_KERNEL;
-        if (tc_layout_backend(have) != QOS_NONE)
+        if (tc_layout_backend(have) != TC_BACKEND_NONE)
                 return TC_OWNER_OURS;
         if (is_among(root->kind_name, classless, ARRAY_SIZE(classless)) && !has_children(have, root) &&
             !tc_layout_incomplete(have))

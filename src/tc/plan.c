@@ -200,7 +200,7 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
                 snprintf(why, TC_REASON_MAX, "%s: out of range, allowed: rates from 64 bit/s to 400 Gbit/s, bursts and limits below 4 GiB", address);
                 return -EINVAL;
         }
-        if (p->backend == QOS_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX) {
+        if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX) {
                 snprintf(why, TC_REASON_MAX, "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf", address);
                 return -EINVAL;
         }
@@ -256,7 +256,7 @@ static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
         if (q->link_rate_bps == 0)
                 warn(p, "the rate of the link is not known: control and other traffic have no guarantee against data");
-        if (p->backend == QOS_HTB && q->super_packet_bytes > p->frame_bytes)
+        if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
                 warn(p, "segmentation offload hands super-packets of up to %u bytes to HTB, which sends them whole: use htb+tbf, or switch offload off",
                      q->super_packet_bytes);
 }
@@ -305,7 +305,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, char why[stati
                 snprintf(why, TC_REASON_MAX, "%zu destinations, allowed: 1 to %u", p.n, TC_DESTINATIONS_MAX);
                 return -EINVAL;
         }
-        if (p.backend == QOS_CBQ_TBF && q->link_rate_bps == 0)
+        if (p.backend == TC_BACKEND_CBQ_TBF && q->link_rate_bps == 0)
                 p.link_rate_bps = (uint64_t)UINT32_MAX * 8;
         p.addresses = calloc(p.n, sizeof *p.addresses);
         p.shares = calloc(p.n, sizeof *p.shares);

@@ -111,19 +111,19 @@ static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, st
         return ack->error == -EINVAL ? 1 : ack->error == -ENOENT || ack->error == -EOPNOTSUPP ? 0 : ack->error;
 }
 
-int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_qos *ret, char why[static TC_REASON_MAX], struct tc_outcome *o)
+int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, char why[static TC_REASON_MAX], struct tc_outcome *o)
 {
         static const struct {
-                enum scenario_qos backend;
+                enum tc_backend backend;
                 const char *kinds[2];
-        } layouts[] = {{QOS_HTB_TBF, {"htb", "tbf"}}, {QOS_HTB, {"htb", NULL}}, {QOS_CBQ_TBF, {"cbq", "tbf"}}};
+        } layouts[] = {{TC_BACKEND_HTB_TBF, {"htb", "tbf"}}, {TC_BACKEND_HTB, {"htb", NULL}}, {TC_BACKEND_CBQ_TBF, {"cbq", "tbf"}}};
         uint32_t handle = unused_handle(s);
         char missing[64] = "";
 
         for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {
                 bool all = true;
 
-                if (asked != QOS_AUTO && asked != layouts[i].backend)
+                if (asked != TC_BACKEND_AUTO && asked != layouts[i].backend)
                         continue;
                 for (size_t k = 0; k < 2 && layouts[i].kinds[k]; k++) {
                         struct tc_ack ack;
@@ -141,7 +141,7 @@ int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_
                 if (!all)
                         continue;
                 *ret = layouts[i].backend;
-                if (asked == QOS_AUTO)
+                if (asked == TC_BACKEND_AUTO)
                         snprintf(why, TC_REASON_MAX, "auto: %s, %s%s", tc_backend_name(*ret),
                                  i == 0 ? "which this kernel has" : "as this kernel lacks ", i == 0 ? "" : missing);
                 else

@@ -71,7 +71,7 @@ int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const stru
 {
         struct tc_status s = {.backend = tc_layout_backend(have), .owner = tc_layout_owner(have)};
 
-        if (s.backend == QOS_NONE) {
+        if (s.backend == TC_BACKEND_NONE) {
                 *ret = s;
                 return 0;
         }

@@ -62,7 +62,7 @@ struct node_stats {
         /* Clock of the counters: CLOCK_MONOTONIC ns of the first and the last complete event; 0: none yet. */
         _Atomic uint64_t first_complete_ns, last_complete_ns;
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
-        /* Of a ROS's shaping, as the kernel has it: enum scenario_qos, and the rate for one destination. */
+        /* Of a ROS's shaping, as the kernel has it: enum tc_backend, and the rate for one destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
         _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames; /* of its device; UINT32_MAX: not to be had */
 #define X(name, help) _Atomic uint64_t name;

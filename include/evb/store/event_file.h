@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "evb/core/eformat.h"
+#include "evb/format/eformat.h"
 
 #define EVENT_FILE_START 0x1234AAAAu
 #define EVENT_FILE_NAMES 0x1234AABBu

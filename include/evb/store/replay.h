@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/eformat.h"
 #include "evb/core/event.h"
+#include "evb/format/eformat.h"
 
 struct replay;
 

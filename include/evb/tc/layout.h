@@ -39,8 +39,8 @@ const struct tc_object *tc_layout_incomplete(const struct tc_tree *have);
  * Sorted; freed by the caller. */
 int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct tc_tree *have);
 
-/* Which kind of tree of ours it is: QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF; QOS_NONE: not ours. */
-enum scenario_qos tc_layout_backend(const struct tc_tree *have);
-const char *tc_backend_name(enum scenario_qos backend);
+/* Which kind of tree of ours it is: TC_BACKEND_HTB, TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF; TC_BACKEND_NONE: not ours. */
+enum tc_backend tc_layout_backend(const struct tc_tree *have);
+const char *tc_backend_name(enum tc_backend backend);
 /* The destination that a filter is for; false: it is of another kind. */
 bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret);

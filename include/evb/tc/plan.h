@@ -6,14 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/conf/scenario.h"
-
 #define TC_DESTINATIONS_MAX 4000u
 #define TC_ADDRESS_TEXT_MAX 46
 #define TC_REASON_MAX 200
 #define TC_WARNINGS_MAX 16
 /* Of the link's class where the link's rate is not known: shapes nothing. */
 #define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
+
+/* How the tree is made; AUTO: the first of the others that the kernel has. */
+enum tc_backend {
+        TC_BACKEND_NONE,
+        TC_BACKEND_AUTO,
+        TC_BACKEND_HTB,
+        TC_BACKEND_HTB_TBF,
+        TC_BACKEND_CBQ_TBF,
+};
+
+/* Of Ethernet, beyond the header that the kernel counts: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
+#define TC_ETHERNET_OVERHEAD_BYTES 24
 
 struct tc_address {
         uint8_t bytes[16]; /* network order */
@@ -40,7 +50,7 @@ struct tc_request {
         uint64_t send_buffer_bytes; /* of all this machine's sockets to one destination, as the kernel grants it */
         uint32_t super_packet_bytes; /* the largest that segmentation offload hands to the qdisc; 0: none */
         /* Wishes. */
-        enum scenario_qos backend; /* resolved: not AUTO, not NONE */
+        enum tc_backend backend; /* resolved: not AUTO, not NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
         uint16_t control_port; /* 0: no class for control */
         uint16_t overhead_bytes; /* that a packet takes on the wire beyond what the kernel counts */
@@ -57,7 +67,7 @@ struct tc_share {
 };
 
 struct tc_plan {
-        enum scenario_qos backend;
+        enum tc_backend backend;
         uint32_t frame_bytes; /* the largest frame as the kernel counts it */
         uint64_t link_rate_bps;
         uint64_t link_burst_bytes;

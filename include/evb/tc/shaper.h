@@ -16,9 +16,9 @@ struct tc_socket *tc_shaper_socket(struct tc_shaper *s);
 /* The rates that the last plan asked for; borrowed. */
 const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *ret_n);
 
-/* Which layout this kernel can: the one asked for, or for QOS_AUTO the first of htb+tbf, htb, cbq+tbf. Changes nothing.
+/* Which layout this kernel can: the one asked for, or for TC_BACKEND_AUTO the first of htb+tbf, htb, cbq+tbf. Changes nothing.
  * -EOPNOTSUPP: *outcome names what the kernel lacks. `why` says what was taken and why. */
-int tc_shaper_probe(struct tc_shaper *s, enum scenario_qos asked, enum scenario_qos *ret, char why[static TC_REASON_MAX],
+int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, char why[static TC_REASON_MAX],
                     struct tc_outcome *outcome);
 
 /* Installs a plan. A foreign root with classes is refused (-EEXIST) unless `force`; then it is put back by removal, as

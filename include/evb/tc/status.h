@@ -13,7 +13,7 @@ struct tc_row {
 };
 
 struct tc_status {
-        enum scenario_qos backend; /* QOS_NONE: nothing of ours is installed */
+        enum tc_backend backend; /* TC_BACKEND_NONE: nothing of ours is installed */
         enum tc_owner owner;
         struct tc_row *rows;
         size_t n;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/core/eformat.h"
 #include "evb/core/pattern.h"
+#include "evb/format/eformat.h"
 #include "evb/store/event_writer.h"
 
 #define SAMPLE_NOW ((time_t)1775621020) /* 2026-04-08 */

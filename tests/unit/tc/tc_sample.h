@@ -17,7 +17,7 @@
 #define SAMPLE_MAX 1200
 
 /* n destinations, every third of them IPv6. */
-static inline struct tc_request sample_request(struct tc_destination *to, size_t n, enum scenario_qos backend)
+static inline struct tc_request sample_request(struct tc_destination *to, size_t n, enum tc_backend backend)
 {
         for (size_t i = 0; i < n; i++) {
                 char text[64];

@@ -67,7 +67,7 @@ static char *whole_text(void)
 
 static void all_is_put_back_to_the_letter(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
         (void)state;
         if (!network_has_tc())
@@ -145,7 +145,7 @@ static void whatever_is_done_to_ours_is_put_right(void **state)
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(intrusions); i++) {
-                struct tc_request q = sample_request(destinations, 6, QOS_HTB_TBF);
+                struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
                 struct tc_shaper *s = network_shaper();
                 struct tc_tree want, have;
 
@@ -154,7 +154,7 @@ static void whatever_is_done_to_ours_is_put_right(void **state)
                 for (size_t k = 0; k < ARRAY_SIZE(intrusions[i].commands) && intrusions[i].commands[k]; k++)
                         network_tc(intrusions[i].commands[k]);
                 if (i == ARRAY_SIZE(intrusions) - 1)
-                        q = sample_request(destinations, 150, QOS_HTB_TBF);
+                        q = sample_request(destinations, 150, TC_BACKEND_HTB_TBF);
                 assert_true(apply(s, &q) > 0);
                 assert_int_equal(apply(s, &q), 0);
                 have = network_dump();
@@ -179,13 +179,13 @@ static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
                 char command[128], why[TC_REASON_MAX], *text, *then;
                 struct tc_shaper *s = network_shaper();
                 struct tc_outcome o = {};
-                enum scenario_qos backend;
+                enum tc_backend backend;
 
                 snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
                 network_tc(command);
                 text = network_text();
-                assert_int_equal(tc_shaper_probe(s, QOS_AUTO, &backend, why, &o), 0);
-                assert_int_equal(backend, QOS_HTB_TBF);
+                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+                assert_int_equal(backend, TC_BACKEND_HTB_TBF);
                 then = network_text();
                 assert_string_equal(text, then);
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
@@ -207,7 +207,7 @@ static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
 
 static void who_comes_after_a_killed_removal_finishes_it(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         char *text, *then;
 
@@ -265,7 +265,7 @@ static char *detailed_text(void)
 static void a_size_table_is_kept_or_refused(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {}, forced = {};
         struct tc_shaper *s;
@@ -325,7 +325,7 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 "qdisc del dev " NETWORK_DEVICE " root",
                 "qdisc replace dev " NETWORK_DEVICE " root handle 77: pfifo limit 10",
         };
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         char *text, *then;
 
         (void)state;

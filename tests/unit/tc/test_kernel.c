@@ -99,7 +99,7 @@ static void check_by_libnl(const struct tc_tree *have, int ifindex)
 
 static void each_layout_reads_back(void **state)
 {
-        static const enum scenario_qos backends[] = {QOS_HTB_TBF, QOS_HTB};
+        static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_HTB};
         struct tc_device d = network_device();
 
         (void)state;
@@ -125,7 +125,7 @@ static void each_layout_reads_back(void **state)
 static void rates_are_exact_to_400_gbit(void **state)
 {
         static const uint64_t rates[] = {8000, 12345678, UINT64_C(34359738360), UINT64_C(34359738368), UINT64_C(40000000000), UINT64_C(400000000000)};
-        struct tc_request q = sample_request(destinations, ARRAY_SIZE(rates), QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, ARRAY_SIZE(rates), TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_status status;
         struct tc_tree have;
@@ -149,7 +149,7 @@ static void rates_are_exact_to_400_gbit(void **state)
 /* Bursts never come out smaller than asked, and no frame is larger than a burst. */
 static void bursts_are_not_cut(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_plan p = sample_plan(&q);
         struct tc_status status;
@@ -172,7 +172,7 @@ static void bursts_are_not_cut(void **state)
 
 static void a_thousand_destinations_read_back(void **state)
 {
-        struct tc_request q = sample_request(destinations, 1000, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 1000, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_tree have, want = sample_tree(&q, NULL);
 
@@ -208,7 +208,7 @@ static void the_printed_commands_do_the_same(void **state)
         if (!network_has_tc())
                 skip();
         for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
-                struct tc_request q = sample_request(destinations, counts[k], QOS_HTB_TBF);
+                struct tc_request q = sample_request(destinations, counts[k], TC_BACKEND_HTB_TBF);
                 struct tc_tree have, want = sample_tree(&q, NULL);
 
                 assert_int_equal(tc_commands(&want, NETWORK_DEVICE, run_line, NULL), 0);
@@ -247,14 +247,14 @@ static void probing_changes_nothing(void **state)
         struct tc_tree before = network_dump(), after;
         char why[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
-        enum scenario_qos backend;
+        enum tc_backend backend;
 
         (void)state;
-        assert_int_equal(tc_shaper_probe(s, QOS_AUTO, &backend, why, &o), 0);
-        assert_int_equal(backend, QOS_HTB_TBF);
+        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+        assert_int_equal(backend, TC_BACKEND_HTB_TBF);
         assert_non_null(strstr(why, "htb+tbf"));
         /* Kernels from 6.3 on have no CBQ; an older one may. */
-        if (tc_shaper_probe(s, QOS_CBQ_TBF, &backend, why, &o) < 0)
+        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, why, &o) < 0)
                 assert_non_null(strstr(o.error, "no cbq"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));
@@ -265,7 +265,7 @@ static void probing_changes_nothing(void **state)
 
 static void events_tell_who_did_it(void **state)
 {
-        struct tc_request q = sample_request(destinations, 2, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 2, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_device d = network_device();
         unsigned ours = 0, others = 0, deleted = 0;
@@ -301,7 +301,7 @@ static void events_tell_who_did_it(void **state)
 /* Someone changes a class, a rate and a filter, deletes a leaf, adds a class: the next apply puts exactly that right. */
 static void drift_is_put_right(void **state)
 {
-        struct tc_request q = sample_request(destinations, 4, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 4, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_tree want, have;
 
@@ -328,7 +328,7 @@ static void drift_is_put_right(void **state)
 static void frames_may_grow(void **state)
 {
         static const uint32_t mtus[] = {1500, 9000, 65535, 1500};
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
 
         (void)state;

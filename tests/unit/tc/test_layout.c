@@ -36,7 +36,7 @@ static void what_the_kernel_reports_in_part_is_foreign(void **state)
 static void owners_are_told_apart(void **state)
 {
         struct tc_destination to[1];
-        struct tc_request q = sample_request(to, 1, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
         struct tc_tree ours = sample_tree(&q, NULL), t = {};
         struct tc_object root = {.type = TC_QDISC, .parent = TC_ROOT, .kind_name = "pfifo_fast"};
 
@@ -55,11 +55,11 @@ static void owners_are_told_apart(void **state)
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
         tc_tree_fini(&t);
         assert_int_equal(tc_layout_owner(&ours), TC_OWNER_OURS);
-        assert_int_equal(tc_layout_backend(&ours), QOS_HTB_TBF);
+        assert_int_equal(tc_layout_backend(&ours), TC_BACKEND_HTB_TBF);
         tc_tree_fini(&ours);
-        q.backend = QOS_CBQ_TBF;
+        q.backend = TC_BACKEND_CBQ_TBF;
         ours = sample_tree(&q, NULL);
-        assert_int_equal(tc_layout_backend(&ours), QOS_CBQ_TBF);
+        assert_int_equal(tc_layout_backend(&ours), TC_BACKEND_CBQ_TBF);
         tc_tree_fini(&ours);
 }
 
@@ -126,7 +126,7 @@ static void destinations_are_spread_whatever_their_last_byte(void **state)
 
         (void)state;
         for (int v6 = 0; v6 < 2; v6++) {
-                struct tc_request q = sample_request(to, 1000, QOS_HTB_TBF);
+                struct tc_request q = sample_request(to, 1000, TC_BACKEND_HTB_TBF);
                 struct tc_tree t;
 
                 make_twins(to, 1000, v6);
@@ -152,7 +152,7 @@ static uint32_t mask_of_table(const struct tc_tree *t)
 static void a_table_keeps_its_bits(void **state)
 {
         static struct tc_destination to[SAMPLE_MAX];
-        struct tc_request q = sample_request(to, 200, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 200, TC_BACKEND_HTB_TBF);
         struct tc_tree before, after;
 
         (void)state;

@@ -95,7 +95,7 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
 {
         int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_tuning want = {1400, TC_UNCHANGED, 5, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_outcome o = {};
@@ -166,7 +166,7 @@ static void a_strange_file_is_not_believed(void **state)
                 "{\"format\":1,\"of\":\"x 1 2\",\"saved\":[],\"previous\":[1280,4294967295,4294967295,4294967295,4294967295],\"asked\":[]}",
                 "{\"format\":1,\"saved\":[{\"type\":0", "[]", "{\"format\":1,\"of\":7,\"saved\":[{}],\"previous\":[1,2,3,4,5],\"asked\":[]}",
         };
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -200,7 +200,7 @@ static void small_files(rlim_t size)
 
 static void what_was_remembered_outlives_a_full_disk(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
         struct tc_shaper *s;

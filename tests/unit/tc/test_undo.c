@@ -64,20 +64,20 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
 
 static void failure_at_any_message_leaves_all_as_it_was(void **state)
 {
-        struct tc_request q = sample_request(destinations, 6, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
 
         (void)state;
         /* A fresh device; then rates changed, one destination less and others new; then another layout. */
         assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2);
-        q = sample_request(destinations, 9, QOS_HTB_TBF);
+        q = sample_request(destinations, 9, TC_BACKEND_HTB_TBF);
         q.destinations = destinations + 2;
         q.n_destinations = 7;
         q.rate_bps = 1;
         for (size_t i = 0; i < 9; i++)
                 destinations[i].rate_bps = 7000000;
         assert_true(fail_everywhere(&q, false) > 20);
-        q.backend = QOS_HTB;
+        q.backend = TC_BACKEND_HTB;
         assert_true(fail_everywhere(&q, false) > 10);
         s = network_shaper();
         remove_all(s);
@@ -86,7 +86,7 @@ static void failure_at_any_message_leaves_all_as_it_was(void **state)
 
 static void failure_leaves_a_foreign_root_as_it_was(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
 
         (void)state;
@@ -115,7 +115,7 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
 
 static void warnings_of_the_kernel_are_told(void **state)
 {
-        struct tc_request q = sample_request(destinations, 1, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 1, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
@@ -136,7 +136,7 @@ static void warnings_of_the_kernel_are_told(void **state)
 
 static void foreign_classes_are_not_touched_unasked(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
         struct tc_shaper *s;
@@ -191,7 +191,7 @@ static void foreign_classes_are_not_touched_unasked(void **state)
 static void a_classless_root_is_put_back(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "pfifo limit 77", "bfifo limit 77777", "pfifo_fast"};
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
         (void)state;
         if (!network_has_tc())
@@ -218,7 +218,7 @@ static void a_classless_root_is_put_back(void **state)
 /* Another process has the device; when it dies, by whatever signal, the next one finds what it left, and takes it on. */
 static void one_process_shapes_a_device(void **state)
 {
-        struct tc_request q = sample_request(destinations, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_device d = network_device();
         struct tc_outcome o = {};
         struct tc_shaper *s;

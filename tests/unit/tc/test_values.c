@@ -2,7 +2,6 @@
 #include "tc_sample.h"
 
 #include "evb/tc/kind.h"
-#include "evb/tc/request.h"
 #include "evb/tc/status.h"
 #include "evb/tc/units.h"
 
@@ -35,7 +34,7 @@ static void rate_tables_cover_the_frame(void **state)
 static void plans_follow_the_rules(void **state)
 {
         struct tc_destination to[2];
-        struct tc_request q = sample_request(to, 2, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
 
         (void)state;
@@ -61,7 +60,7 @@ static void plans_follow_the_rules(void **state)
 static void guarantees_fit_the_link(void **state)
 {
         struct tc_destination to[30];
-        struct tc_request q = sample_request(to, 30, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
         uint64_t sum = 0;
         struct tc_plan p;
 
@@ -82,13 +81,13 @@ static void broken_rules_are_named(void **state)
                 const char *says;
                 uint64_t rate_bps, burst, limit, buffer, send_buffer;
                 uint32_t super_packet;
-                enum scenario_qos backend;
+                enum tc_backend backend;
         } cases[] = {
-                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, QOS_HTB_TBF},
-                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0, QOS_HTB_TBF},
-                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, QOS_HTB},
-                {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, QOS_HTB_TBF},
-                {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, QOS_HTB_TBF},
+                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
+                {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
         };
 
         (void)state;
@@ -117,7 +116,7 @@ static void broken_rules_are_named(void **state)
 static void every_destination_is_checked(void **state)
 {
         struct tc_destination to[3];
-        struct tc_request q = sample_request(to, 3, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
         bool port = false, buffer = false;
         struct tc_plan p;
 
@@ -137,7 +136,7 @@ static void every_destination_is_checked(void **state)
 static void what_cannot_work_is_refused(void **state)
 {
         struct tc_destination to[2];
-        struct tc_request q = sample_request(to, 2, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         char why[TC_REASON_MAX] = "";
         struct tc_plan p;
 
@@ -165,7 +164,7 @@ static void what_cannot_work_is_refused(void **state)
         assert_non_null(strstr(why, "twice"));
         q.n_destinations = 0;
         assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        q = sample_request(to, 1, QOS_CBQ_TBF);
+        q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
         q.link_rate_bps = 0;
         to[0].rate_bps = UINT64_C(40000000000);
         assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
@@ -176,7 +175,7 @@ static void what_cannot_work_is_refused(void **state)
 static void destinations_keep_their_classes(void **state)
 {
         struct tc_destination all[9], some[9];
-        struct tc_request q = sample_request(all, 9, QOS_HTB_TBF);
+        struct tc_request q = sample_request(all, 9, TC_BACKEND_HTB_TBF);
         struct tc_tree before = sample_tree(&q, NULL), after;
         size_t n = 0;
 
@@ -213,7 +212,7 @@ static void destinations_keep_their_classes(void **state)
 static void cbq_is_as_its_kernel_wants_it(void **state)
 {
         struct tc_destination to[100];
-        struct tc_request q = sample_request(to, ARRAY_SIZE(to), QOS_CBQ_TBF);
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
         uint64_t least = UINT64_MAX, most = 0;
         struct tc_tree t;
 
@@ -316,14 +315,14 @@ static void differences_lead_from_any_tree_to_any(void **state)
 {
         static const struct {
                 size_t first, n;
-                enum scenario_qos backend;
+                enum tc_backend backend;
                 uint16_t control_port;
                 uint64_t rate_bps;
         } shapes[] = {
-            {0, 3, QOS_HTB_TBF, 26800, 0},   {0, 3, QOS_HTB_TBF, 26800, 5000000},
-            {1, 5, QOS_HTB_TBF, 0, 0},       {0, 3, QOS_HTB, 26800, 0},
-            {0, 200, QOS_HTB_TBF, 26800, 0}, {5, 120, QOS_HTB_TBF, 26800, 0},
-            {0, 3, QOS_CBQ_TBF, 26800, 0},
+            {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
+            {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
+            {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
+            {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
@@ -361,7 +360,7 @@ static void differences_lead_from_any_tree_to_any(void **state)
 static void a_changed_match_is_made_anew(void **state)
 {
         struct tc_destination to[2];
-        struct tc_request q = sample_request(to, 2, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct tc_tree before = sample_tree(&q, NULL), other_class = {}, other_match = {};
         struct tc_diff d;
 
@@ -395,7 +394,7 @@ static void a_changed_match_is_made_anew(void **state)
 static void status_is_read_from_the_tree(void **state)
 {
         struct tc_destination to[4];
-        struct tc_request q = sample_request(to, 4, QOS_HTB_TBF);
+        struct tc_request q = sample_request(to, 4, TC_BACKEND_HTB_TBF);
         struct tc_tree t = sample_tree(&q, NULL);
         struct tc_status s;
 

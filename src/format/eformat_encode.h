@@ -2,7 +2,7 @@
  * Private to src/core/eformat*.c. */
 #pragma once
 
-#include "evb/core/eformat.h"
+#include "evb/format/eformat.h"
 
 /* Puts bytes behind each other: words into the scratch, data by reference. Past a bound it sets `failed` and drops
  * what comes; check once at the end. With `summing`, `sum` is the Adler-32 of what has been put since it was set. */

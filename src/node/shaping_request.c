@@ -1,5 +1,5 @@
-/* From the keys of a scenario to what the plan wants to know. */
-#include "evb/tc/request.h"
+/* Translates the keys of a scenario into a request, so that tc need not know scenarios. */
+#include "evb/node/shaping_request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
         return 0;
 }
 
-int tc_request_of_scenario(struct tc_request *ret, const struct scenario *s, const struct scenario_node *ros,
+int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s, const struct scenario_node *ros,
                            const struct tc_device *device, struct tc_destination *destinations, const bool *wanted,
                            char why[static TC_REASON_MAX])
 {
@@ -72,7 +72,20 @@ int tc_request_of_scenario(struct tc_request *ret, const struct scenario *s, con
         return 0;
 }
 
-struct tc_tuning tc_tuning_of_scenario(const struct scenario *s)
+enum tc_backend shaping_backend_of_scenario(const struct scenario *s)
+{
+        static const enum tc_backend backends[] = {
+                [QOS_NONE] = TC_BACKEND_NONE,
+                [QOS_AUTO] = TC_BACKEND_AUTO,
+                [QOS_HTB] = TC_BACKEND_HTB,
+                [QOS_HTB_TBF] = TC_BACKEND_HTB_TBF,
+                [QOS_CBQ_TBF] = TC_BACKEND_CBQ_TBF,
+        };
+
+        return backends[s->qos.backend];
+}
+
+struct tc_tuning shaping_tuning_of_scenario(const struct scenario *s)
 {
         return (struct tc_tuning){
                 .mtu_bytes = (uint32_t)s->tuning.mtu_bytes,

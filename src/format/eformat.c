@@ -1,6 +1,6 @@
 /* What the words of a walked fragment mean: event headers, status bits, checksums, and FORM_RAW and FORM_ROS3
  * fragments found again. Writing them is the business of eformat3.c and eformat5.c. */
-#include "evb/core/eformat.h"
+#include "evb/format/eformat.h"
 
 #include <errno.h>
 #include <string.h>
