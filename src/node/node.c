@@ -1,4 +1,4 @@
-/* A role as a process, from its start to its report. What the roles do differently is in dfm.c, ros.c and sfi.c. */
+/* A role as a process, from its start to its report. What the roles do differently is in role_dfm.c, role_ros.c and role_sfi.c. */
 #include "evb/node/node.h"
 
 #include <errno.h>

@@ -55,7 +55,7 @@ static int watch_builder(struct node *n, struct sfi_node *s)
         return loop_add(n->loop, &s->builder_io);
 }
 
-static int sfi_open(struct node *n)
+static int open_role(struct node *n)
 {
         const struct scenario *sc = n->scenario;
         struct sfi_node *s = calloc(1, sizeof *s);
@@ -122,7 +122,7 @@ static int open_files(struct node *n, struct sfi_node *s)
         return r;
 }
 
-static void sfi_close(struct node *n)
+static void close_role(struct node *n)
 {
         struct sfi_node *s = n->state;
 
@@ -134,7 +134,7 @@ static void sfi_close(struct node *n)
         free(s);
 }
 
-static void sfi_take(struct node *n, uint64_t now_ns, const struct message *m)
+static void receive_message(struct node *n, uint64_t now_ns, const struct message *m)
 {
         struct sfi_node *s = n->state;
 
@@ -242,7 +242,7 @@ static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
         s->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-static int sfi_turn(struct node *n, uint64_t now_ns)
+static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
         int r = open_files(n, s);
@@ -262,7 +262,7 @@ static int sfi_turn(struct node *n, uint64_t now_ns)
         return 0;
 }
 
-static uint64_t sfi_deadline(struct node *n)
+static uint64_t next_deadline_ns(struct node *n)
 {
         struct sfi_node *s = n->state;
         uint64_t deadline_ns = s->more ? 0 : sfi_deadline_ns(s->core);
@@ -278,7 +278,7 @@ static uint64_t sfi_deadline(struct node *n)
         return MIN(deadline_ns, leave_ns(n, s));
 }
 
-static void sfi_stop_node(struct node *n, uint64_t now_ns)
+static void stop_role(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
 
@@ -287,19 +287,19 @@ static void sfi_stop_node(struct node *n, uint64_t now_ns)
         node_log_stop(sfi_member(s->core)->heard_ns);
 }
 
-static bool sfi_done(struct node *n, uint64_t now_ns)
+static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
 
         return s->farewells == FAREWELLS && now_ns >= s->farewell_ns;
 }
 
-static enum run_state sfi_state(const struct node *n)
+static enum run_state state_of_run(const struct node *n)
 {
         return sfi_run_state(((struct sfi_node *)n->state)->core);
 }
 
-static void sfi_account(struct node *n)
+static void publish_counters(struct node *n)
 {
         struct sfi_node *s = n->state;
         const struct sfi_counts *c = sfi_counts(s->core);
@@ -326,12 +326,12 @@ static void sfi_account(struct node *n)
         }
 }
 
-static const struct member *sfi_node_member(const struct node *n)
+static const struct member *own_member(const struct node *n)
 {
         return sfi_member(((struct sfi_node *)n->state)->core);
 }
 
-static void sfi_reasons(const struct node *n, struct reasons *to)
+static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct sfi_node *s = n->state;
 
@@ -341,16 +341,16 @@ static void sfi_reasons(const struct node *n, struct reasons *to)
 }
 
 const struct node_kind node_sfi = {
-        .open = sfi_open,
-        .receive = sfi_take,
-        .turn = sfi_turn,
-        .deadline_ns = sfi_deadline,
-        .stop = sfi_stop_node,
-        .is_done = sfi_done,
-        .account = sfi_account,
-        .state = sfi_state,
-        .member = sfi_node_member,
+        .open = open_role,
+        .receive = receive_message,
+        .turn = take_turn,
+        .deadline_ns = next_deadline_ns,
+        .stop = stop_role,
+        .is_done = is_done,
+        .account = publish_counters,
+        .state = state_of_run,
+        .member = own_member,
         .waits_for = membership_describe,
-        .close = sfi_close,
-        .reasons = sfi_reasons,
+        .close = close_role,
+        .reasons = add_reasons,
 };

@@ -76,7 +76,7 @@ static int open_front_end(struct node *n, struct ros_node *r)
                              r->buffer, n->stats);
 }
 
-static int ros_open(struct node *n)
+static int open_role(struct node *n)
 {
         const struct scenario *s = n->scenario;
         struct ros_node *r = calloc(1, sizeof *r);
@@ -120,7 +120,7 @@ static int ros_open(struct node *n)
         return k < 0 ? k : open_front_end(n, r);
 }
 
-static void ros_close(struct node *n)
+static void close_role(struct node *n)
 {
         struct ros_node *r = n->state;
 
@@ -135,7 +135,7 @@ static void ros_close(struct node *n)
         free(r);
 }
 
-static void ros_take(struct node *n, uint64_t now_ns, const struct message *m)
+static void receive_message(struct node *n, uint64_t now_ns, const struct message *m)
 {
         struct ros_node *r = n->state;
 
@@ -203,7 +203,7 @@ static void turn_front_end(struct ros_node *r, uint64_t now_ns)
                 ros_set_unreliable(r->core);
 }
 
-static int ros_turn(struct node *n, uint64_t now_ns)
+static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
         int k;
@@ -221,7 +221,7 @@ static int ros_turn(struct node *n, uint64_t now_ns)
         return 0;
 }
 
-static uint64_t ros_deadline(struct node *n)
+static uint64_t next_deadline_ns(struct node *n)
 {
         struct ros_node *r = n->state;
         uint64_t deadline_ns = r->more ? 0 : ros_deadline_ns(r->core);
@@ -235,7 +235,7 @@ static uint64_t ros_deadline(struct node *n)
         return MIN(deadline_ns, r->sender.ops->deadline_ns(&r->sender));
 }
 
-static void ros_stop_node(struct node *n, uint64_t now_ns)
+static void stop_role(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
 
@@ -244,19 +244,19 @@ static void ros_stop_node(struct node *n, uint64_t now_ns)
         node_log_stop(ros_member(r->core)->heard_ns);
 }
 
-static bool ros_done(struct node *n, uint64_t now_ns)
+static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
 
         return r->farewells == FAREWELLS && now_ns >= r->farewell_ns;
 }
 
-static enum run_state ros_state(const struct node *n)
+static enum run_state state_of_run(const struct node *n)
 {
         return ros_run_state(((struct ros_node *)n->state)->core);
 }
 
-static void ros_account(struct node *n)
+static void publish_counters(struct node *n)
 {
         const struct ros_counts *c = ros_counts(((struct ros_node *)n->state)->core);
         struct node_stats *s = n->stats;
@@ -270,16 +270,16 @@ static void ros_account(struct node *n)
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
         /* Nobody waits for us now; the report needs the last counters. */
-        if (ros_done(n, clock_now_ns()))
+        if (is_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
 }
 
-static const struct member *ros_node_member(const struct node *n)
+static const struct member *own_member(const struct node *n)
 {
         return ros_member(((struct ros_node *)n->state)->core);
 }
 
-static void ros_reasons(const struct node *n, struct reasons *to)
+static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
 
@@ -290,16 +290,16 @@ static void ros_reasons(const struct node *n, struct reasons *to)
 }
 
 const struct node_kind node_ros = {
-        .open = ros_open,
-        .receive = ros_take,
-        .turn = ros_turn,
-        .deadline_ns = ros_deadline,
-        .stop = ros_stop_node,
-        .is_done = ros_done,
-        .account = ros_account,
-        .state = ros_state,
-        .member = ros_node_member,
+        .open = open_role,
+        .receive = receive_message,
+        .turn = take_turn,
+        .deadline_ns = next_deadline_ns,
+        .stop = stop_role,
+        .is_done = is_done,
+        .account = publish_counters,
+        .state = state_of_run,
+        .member = own_member,
         .waits_for = membership_describe,
-        .close = ros_close,
-        .reasons = ros_reasons,
+        .close = close_role,
+        .reasons = add_reasons,
 };

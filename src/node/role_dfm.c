@@ -111,7 +111,7 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         n->run = config->run;
 }
 
-static int dfm_open(struct node *n)
+static int open_role(struct node *n)
 {
         const struct scenario *s = n->scenario;
         struct dfm_role *d = calloc(1, sizeof *d);
@@ -158,7 +158,7 @@ static int dfm_open(struct node *n)
         return r < 0 ? log_error_errno(r, "dfm: %m") : 0;
 }
 
-static void dfm_close(struct node *n)
+static void close_role(struct node *n)
 {
         struct dfm_role *d = n->state;
 
@@ -172,7 +172,7 @@ static void dfm_close(struct node *n)
         free(d);
 }
 
-static void dfm_take(struct node *n, uint64_t now_ns, const struct message *m)
+static void receive_message(struct node *n, uint64_t now_ns, const struct message *m)
 {
         struct dfm_role *d = n->state;
 
@@ -205,7 +205,7 @@ static void remember_run(struct dfm_role *d)
                                   d->record.path);
 }
 
-static void dfm_waits_for(const struct node *n, char *text, size_t size_bytes)
+static void describe_wait(const struct node *n, char *text, size_t size_bytes)
 {
         roster_describe_missing(n, ((struct dfm_role *)n->state)->core, text, size_bytes);
 }
@@ -216,7 +216,7 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
 
         if (d->wait_logged || now_ns < d->wait_log_ns || dfm_state(d->core) != RUN_STARTING)
                 return;
-        dfm_waits_for(n, text, sizeof text);
+        describe_wait(n, text, sizeof text);
         log_info("%s", text);
         d->wait_logged = true;
 }
@@ -255,7 +255,7 @@ static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->stall_logged = true;
 }
 
-static int dfm_turn(struct node *n, uint64_t now_ns)
+static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
@@ -268,14 +268,14 @@ static int dfm_turn(struct node *n, uint64_t now_ns)
         return 0;
 }
 
-static uint64_t dfm_deadline(struct node *n)
+static uint64_t next_deadline_ns(struct node *n)
 {
         const struct dfm_role *d = n->state;
 
         return MIN(dfm_deadline_ns(d->core), d->give_up_ns);
 }
 
-static void dfm_stop_node(struct node *n, uint64_t now_ns)
+static void stop_role(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
@@ -284,19 +284,19 @@ static void dfm_stop_node(struct node *n, uint64_t now_ns)
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
 }
 
-static bool dfm_done(struct node *n, uint64_t now_ns)
+static bool is_done(struct node *n, uint64_t now_ns)
 {
         const struct dfm_role *d = n->state;
 
         return dfm_is_done(d->core) || (now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED);
 }
 
-static enum run_state dfm_node_state(const struct node *n)
+static enum run_state state_of_run(const struct node *n)
 {
         return dfm_state(((struct dfm_role *)n->state)->core);
 }
 
-static void dfm_account(struct node *n)
+static void publish_counters(struct node *n)
 {
         struct dfm_role *d = n->state;
         const struct dfm_counts *c = dfm_counts(d->core);
@@ -324,7 +324,7 @@ static void dfm_account(struct node *n)
         }
 }
 
-static void dfm_node_reasons(const struct node *n, struct reasons *to)
+static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
@@ -332,15 +332,15 @@ static void dfm_node_reasons(const struct node *n, struct reasons *to)
 }
 
 const struct node_kind node_dfm = {
-        .open = dfm_open,
-        .receive = dfm_take,
-        .turn = dfm_turn,
-        .deadline_ns = dfm_deadline,
-        .stop = dfm_stop_node,
-        .is_done = dfm_done,
-        .account = dfm_account,
-        .state = dfm_node_state,
-        .waits_for = dfm_waits_for,
-        .close = dfm_close,
-        .reasons = dfm_node_reasons,
+        .open = open_role,
+        .receive = receive_message,
+        .turn = take_turn,
+        .deadline_ns = next_deadline_ns,
+        .stop = stop_role,
+        .is_done = is_done,
+        .account = publish_counters,
+        .state = state_of_run,
+        .waits_for = describe_wait,
+        .close = close_role,
+        .reasons = add_reasons,
 };
