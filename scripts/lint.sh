@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# clang-tidy, cppcheck and gcc's analyzer over the sources; any finding is an error.
+# clang-format, clang-tidy, cppcheck and gcc's analyzer over the sources; any finding is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
 [[ -f $folder/compile_commands.json ]] || { echo "lint.sh: build first (scripts/build.sh)" >&2; exit 2; }
 mapfile -t sources < <(git ls-files 'src/*.c')
 failed=0
+
+echo "clang-format" >&2
+git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
 
 echo "clang-tidy" >&2
 printf '%s\n' "${sources[@]}" | xargs -P2 -n4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option 2>/dev/null || failed=1

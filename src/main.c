@@ -11,7 +11,8 @@ static const struct command commands[] = {
         {"ros", cmd_ros, "", "one readout: holds fragments and sends them"},
         {"dfm", cmd_dfm, "", "the data flow manager: takes triggers, assigns events"},
         {"sfi", cmd_sfi, "", "one builder: collects fragments, builds and writes events"},
-        {"qos", cmd_qos, "VERB", "shape this machine's traffic at the source: plan, apply, status, watch, remove"},
+        {"qos", cmd_qos, "VERB",
+         "shape this machine's traffic at the source: plan, apply, status, watch, remove"},
         {"lab", cmd_lab, "VERB", "the published measurements again: list, run, report, clean"},
         {"check", cmd_check, "FILE", "read a scenario and show it as it is understood"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
@@ -19,7 +20,8 @@ static const struct command commands[] = {
 
 static int help(FILE *to)
 {
-        fprintf(to, "evb, an event builder for data acquisition\n\nevb COMMAND [OPTION]...; evb COMMAND --help tells more\n\n");
+        fprintf(to, "evb, an event builder for data acquisition\n\nevb COMMAND [OPTION]...; evb COMMAND "
+                    "--help tells more\n\n");
         for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
                 fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
         fprintf(to, "  --version\n  --help\n");

@@ -9,7 +9,8 @@
 
 #define ORDERS_MAX 32
 #define NO_BLOCK UINT32_MAX
-/* State of a smallest block: inside a larger one, or the head of a block of this order, free or handed out. */
+/* State of a smallest block: inside a larger one, or the head of a block of this order, free or handed out.
+ */
 #define INSIDE 0xff
 #define FREE_BIT 0x80
 
@@ -73,7 +74,9 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
         a->min_block_bytes = min_block_bytes;
         a->n_blocks = (uint32_t)(size_bytes / min_block_bytes);
         /* No block is larger than the whole. */
-        a->orders = MIN((unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes), 31 - (unsigned)__builtin_clz(a->n_blocks)) + 1;
+        a->orders = MIN((unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes),
+                        31 - (unsigned)__builtin_clz(a->n_blocks)) +
+                    1;
         a->next = calloc(a->n_blocks, sizeof *a->next);
         a->previous = calloc(a->n_blocks, sizeof *a->previous);
         a->state = malloc(a->n_blocks);

@@ -1,4 +1,5 @@
-/* Event numbers to indices: linear probing, and deletion that moves the rest of a run back instead of leaving a mark. */
+/* Event numbers to indices: linear probing, and deletion that moves the rest of a run back instead of leaving
+ * a mark. */
 #include "evb/base/idmap.h"
 
 #include <errno.h>

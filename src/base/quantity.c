@@ -1,4 +1,5 @@
-/* Quantities to integers, exactly, and back to short text. A value is digits, maybe with a fraction, then a unit. */
+/* Quantities to integers, exactly, and back to short text. A value is digits, maybe with a fraction, then a
+ * unit. */
 #include "evb/base/quantity.h"
 
 #include <ctype.h>
@@ -91,8 +92,17 @@ static int parse(const char *text, const struct unit *units, uint64_t *ret)
 int quantity_parse_bytes(const char *text, uint64_t *ret_bytes)
 {
         static const struct unit units[] = {
-                {"", 1},           {"B", 1},           {"kB", KILO},      {"MB", MEGA},      {"GB", GIGA},     {"TB", TERA},
-                {"KiB", 1u << 10}, {"MiB", 1u << 20},  {"GiB", 1u << 30}, {"TiB", UINT64_C(1) << 40}, {},
+                {"", 1},
+                {"B", 1},
+                {"kB", KILO},
+                {"MB", MEGA},
+                {"GB", GIGA},
+                {"TB", TERA},
+                {"KiB", 1u << 10},
+                {"MiB", 1u << 20},
+                {"GiB", 1u << 30},
+                {"TiB", UINT64_C(1) << 40},
+                {},
         };
 
         return parse(text, units, ret_bytes);
@@ -101,8 +111,9 @@ int quantity_parse_bytes(const char *text, uint64_t *ret_bytes)
 int quantity_parse_rate(const char *text, uint64_t *ret_bps)
 {
         static const struct unit units[] = {
-                {"", 1},          {"bit", 1},          {"kbit", KILO},    {"Mbit", MEGA},    {"Gbit", GIGA},    {"Tbit", TERA},
-                {"bit/s", 1},     {"kbit/s", KILO},    {"Mbit/s", MEGA},  {"Gbit/s", GIGA},  {"Tbit/s", TERA},  {},
+                {"", 1},          {"bit", 1},       {"kbit", KILO},   {"Mbit", MEGA},
+                {"Gbit", GIGA},   {"Tbit", TERA},   {"bit/s", 1},     {"kbit/s", KILO},
+                {"Mbit/s", MEGA}, {"Gbit/s", GIGA}, {"Tbit/s", TERA}, {},
         };
 
         return parse(text, units, ret_bps);
@@ -111,7 +122,8 @@ int quantity_parse_rate(const char *text, uint64_t *ret_bps)
 int quantity_parse_time(const char *text, uint64_t *ret_ns)
 {
         static const struct unit units[] = {
-                {"ns", 1}, {"us", KILO}, {"ms", MEGA}, {"s", GIGA}, {"min", 60 * GIGA}, {"h", 3600 * GIGA}, {},
+                {"ns", 1},          {"us", KILO},       {"ms", MEGA}, {"s", GIGA},
+                {"min", 60 * GIGA}, {"h", 3600 * GIGA}, {},
         };
         static const struct unit none[] = {{"", 1}, {}};
         uint64_t value;
@@ -235,14 +247,18 @@ static char *format(double value, const struct unit *units, char *text)
         while (u[1].name && value >= (double)u[1].factor * 0.9995)
                 u++;
         value /= (double)u->factor;
-        snprintf(text, QUANTITY_TEXT_MAX, "%.*f %s", value >= 99.95 || u == units ? 0 : value >= 9.995 ? 1 : 2, value,
-                 u->name);
+        snprintf(text, QUANTITY_TEXT_MAX, "%.*f %s",
+                 value >= 99.95 || u == units ? 0
+                 : value >= 9.995             ? 1
+                                              : 2,
+                 value, u->name);
         return text;
 }
 
 char *quantity_format_bytes(uint64_t bytes, char text[static QUANTITY_TEXT_MAX])
 {
-        static const struct unit units[] = {{"B", 1}, {"kB", KILO}, {"MB", MEGA}, {"GB", GIGA}, {"TB", TERA}, {}};
+        static const struct unit units[] = {{"B", 1},     {"kB", KILO}, {"MB", MEGA},
+                                            {"GB", GIGA}, {"TB", TERA}, {}};
 
         return format((double)bytes, units, text);
 }

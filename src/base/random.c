@@ -36,7 +36,8 @@ uint64_t random_below(struct random *r, uint64_t limit)
 
         if (limit == 0)
                 return 0;
-        /* Lemire 2019: multiply and take the high half; the few values that would be too frequent are drawn again. */
+        /* Lemire 2019: multiply and take the high half; the few values that would be too frequent are drawn
+         * again. */
         threshold = -limit % limit;
         do
                 product = (unsigned __int128)random_next(r) * limit;

@@ -1,5 +1,5 @@
-/* One producer, one consumer, two indices that only grow. Each side keeps its last view of the other's index and reads
- * the shared one only when that view says full or empty. */
+/* One producer, one consumer, two indices that only grow. Each side keeps its last view of the other's index
+ * and reads the shared one only when that view says full or empty. */
 #include "evb/base/ring.h"
 
 #include <errno.h>
@@ -39,7 +39,8 @@ bool ring_push(struct ring *ring, const void *item)
                 if (head - ring->seen_tail > ring->mask)
                         return false;
         }
-        memcpy(ring->items + (size_t)(head & ring->mask) * ring->item_size_bytes, item, ring->item_size_bytes);
+        memcpy(ring->items + (size_t)(head & ring->mask) * ring->item_size_bytes, item,
+               ring->item_size_bytes);
         /* Release: who sees the new head sees the item. */
         atomic_store_explicit(&ring->head, head + 1, memory_order_release);
         return true;

@@ -56,8 +56,9 @@ static void write_json(const struct scenario *s, FILE *to)
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
 
-                json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role", scenario_role_name(n->role),
-                                                       "address", n->address, "device", n->device));
+                json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role",
+                                                       scenario_role_name(n->role), "address", n->address,
+                                                       "device", n->device));
         }
         json_object_set_new(object, "nodes", nodes);
         json_dumpf(object, to, JSON_INDENT(1));

@@ -1,5 +1,5 @@
-/* evb dump: what an event file holds, whether it is right, and one that a crash cut short made whole again. It
- * prints; reading and checking are the store's. */
+/* evb dump: what an event file holds, whether it is right, and one that a crash cut short made whole again.
+ * It prints; reading and checking are the store's. */
 #include "dump.h"
 
 #include <errno.h>
@@ -191,7 +191,8 @@ static void verify_json(json_t *json, const struct verify_report *v)
         put(o, "checksums", v->sums);
         put(o, "checksums_wrong", v->sums_wrong);
         put(o, "checksums_unknown", v->sums_unknown);
-        json_object_set_new(o, "pattern_fragments", v->has_seed ? dump_u64(v->pattern_fragments) : json_null());
+        json_object_set_new(o, "pattern_fragments",
+                            v->has_seed ? dump_u64(v->pattern_fragments) : json_null());
         json_object_set_new(o, "pattern_bytes", v->has_seed ? dump_u64(v->pattern_bytes) : json_null());
         json_object_set_new(o, "pattern_wrong", v->has_seed ? dump_u64(v->pattern_wrong) : json_null());
         json_object_set_new(o, "ended", json_boolean(v->ended));

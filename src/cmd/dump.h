@@ -1,4 +1,5 @@
-/* The parts of `evb dump`: what is known of the file, and its events shown one by one. Private to src/cmd/dump*.c. */
+/* The parts of `evb dump`: what is known of the file, and its events shown one by one. Private to
+ * src/cmd/dump*.c. */
 #pragma once
 
 #include <jansson.h>
@@ -17,7 +18,8 @@ struct dump {
         json_t *json;         /* the object being filled; NULL: text on standard output */
 };
 
-/* Each returns whether all was right; what was wrong is told in the text, in the object, and on standard error. */
+/* Each returns whether all was right; what was wrong is told in the text, in the object, and on standard
+ * error. */
 bool dump_summary(const struct dump *d);
 bool dump_verify(const struct dump *d);
 /* All events, or only that of index `only`. */

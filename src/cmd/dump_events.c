@@ -1,5 +1,5 @@
-/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments with a
- * depth. */
+/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments
+ * with a depth. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -90,7 +90,8 @@ static void show_hex(const struct event_record *record)
         }
 }
 
-static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record, json_t *events)
+static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record,
+                       json_t *events)
 {
         struct show s = {.d = d, .offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES};
         struct eformat_fault fault;

@@ -38,7 +38,8 @@ static int list(const struct lab_options *o)
                 const struct lab_measurement *m = &lab_catalogue[i];
 
                 if (to)
-                        json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title", m->title, "published", m->published));
+                        json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title",
+                                                             m->title, "published", m->published));
                 else
                         printf("%-10s %s\n%-10s then: %s\n", m->id, m->title, "", m->published);
         }
@@ -61,7 +62,8 @@ static bool is_meant(const struct lab_measurement *m, const char *words)
         for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
                 size_t n = strcspn(w, ",");
 
-                if ((n == 3 && strncmp(w, "all", 3) == 0) || (n == 1 && m->id[0] == w[0]) || (strlen(m->id) == n && strncmp(m->id, w, n) == 0))
+                if ((n == 3 && strncmp(w, "all", 3) == 0) || (n == 1 && m->id[0] == w[0]) ||
+                    (strlen(m->id) == n && strncmp(m->id, w, n) == 0))
                         return true;
         }
         return false;
@@ -79,7 +81,8 @@ static int refuse_unknown(const char *words)
                         known |= is_meant(&lab_catalogue[i], word);
                 if (known)
                         continue;
-                fprintf(stderr, "evb lab run: there is no measurement \"%s\", allowed: all, a letter, or", word);
+                fprintf(stderr, "evb lab run: there is no measurement \"%s\", allowed: all, a letter, or",
+                        word);
                 for (size_t i = 0; i < n_lab_catalogue; i++)
                         fprintf(stderr, " %s", lab_catalogue[i].id);
                 fprintf(stderr, "; as many as wanted\n");
@@ -130,7 +133,8 @@ static size_t plan(const char *words, const struct lab_bed *bed, bool quick, str
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
 {
         if (!o->scenario && geteuid() != 0) {
-                fprintf(stderr, "evb lab run: network namespaces need root; machines whose nodes stand by (--scenario) do not\n");
+                fprintf(stderr, "evb lab run: network namespaces need root; machines whose nodes stand by "
+                                "(--scenario) do not\n");
                 return 77;
         }
         if (!o->scenario)
@@ -139,7 +143,8 @@ static int open_bed(const struct lab_options *o, struct lab_bed *bed)
         if (!bed->scenario)
                 return 2;
         if (bed->scenario->ros.source_kind != SOURCE_PATTERN) {
-                fprintf(stderr, "%s: ros.source: \"%s\" is not allowed for evb lab run, allowed: pattern\n", o->scenario, bed->scenario->ros.source);
+                fprintf(stderr, "%s: ros.source: \"%s\" is not allowed for evb lab run, allowed: pattern\n",
+                        o->scenario, bed->scenario->ros.source);
                 return 2;
         }
         return remote_new(&bed->remote, bed->scenario, o->common.settings, o->common.n_settings) < 0 ? 1 : 0;
@@ -161,7 +166,8 @@ static const json_t *same_point(const json_t *results, const struct lab_point *p
         {
                 const char *settings = json_string_value(json_object_get(r, "settings"));
 
-                if (settings && strcmp(settings, p->settings) == 0 && json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
+                if (settings && strcmp(settings, p->settings) == 0 &&
+                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
                     !json_object_get(r, "copied") && json_object_get(r, p->measurement->y))
                         return r;
         }
@@ -172,8 +178,10 @@ static void draw(const struct lab_options *o, const struct lab_point *p, size_t 
 {
         if (!o->common.progress && !isatty(STDERR_FILENO))
                 return;
-        fprintf(stderr, "%s%zu/%zu %s, %s%s%s at %g; some %d min %02d s left    %s", isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->panel ?: "",
-                p->panel ? ", " : "", p->series, p->x, (int)left_s / 60, (int)left_s % 60, isatty(STDERR_FILENO) ? "" : "\n");
+        fprintf(stderr, "%s%zu/%zu %s, %s%s%s at %g; some %d min %02d s left    %s",
+                isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->panel ?: "",
+                p->panel ? ", " : "", p->series, p->x, (int)left_s / 60, (int)left_s % 60,
+                isatty(STDERR_FILENO) ? "" : "\n");
 }
 
 enum made { MADE, NOT_MADE, NOT_KEPT };
@@ -224,8 +232,10 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const s
                 json_decref(mine);
                 differs |= v == LAB_DIFFERS;
                 if (to != stdout)
-                        printf("%-10s %-8s %s\n%-10s %-8s then: %s\n", m->id, lab_verdict_text(v), why, "", "", m->published);
-                json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict", lab_verdict_text(v), "why", why));
+                        printf("%-10s %-8s %s\n%-10s %-8s then: %s\n", m->id, lab_verdict_text(v), why, "",
+                               "", m->published);
+                json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict",
+                                                     lab_verdict_text(v), "why", why));
         }
         whole = json_pack("{s:o}", "verdicts", all);
         if (to) {
@@ -309,7 +319,7 @@ static int run(const struct lab_options *o)
         char states[LAB_STATES_PATH_MAX] = "", words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
         struct running r = {
-            .path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
+                .path = o->results ?: RESULTS, .fd = -1, .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
         int status, error;
 
@@ -382,13 +392,15 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
         v = lab_judge(m, points, LAB_AS_MADE, why, sizeof why);
         for (const struct lab_mark *k = lab_marks; k->id; k++) {
                 if (strcmp(k->id, m->id) == 0)
-                        json_array_append_new(marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
+                        json_array_append_new(
+                                marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
         }
         for (size_t i = 0; i < m->sweep.n_panels; i++)
                 json_array_append_new(panels, json_string(m->sweep.panels[i].name));
-        o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title", m->title, "published", m->published, "x_label", m->x_label,
-                      "y_label", m->y_label, "y", m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points", points, "marks", marks,
-                      "panels", panels);
+        o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title",
+                      m->title, "published", m->published, "x_label", m->x_label, "y_label", m->y_label, "y",
+                      m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points",
+                      points, "marks", marks, "panels", panels);
         json_object_set_new(o, "planned", planned_of(m, points));
         return o;
 }
@@ -410,17 +422,24 @@ static int report(const struct lab_options *o)
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
         json_decref(results);
         if (!find_script(script)) {
-                fprintf(stderr, "evb lab report: " SCRIPT " is neither in scripts beside the build nor installed\n");
+                fprintf(stderr,
+                        "evb lab report: " SCRIPT " is neither in scripts beside the build nor installed\n");
                 json_decref(whole);
                 return 77;
         }
         if (strpbrk(output, "'\\\n") || strpbrk(script, "'\\\n")) {
-                fprintf(stderr, "evb lab report: --output: \"%s\" is not allowed, allowed: a folder without quotes in its name\n", output);
+                fprintf(stderr,
+                        "evb lab report: --output: \"%s\" is not allowed, allowed: a folder without quotes "
+                        "in its name\n",
+                        output);
                 json_decref(whole);
                 return 2;
         }
         /* Debian's matplotlib belongs to Debian's python3, which need not be the first one. */
-        snprintf(command, sizeof command, "p=python3; $p -c 'import matplotlib' 2>/dev/null || p=/usr/bin/python3; exec $p '%s' '%.500s'", script, output);
+        snprintf(command, sizeof command,
+                 "p=python3; $p -c 'import matplotlib' 2>/dev/null || p=/usr/bin/python3; exec $p '%s' "
+                 "'%.500s'",
+                 script, output);
         /* If it ends early, its status says so. */
         signal(SIGPIPE, SIG_IGN);
         to = popen(command, "w");
@@ -436,7 +455,8 @@ static int clean(const struct lab_options *o)
         int namespaces = netns_clean(), folders = lab_states_clean();
 
         (void)o;
-        printf("%d namespaces and %d folders in /tmp of runs that live no more removed\n", namespaces, folders);
+        printf("%d namespaces and %d folders in /tmp of runs that live no more removed\n", namespaces,
+               folders);
         return 0;
 }
 
@@ -446,8 +466,14 @@ static const struct verb {
         size_t n_words;
 } verbs[] = {
         {{"lab list", cmd_lab, "", "The measurements, and what was published."}, list, 0},
-        {{"lab run", cmd_lab, "ID...|all", "Make measurements again (root); what is in the file of results already is not made twice."}, run, OPTIONS_MANY},
-        {{"lab report", cmd_lab, "RESULTS...", "A page with all pictures and verdicts, from files of results."}, report, OPTIONS_MANY},
+        {{"lab run", cmd_lab, "ID...|all",
+          "Make measurements again (root); what is in the file of results already is not made twice."},
+         run,
+         OPTIONS_MANY},
+        {{"lab report", cmd_lab, "RESULTS...",
+          "A page with all pictures and verdicts, from files of results."},
+         report,
+         OPTIONS_MANY},
         {{"lab clean", cmd_lab, "", "Remove what killed runs have left."}, clean, 0},
 };
 
@@ -458,7 +484,10 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                 {"quick", NULL, "fewer and shorter points: all of them in under 5 minutes", &o.quick},
                 {"results", "FILE", "where points go, and are looked for; default: " RESULTS, &o.results},
                 {"again", NULL, "make points that are there again", &o.again},
-                {"scenario", "FILE", "run: measure on its machines, whose nodes stand by (evb ROLE --standby), not in namespaces here", &o.scenario},
+                {"scenario", "FILE",
+                 "run: measure on its machines, whose nodes stand by (evb ROLE --standby), not in namespaces "
+                 "here",
+                 &o.scenario},
                 {"output", "FOLDER", "report: where pages and pictures go; default: evb-lab", &o.output},
         };
         int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
@@ -469,7 +498,8 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 int cmd_lab(int argc, char **argv)
 {
         int status;
-        const struct verb *v = options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+        const struct verb *v =
+                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
 
         return v ? run_verb(v, argc - 1, argv + 1) : status;
 }

@@ -28,7 +28,8 @@ static bool is_text(const json_t *r, const char *key, const char *value)
         return text && strcmp(text, value) == 0;
 }
 
-/* Another version may have measured what the catalogue no longer has, or not the figure that is looked at now. */
+/* Another version may have measured what the catalogue no longer has, or not the figure that is looked at
+ * now. */
 static bool is_of_the_catalogue(const json_t *r)
 {
         const struct lab_measurement *m = lab_find(json_string_value(json_object_get(r, "id")));
@@ -79,7 +80,8 @@ static int read_lines(FILE *f, const char *path, json_t *to)
         if (none > SPOILT_NAMED_MAX)
                 fprintf(stderr, "%s: %u lines are not results\n", path, none);
         if (strange > 0)
-                fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path, strange);
+                fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path,
+                        strange);
         if (ferror(f)) {
                 fprintf(stderr, "%s: %s\n", path, strerror(errno));
                 return -EIO;
@@ -119,7 +121,8 @@ bool results_have(const json_t *results, const struct lab_point *p)
 
         json_array_foreach(results, i, r)
         {
-                if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) && is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
+                if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) &&
+                    is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
                     json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed))
                         return true;
         }

@@ -5,7 +5,8 @@
 
 #include "evb/lab/catalogue.h"
 
-/* An array of all points in the files; lines that are none, or of another version of the catalogue, are left out, and told. NULL: a file cannot be read (told). */
+/* An array of all points in the files; lines that are none, or of another version of the catalogue, are left
+ * out, and told. NULL: a file cannot be read (told). */
 json_t *results_read(const char *const *paths, size_t n);
 /* Made on these machines; NULL: on any machine's own namespaces. */
 bool results_are_of(const json_t *result, const struct lab_bed *bed);

@@ -23,7 +23,8 @@ int lab_states_make(char path[static LAB_STATES_PATH_MAX])
         return setenv("EVB_STATE_DIRECTORY", path, 1) < 0 ? -errno : 0;
 }
 
-/* The namespaces of a measurement go with all that is in them: what shaping would remember of them goes as well. */
+/* The namespaces of a measurement go with all that is in them: what shaping would remember of them goes as
+ * well. */
 void lab_states_remove(const char *folder)
 {
         DIR *d = opendir(folder);
@@ -39,8 +40,8 @@ void lab_states_remove(const char *folder)
         (void)rmdir(folder);
 }
 
-/* "evb-lab-state-1234-abcdef" of a process 1234 that is there no more. Anyone may write to /tmp: what is a link, or another's, is
- * not ours to empty. */
+/* "evb-lab-state-1234-abcdef" of a process 1234 that is there no more. Anyone may write to /tmp: what is a
+ * link, or another's, is not ours to empty. */
 static bool is_left_over(const char *name, const char *path)
 {
         struct stat s;

@@ -1,4 +1,5 @@
-/* The folder in which shaping remembers what it found, while `evb lab` runs: in /tmp, named after its process. */
+/* The folder in which shaping remembers what it found, while `evb lab` runs: in /tmp, named after its
+ * process. */
 #pragma once
 
 #define LAB_STATES_PATH_MAX 64

@@ -1,5 +1,5 @@
-/* evb ros, evb dfm, evb sfi: one node in the foreground, as systemd and `evb run` start it, for one run or for whatever
- * `evb lab` orders. */
+/* evb ros, evb dfm, evb sfi: one node in the foreground, as systemd and `evb run` start it, for one run or
+ * for whatever `evb lab` orders. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,8 @@ static int run_role(const struct command *command, enum node_role role, int argc
         const struct option_entry own[] = {
                 {"config", "FILE", "the scenario", &config},
                 {"node", "NAME", "which of its nodes this is", &name},
-                {"standby", NULL, "make the runs that evb lab run --scenario orders, until stopped", &standby},
+                {"standby", NULL, "make the runs that evb lab run --scenario orders, until stopped",
+                 &standby},
         };
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;
@@ -40,7 +41,11 @@ static int run_role(const struct command *command, enum node_role role, int argc
                 return 2;
         }
         if (standby) {
-                struct standby_options by = {.scenario = s, .name = name, .config = config, .settings = o.settings, .n_settings = o.n_settings};
+                struct standby_options by = {.scenario = s,
+                                             .name = name,
+                                             .config = config,
+                                             .settings = o.settings,
+                                             .n_settings = o.n_settings};
 
                 return standby_run(&by);
         }
@@ -57,21 +62,24 @@ static int run_role(const struct command *command, enum node_role role, int argc
 
 int cmd_ros(int argc, char **argv)
 {
-        static const struct command command = {"ros", cmd_ros, "", "Run one readout (ROS): hold fragments and send them."};
+        static const struct command command = {"ros", cmd_ros, "",
+                                               "Run one readout (ROS): hold fragments and send them."};
 
         return run_role(&command, ROLE_ROS, argc, argv);
 }
 
 int cmd_dfm(int argc, char **argv)
 {
-        static const struct command command = {"dfm", cmd_dfm, "", "Run the data flow manager (DFM): take triggers, assign events."};
+        static const struct command command = {
+                "dfm", cmd_dfm, "", "Run the data flow manager (DFM): take triggers, assign events."};
 
         return run_role(&command, ROLE_DFM, argc, argv);
 }
 
 int cmd_sfi(int argc, char **argv)
 {
-        static const struct command command = {"sfi", cmd_sfi, "", "Run one builder (SFI): collect fragments, build and write events."};
+        static const struct command command = {
+                "sfi", cmd_sfi, "", "Run one builder (SFI): collect fragments, build and write events."};
 
         return run_role(&command, ROLE_SFI, argc, argv);
 }

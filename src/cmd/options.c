@@ -21,7 +21,8 @@ static void print_help(const struct command *c, const struct option_entry *own, 
         printf("evb %s%s%s [OPTION]...\n%s\n\n", c->name, c->arguments[0] ? " " : "", c->arguments, c->help);
         for (size_t i = 0; i < n_own; i++)
                 print_option(own[i].name, own[i].argument, own[i].help);
-        print_option("set", "SECTION.KEY=VALUE", "set a key of the scenario, as often as wanted; wins over the file");
+        print_option("set", "SECTION.KEY=VALUE",
+                     "set a key of the scenario, as often as wanted; wins over the file");
         print_option("json", "[FILE]", "one JSON object on standard output, or in FILE");
         print_option("progress", NULL, "show progress on standard error even where that is no terminal");
         print_option("help", NULL, "this");
@@ -30,11 +31,13 @@ static void print_help(const struct command *c, const struct option_entry *own, 
 
 static int usage(const struct command *c, const char *what, const char *word)
 {
-        fprintf(stderr, "evb %s: %s%s%s, allowed: see evb %s --help\n", c->name, what, word ? ": " : "", word ? word : "", c->name);
+        fprintf(stderr, "evb %s: %s%s%s, allowed: see evb %s --help\n", c->name, what, word ? ": " : "",
+                word ? word : "", c->name);
         return 2;
 }
 
-static const struct option_entry *find(const struct option_entry *own, size_t n_own, const char *name, size_t length)
+static const struct option_entry *find(const struct option_entry *own, size_t n_own, const char *name,
+                                       size_t length)
 {
         for (size_t i = 0; i < n_own; i++) {
                 if (strlen(own[i].name) == length && strncmp(own[i].name, name, length) == 0)
@@ -59,7 +62,8 @@ static int take_json(struct options *o, const char *value, size_t n_words, int a
 }
 
 /* One option that takes an argument: behind '=', or the next word. */
-static int take_argument(const struct command *c, const char *option, const char **value, int argc, char **argv, int *i)
+static int take_argument(const struct command *c, const char *option, const char **value, int argc,
+                         char **argv, int *i)
 {
         if (!*value) {
                 if (*i + 1 >= argc)
@@ -84,8 +88,8 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         return OPTIONS_GO_ON;
 }
 
-static int take_option(struct options *o, const struct command *c, const struct option_entry *own, size_t n_own,
-                       size_t n_words, int argc, char **argv, int *i)
+static int take_option(struct options *o, const struct command *c, const struct option_entry *own,
+                       size_t n_own, size_t n_words, int argc, char **argv, int *i)
 {
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
         size_t length = value ? (size_t)(value - name) : strlen(name);
@@ -93,7 +97,8 @@ static int take_option(struct options *o, const struct command *c, const struct 
         int r = OPTIONS_GO_ON;
 
         value = value ? value + 1 : NULL;
-        if (value && ((e && !e->argument) || is(name, length, "help") || is(name, length, "version") || is(name, length, "progress")))
+        if (value && ((e && !e->argument) || is(name, length, "help") || is(name, length, "version") ||
+                      is(name, length, "progress")))
                 return usage(c, "takes no argument", option);
         if (value && !*value)
                 return usage(c, "needs an argument behind =", option);
@@ -124,8 +129,8 @@ static int take_option(struct options *o, const struct command *c, const struct 
         return r;
 }
 
-int options_parse(struct options *o, const struct command *command, const struct option_entry *own, size_t n_own,
-                  size_t n_words, int argc, char **argv)
+int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
+                  size_t n_own, size_t n_words, int argc, char **argv)
 {
         bool only_words = false;
 
@@ -170,11 +175,13 @@ static int print_verbs(const char *command, const void *verbs, size_t n, size_t 
 {
         fprintf(to, "evb %s VERB [OPTION]...; evb %s VERB --help tells more\n\n", command, command);
         for (size_t i = 0; i < n; i++)
-                fprintf(to, "  %-8s %s\n", last_word(verb_at(verbs, each_bytes, i)->name), verb_at(verbs, each_bytes, i)->help);
+                fprintf(to, "  %-8s %s\n", last_word(verb_at(verbs, each_bytes, i)->name),
+                        verb_at(verbs, each_bytes, i)->help);
         return to == stdout ? 0 : 2;
 }
 
-const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv, int *ret_status)
+const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
+                              int *ret_status)
 {
         if (argc < 2 || strcmp(argv[1], "--help") == 0) {
                 *ret_status = print_verbs(argv[0], verbs, n, each_bytes, argc < 2 ? stderr : stdout);

@@ -41,9 +41,11 @@ static int plan(const struct qos_options *o)
         if (r == OPTIONS_GO_ON)
                 r = qos_make_plan(&job, job.asked == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : job.asked, &p);
         if (r == OPTIONS_GO_ON) {
-                struct qos_result result = {.device = job.device_name, .plan = &p, .want = &want, .job = &job};
+                struct qos_result result = {
+                        .device = job.device_name, .plan = &p, .want = &want, .job = &job};
 
-                snprintf(job.backend_why, sizeof job.backend_why, job.asked == TC_BACKEND_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
+                snprintf(job.backend_why, sizeof job.backend_why,
+                         job.asked == TC_BACKEND_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
                          tc_backend_name(p.backend));
                 if (tc_layout_make(&want, &p, &nothing) < 0)
                         r = 1;
@@ -91,14 +93,16 @@ static int tell(const struct qos_options *o, struct tc_shaper *shaper, const str
         return r < 0 ? 1 : 0;
 }
 
-static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p, struct tc_outcome *outcome)
+static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p,
+                   struct tc_outcome *outcome)
 {
         uint64_t patience_ns = PATIENCE_NS;
         enum tc_backend backend;
         int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_why, outcome), status;
 
         if (job->options->patience && quantity_parse_time(job->options->patience, &patience_ns) < 0) {
-                fprintf(stderr, "evb qos: --patience: \"%s\" is not allowed, allowed: a time\n", job->options->patience);
+                fprintf(stderr, "evb qos: --patience: \"%s\" is not allowed, allowed: a time\n",
+                        job->options->patience);
                 return QOS_EXIT_WRONG;
         }
         if (r < 0)
@@ -128,10 +132,12 @@ static int apply(const struct qos_options *o)
                 status = r < 0 ? fail(&outcome, r) : install(&job, shaper, &p, &outcome);
         }
         if (status == OPTIONS_GO_ON) {
-                struct qos_result result = {.device = job.device_name, .plan = &p, .outcome = &outcome, .job = &job};
+                struct qos_result result = {
+                        .device = job.device_name, .plan = &p, .outcome = &outcome, .job = &job};
 
                 if (!o->common.json)
-                        printf("%s: %u changes, backend %s\n", job.device_name, outcome.operations, job.backend_why);
+                        printf("%s: %u changes, backend %s\n", job.device_name, outcome.operations,
+                               job.backend_why);
                 status = tell(o, shaper, &result);
         }
         tc_plan_fini(&p);
@@ -152,7 +158,8 @@ static int status(const struct qos_options *o)
         int exit = qos_job_init_for_device(&job, o), r;
 
         if (exit == OPTIONS_GO_ON) {
-                struct qos_result result = {.device = job.device_name, .status = &s, .want = &have, .job = &job};
+                struct qos_result result = {
+                        .device = job.device_name, .status = &s, .want = &have, .job = &job};
 
                 r = tc_socket_new(&socket);
                 if (r >= 0)
@@ -231,11 +238,18 @@ static const struct verb {
         struct command command;
         int (*run)(const struct qos_options *o);
 } verbs[] = {
-        {{"qos plan", cmd_qos, "", "What would be installed, why, and the same as tc commands; changes nothing."}, plan},
-        {{"qos apply", cmd_qos, "", "Bring the device to the plan: only what differs is sent, and read back."}, apply},
+        {{"qos plan", cmd_qos, "",
+          "What would be installed, why, and the same as tc commands; changes nothing."},
+         plan},
+        {{"qos apply", cmd_qos, "",
+          "Bring the device to the plan: only what differs is sent, and read back."},
+         apply},
         {{"qos status", cmd_qos, "", "What the kernel has and counts, for each destination."}, status},
-        {{"qos watch", cmd_qos, "", "Tell what others change of it, and packets that are dropped; with --repair, change it back."}, qos_watch},
-        {{"qos remove", cmd_qos, "", "Let out what is queued, and put back what was there before."}, remove_shaping},
+        {{"qos watch", cmd_qos, "",
+          "Tell what others change of it, and packets that are dropped; with --repair, change it back."},
+         qos_watch},
+        {{"qos remove", cmd_qos, "", "Let out what is queued, and put back what was there before."},
+         remove_shaping},
 };
 
 static int run(const struct verb *verb, int argc, char **argv)
@@ -245,7 +259,8 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"config", "FILE", "a scenario, whose node's device is meant; with --node", &o.config},
                 {"node", "NAME", "the ROS of the scenario that this machine is", &o.node},
                 {"dev", "DEVICE", "without a scenario: the network device", &o.device},
-                {"dest", "ADDRESS[=RATE]", "a destination, IPv4, IPv6 or multicast; as often as wanted", NULL, &o.destinations},
+                {"dest", "ADDRESS[=RATE]", "a destination, IPv4, IPv6 or multicast; as often as wanted", NULL,
+                 &o.destinations},
                 {"rate", "RATE", "of destinations without one of their own", &o.rate},
                 {"backend", "KIND", "auto|htb|htb+tbf|cbq+tbf; default: auto", &o.backend},
                 {"link-rate", "RATE", "of the wire; default: as the device says", &o.link_rate},
@@ -256,14 +271,17 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"limit", "BYTES", "queue for each destination; default: auto", &o.limit},
                 {"control-port", "PORT", "UDP port whose messages get a class of their own", &o.control_port},
                 {"control-rate", "RATE", "what is kept for it; default: auto", &o.control_rate},
-                {"overhead", "BYTES", "of a packet on the wire, not counted by the kernel; default: 0", &o.overhead},
+                {"overhead", "BYTES", "of a packet on the wire, not counted by the kernel; default: 0",
+                 &o.overhead},
                 {"mtu", "BYTES", "set the MTU as well; removal puts it back", &o.mtu},
                 {"rx-usecs", "N", "interrupt coalescing, likewise", &o.rx_usecs},
                 {"rx-frames", "N", "interrupt coalescing, likewise", &o.rx_frames},
                 {"tx-usecs", "N", "interrupt coalescing, likewise", &o.tx_usecs},
                 {"tx-frames", "N", "interrupt coalescing, likewise", &o.tx_frames},
-                {"patience", "TIME", "how long a class that is no longer wanted may drain; default: 5s", &o.patience},
-                {"force", NULL, "replace even a root qdisc of someone else that has classes; watch: in a repair", &o.force},
+                {"patience", "TIME", "how long a class that is no longer wanted may drain; default: 5s",
+                 &o.patience},
+                {"force", NULL,
+                 "replace even a root qdisc of someone else that has classes; watch: in a repair", &o.force},
                 {"repair", NULL, "watch: undo what others change", &o.repair},
         };
         int r = options_parse(&o.common, &verb->command, own, ARRAY_SIZE(own), 0, argc, argv);
@@ -277,7 +295,8 @@ static int run(const struct verb *verb, int argc, char **argv)
 int cmd_qos(int argc, char **argv)
 {
         int status;
-        const struct verb *v = options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+        const struct verb *v =
+                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
 
         return v ? run(v, argc - 1, argv + 1) : status;
 }

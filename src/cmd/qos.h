@@ -15,8 +15,10 @@
 /* The command line as it is. */
 struct qos_options {
         struct options common;
-        const char *config, *node, *device, *backend, *rate, *burst, *limit, *link_rate, *sources, *switch_buffer, *send_buffer;
-        const char *control_port, *control_rate, *overhead, *mtu, *rx_usecs, *rx_frames, *tx_usecs, *tx_frames;
+        const char *config, *node, *device, *backend, *rate, *burst, *limit, *link_rate, *sources,
+                *switch_buffer, *send_buffer;
+        const char *control_port, *control_rate, *overhead, *mtu, *rx_usecs, *rx_frames, *tx_usecs,
+                *tx_frames;
         const char *force, *repair, *patience;
         struct option_list destinations;
 };
@@ -24,7 +26,7 @@ struct qos_options {
 /* What it asks for. */
 struct qos_job {
         const struct qos_options *options;
-        bool device_only; /* destinations and rates do not matter */
+        bool device_only;          /* destinations and rates do not matter */
         struct scenario *scenario; /* NULL: all told on the command line */
         const struct scenario_node *node;
         char device_name[IF_NAMESIZE];
@@ -37,8 +39,8 @@ struct qos_job {
         char backend_why[TC_REASON_MAX];
 };
 
-/* Reads scenario and device; messages are told. `needs_request`: destinations have to be named. OPTIONS_GO_ON or the exit
- * status. */
+/* Reads scenario and device; messages are told. `needs_request`: destinations have to be named. OPTIONS_GO_ON
+ * or the exit status. */
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request);
 /* The same for jobs without a plan. */
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o);

@@ -19,7 +19,8 @@ static int wrong(const char *option, const char *text, const char *allowed)
 }
 
 /* An option that is the twin of a scenario key: read and bounded by the key's own table entry. */
-static int read_by_key(const char *option, const char *text, const char *section, const char *name, struct scenario *s)
+static int read_by_key(const char *option, const char *text, const char *section, const char *name,
+                       struct scenario *s)
 {
         const struct scenario_key *key = scenario_key_find(section, name);
         char allowed[SCENARIO_TEXT_MAX];
@@ -57,8 +58,9 @@ static int read_twins(const struct qos_options *o, struct scenario *s)
 
         for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(twins); i++) {
                 if (twins[i].text && o->config) {
-                        fprintf(stderr, "evb qos: --%s is for use without --config, allowed: --set %s.%s=%s\n", twins[i].option, twins[i].section,
-                                twins[i].name, twins[i].text);
+                        fprintf(stderr,
+                                "evb qos: --%s is for use without --config, allowed: --set %s.%s=%s\n",
+                                twins[i].option, twins[i].section, twins[i].name, twins[i].text);
                         return QOS_EXIT_WRONG;
                 }
                 r = read_by_key(twins[i].option, twins[i].text, twins[i].section, twins[i].name, s);
@@ -80,7 +82,8 @@ static int read_destination(const char *text, struct tc_destination *ret)
         *ret = (struct tc_destination){};
         if (!tc_address_parse(&ret->address, address))
                 return wrong("dest", text, "ADDRESS or ADDRESS=RATE, IPv4 or IPv6");
-        if (equals && (quantity_parse_rate(equals + 1, &ret->rate_bps) < 0 || ret->rate_bps < 8000 || ret->rate_bps > TC_LINK_RATE_MAX_BPS))
+        if (equals && (quantity_parse_rate(equals + 1, &ret->rate_bps) < 0 || ret->rate_bps < 8000 ||
+                       ret->rate_bps > TC_LINK_RATE_MAX_BPS))
                 return wrong("dest", text, "ADDRESS=RATE, the rate from 8kbit to 400Gbit");
         return OPTIONS_GO_ON;
 }
@@ -102,7 +105,8 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 return r;
         job->request = (struct tc_request){
                 .link_rate_bps = s->network.link_rate_bps ?: job->device.speed_bps,
-                .mtu_bytes = s->tuning.mtu_bytes != SCENARIO_UNCHANGED ? (uint32_t)s->tuning.mtu_bytes : job->device.mtu_bytes,
+                .mtu_bytes = s->tuning.mtu_bytes != SCENARIO_UNCHANGED ? (uint32_t)s->tuning.mtu_bytes
+                                                                       : job->device.mtu_bytes,
                 .switch_buffer_bytes = o->switch_buffer ? s->network.switch_buffer_bytes : 0,
                 .sources = (uint32_t)sources,
                 .send_buffer_bytes = s->network.send_buffer_bytes ?: DEFAULT_SEND_BUFFER_BYTES,
@@ -112,7 +116,8 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
                 .control_port = o->control_port ? (uint16_t)s->network.control_port : 0,
-                .overhead_bytes = s->qos.overhead_bytes == SCENARIO_UNCHANGED ? 0 : (uint16_t)s->qos.overhead_bytes,
+                .overhead_bytes =
+                        s->qos.overhead_bytes == SCENARIO_UNCHANGED ? 0 : (uint16_t)s->qos.overhead_bytes,
                 .destinations = job->destinations,
                 .n_destinations = o->destinations.n,
         };
@@ -132,7 +137,8 @@ static int find_device(struct qos_job *job, const char *name, bool needed)
         if (strlen(name) < sizeof job->device_name)
                 strcpy(job->device_name, name);
         if (r < 0 && needed) {
-                fprintf(stderr, "evb qos: device \"%s\": %s, allowed: a network device of this machine\n", name, strerror(-r));
+                fprintf(stderr, "evb qos: device \"%s\": %s, allowed: a network device of this machine\n",
+                        name, strerror(-r));
                 return QOS_EXIT_WRONG;
         }
         job->has_device = r >= 0;
@@ -156,7 +162,9 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         if (job->node->device[0])
                 snprintf(device, sizeof device, "%.*s", IF_NAMESIZE - 1, job->node->device);
         else if (tc_device_of_address(job->node->address, device) < 0 && needs_device) {
-                fprintf(stderr, "evb qos: node %s: no device of this machine has its address \"%s\", allowed: device = NAME in its section\n",
+                fprintf(stderr,
+                        "evb qos: node %s: no device of this machine has its address \"%s\", allowed: device "
+                        "= NAME in its section\n",
                         job->node->name, job->node->address);
                 return QOS_EXIT_WRONG;
         }
@@ -166,7 +174,9 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         job->destinations = calloc(EVB_SFI_MAX, sizeof *job->destinations);
         if (!job->destinations)
                 return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
-        if (shaping_request_of_scenario(&job->request, job->scenario, job->node, job->has_device ? &job->device : NULL, job->destinations, NULL, why) < 0) {
+        if (shaping_request_of_scenario(&job->request, job->scenario, job->node,
+                                        job->has_device ? &job->device : NULL, job->destinations, NULL,
+                                        why) < 0) {
                 fprintf(stderr, "%s: %s\n", o->config, why);
                 return QOS_EXIT_WRONG;
         }
@@ -196,17 +206,21 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                 return QOS_EXIT_WRONG;
         }
         if (o->config && o->sources) {
-                fprintf(stderr, "evb qos: --sources is for use without --config, allowed: --set ros.count=%s\n", o->sources);
+                fprintf(stderr,
+                        "evb qos: --sources is for use without --config, allowed: --set ros.count=%s\n",
+                        o->sources);
                 return QOS_EXIT_WRONG;
         }
         if (o->config && (!o->node || o->destinations.n > 0)) {
-                fprintf(stderr, "evb qos: --config goes with --node NAME, and takes the destinations from the file\n");
+                fprintf(stderr, "evb qos: --config goes with --node NAME, and takes the destinations from "
+                                "the file\n");
                 return QOS_EXIT_WRONG;
         }
         if (o->config)
                 return read_scenario(job, needs_device);
         if (!o->device || (needs_request && o->destinations.n == 0)) {
-                fprintf(stderr, "evb qos: what is to be shaped? allowed: --config FILE --node NAME, or --dev DEVICE --dest ADDRESS=RATE...\n");
+                fprintf(stderr, "evb qos: what is to be shaped? allowed: --config FILE --node NAME, or --dev "
+                                "DEVICE --dest ADDRESS=RATE...\n");
                 return QOS_EXIT_WRONG;
         }
         if (s->qos.backend == QOS_NONE)

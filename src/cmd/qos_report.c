@@ -28,7 +28,8 @@ static void set_classid(json_t *j, uint32_t classid)
 {
         char text[TC_HANDLE_TEXT_MAX];
 
-        json_object_set_new(j, "classid", classid ? json_string(tc_handle_format(classid, text)) : json_null());
+        json_object_set_new(j, "classid",
+                            classid ? json_string(tc_handle_format(classid, text)) : json_null());
 }
 
 static json_t *row_json(const struct tc_row *row)
@@ -82,13 +83,17 @@ static void set_plan(json_t *j, const struct qos_result *r)
         json_t *all = json_array();
 
         for (size_t i = 0; i < p->n; i++) {
-                json_t *d = share_json(&p->shares[i], classid_of(r->want, &p->addresses[i]), p->shares[i].rate_bps);
+                json_t *d = share_json(&p->shares[i], classid_of(r->want, &p->addresses[i]),
+                                       p->shares[i].rate_bps);
 
                 add_address(d, &p->addresses[i]);
                 json_array_append_new(all, d);
         }
         json_object_set_new(j, "destinations", all);
-        json_object_set_new(j, "control", p->control_port ? share_json(&p->control, TC_CONTROL_CLASS, p->control.guaranteed_bps) : json_null());
+        json_object_set_new(j, "control",
+                            p->control_port
+                                    ? share_json(&p->control, TC_CONTROL_CLASS, p->control.guaranteed_bps)
+                                    : json_null());
         json_object_set_new(j, "default", share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps));
 }
 
@@ -117,7 +122,8 @@ static void set_warnings(json_t *j, const struct qos_result *r)
         for (size_t i = 0; r->outcome && i < r->outcome->n_warnings; i++)
                 json_array_append_new(all, json_string(r->outcome->warnings[i]));
         if (r->status && r->status->drops > 0)
-                json_array_append_new(all, json_sprintf("%llu packets were dropped here, at the source", (unsigned long long)r->status->drops));
+                json_array_append_new(all, json_sprintf("%llu packets were dropped here, at the source",
+                                                        (unsigned long long)r->status->drops));
         json_object_set_new(j, "warnings", all);
 }
 
@@ -128,8 +134,10 @@ static void add_line(const char *text, void *ctx)
 
 static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
 {
-        json_object_set_new(j, "reasons", json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_why, "rate", p->reason_rate, "burst",
-                                                    p->reason_burst, "limit", p->reason_limit, "quantum", p->reason_quantum, "control", p->reason_control));
+        json_object_set_new(j, "reasons",
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_why, "rate",
+                                      p->reason_rate, "burst", p->reason_burst, "limit", p->reason_limit,
+                                      "quantum", p->reason_quantum, "control", p->reason_control));
 }
 
 static json_t *tuning_json(const struct tc_tuning *t)
@@ -147,7 +155,9 @@ static json_t *tuning_json(const struct tc_tuning *t)
 json_t *qos_result_json(const struct qos_result *r)
 {
         json_t *j = json_object(), *commands = json_array();
-        enum tc_backend backend = r->status ? r->status->backend : r->plan ? r->plan->backend : TC_BACKEND_NONE;
+        enum tc_backend backend = r->status ? r->status->backend
+                                  : r->plan ? r->plan->backend
+                                            : TC_BACKEND_NONE;
         enum tc_owner owner = r->outcome ? r->outcome->owner : r->status ? r->status->owner : TC_OWNER_KERNEL;
 
         json_object_set_new(j, "device", json_string(r->device));
@@ -174,7 +184,8 @@ json_t *qos_result_json(const struct qos_result *r)
 bool qos_write_json(const struct qos_options *o, json_t *taken)
 {
         FILE *to = options_open_json(&o->common);
-        bool ok = to && json_dumpf(taken, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF && fflush(to) == 0;
+        bool ok =
+                to && json_dumpf(taken, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF && fflush(to) == 0;
 
         if (to && to != stdout && fclose(to) != 0)
                 ok = false;
@@ -198,24 +209,30 @@ static void print_warnings(const struct qos_result *r, FILE *to)
 void qos_print_plan(const struct qos_result *r, FILE *to)
 {
         const struct tc_plan *p = r->plan;
-        char address[TC_ADDRESS_TEXT_MAX], handle[TC_HANDLE_TEXT_MAX], a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+        char address[TC_ADDRESS_TEXT_MAX], handle[TC_HANDLE_TEXT_MAX], a[QUANTITY_TEXT_MAX],
+                b[QUANTITY_TEXT_MAX];
 
         fprintf(to, "%s: backend %s\n\n", r->device, r->job->backend_why);
-        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s\n", "destination", "class", "rate", "guaranteed", "burst", "limit", "quantum");
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s\n", "destination", "class", "rate", "guaranteed",
+                "burst", "limit", "quantum");
         for (size_t i = 0; i < p->n; i++) {
                 const struct tc_share *s = &p->shares[i];
 
-                fprintf(to, "%-24s %-10s %14s %14s %10llu %10llu %8u\n", tc_address_format(&p->addresses[i], address),
-                        tc_handle_format(classid_of(r->want, &p->addresses[i]), handle), quantity_format_rate(s->rate_bps, a),
-                        quantity_format_rate(s->guaranteed_bps, b), (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
+                fprintf(to, "%-24s %-10s %14s %14s %10llu %10llu %8u\n",
+                        tc_address_format(&p->addresses[i], address),
+                        tc_handle_format(classid_of(r->want, &p->addresses[i]), handle),
+                        quantity_format_rate(s->rate_bps, a), quantity_format_rate(s->guaranteed_bps, b),
+                        (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
                         s->quantum_bytes);
         }
         if (p->control_port)
-                fprintf(to, "%-24s %-10s %14s %14s\n", "control", tc_handle_format(TC_CONTROL_CLASS, handle), quantity_format_rate(p->control.rate_bps, a),
+                fprintf(to, "%-24s %-10s %14s %14s\n", "control", tc_handle_format(TC_CONTROL_CLASS, handle),
+                        quantity_format_rate(p->control.rate_bps, a),
                         quantity_format_rate(p->control.guaranteed_bps, b));
-        fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle), quantity_format_rate(p->other.rate_bps, a),
-                quantity_format_rate(p->other.guaranteed_bps, b));
-        fprintf(to, "why\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate, p->reason_burst, p->reason_limit, p->reason_quantum);
+        fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle),
+                quantity_format_rate(p->other.rate_bps, a), quantity_format_rate(p->other.guaranteed_bps, b));
+        fprintf(to, "why\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,
+                p->reason_burst, p->reason_limit, p->reason_quantum);
         if (p->control_port)
                 fprintf(to, "  control: %s\n", p->reason_control);
         fprintf(to, "\nby tc this would be\n");
@@ -227,17 +244,19 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
 
 static void print_row(const char *name, const struct tc_row *row, FILE *to)
 {
-        char handle[TC_HANDLE_TEXT_MAX], asked[QUANTITY_TEXT_MAX] = "-", rate[QUANTITY_TEXT_MAX], bytes[QUANTITY_TEXT_MAX];
+        char handle[TC_HANDLE_TEXT_MAX], asked[QUANTITY_TEXT_MAX] = "-", rate[QUANTITY_TEXT_MAX],
+                                         bytes[QUANTITY_TEXT_MAX];
         const struct tc_counters *c = &row->counters;
 
         if (!row->present)
                 return;
         if (row->asked_bps > 0)
                 quantity_format_rate(row->asked_bps, asked);
-        fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8llu %10llu %9llu %8llu\n", name, tc_handle_format(row->classid, handle), asked,
-                quantity_format_rate(row->rate_bps, rate), quantity_format_bytes(c->bytes, bytes), (unsigned long long)c->packets,
-                (unsigned long long)c->drops, (unsigned long long)c->overlimits, (unsigned long long)c->backlog_bytes,
-                (unsigned long long)c->requeues);
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8llu %10llu %9llu %8llu\n", name,
+                tc_handle_format(row->classid, handle), asked, quantity_format_rate(row->rate_bps, rate),
+                quantity_format_bytes(c->bytes, bytes), (unsigned long long)c->packets,
+                (unsigned long long)c->drops, (unsigned long long)c->overlimits,
+                (unsigned long long)c->backlog_bytes, (unsigned long long)c->requeues);
 }
 
 void qos_print_status(const struct qos_result *r, FILE *to)
@@ -248,20 +267,21 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         if (s->backend == TC_BACKEND_NONE) {
                 fprintf(to, "%s: not shaped by evb%s\n", r->device,
                         s->owner == TC_OWNER_FOREIGN
-                            ? "; it has a root qdisc of someone else, which apply leaves alone"
+                                ? "; it has a root qdisc of someone else, which apply leaves alone"
                         : s->owner == TC_OWNER_CLASSLESS ? "; it has a root qdisc of someone else"
                                                          : "");
                 print_warnings(r, to);
                 return;
         }
         fprintf(to, "%s: %s\n", r->device, tc_backend_name(s->backend));
-        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class", "asked", "installed", "sent", "packets", "drops", "overlimits",
-                "backlog", "requeues");
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class", "asked",
+                "installed", "sent", "packets", "drops", "overlimits", "backlog", "requeues");
         for (size_t i = 0; i < s->n; i++)
                 print_row(tc_address_format(&s->rows[i].address, address), &s->rows[i], to);
         print_row("control", &s->control, to);
         print_row("all other", &s->other, to);
         print_warnings(r, to);
         if (s->drops > 0)
-                fprintf(to, "ALARM: %llu packets were dropped here, at the source\n", (unsigned long long)s->drops);
+                fprintf(to, "ALARM: %llu packets were dropped here, at the source\n",
+                        (unsigned long long)s->drops);
 }

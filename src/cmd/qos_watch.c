@@ -1,4 +1,5 @@
-/* evb qos watch: what others do to a device's shaping, told as it happens, and undone where that is asked for. */
+/* evb qos watch: what others do to a device's shaping, told as it happens, and undone where that is asked
+ * for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ struct watching {
         const struct qos_options *options;
         struct qos_job job;
         struct tc_socket *socket;
-        struct tc_shaper *shaper; /* held while we repair: nobody else then shapes the device, or we would fight */
+        struct tc_shaper
+                *shaper; /* held while we repair: nobody else then shapes the device, or we would fight */
         struct tc_tree want;
         struct tc_watch *watch;
         struct loop *loop;
@@ -119,7 +121,8 @@ static int look_for_drops(struct watching *w)
         if (r >= 0 && s.drops > w->drops) {
                 char text[96];
 
-                snprintf(text, sizeof text, "ALARM: %llu packets more were dropped here, at the source", (unsigned long long)(s.drops - w->drops));
+                snprintf(text, sizeof text, "ALARM: %llu packets more were dropped here, at the source",
+                         (unsigned long long)(s.drops - w->drops));
                 snprintf(w->actor, sizeof w->actor, "the kernel");
                 tell(w, text);
         }
@@ -145,7 +148,9 @@ static int choose_wanted(struct watching *w)
                 w->want = have;
                 have = (struct tc_tree){};
         } else {
-                status = qos_make_plan(&w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked, &plan);
+                status = qos_make_plan(
+                        &w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked,
+                        &plan);
                 if (status == OPTIONS_GO_ON && tc_layout_make(&w->want, &plan, &have) < 0)
                         status = 1;
         }
@@ -217,7 +222,9 @@ int qos_watch(const struct qos_options *o)
                 status = open_all(&w);
         if (status == OPTIONS_GO_ON) {
                 status = watch(&w);
-                if (o->common.json && !qos_write_json(o, json_pack("{s:s, s:i, s:O}", "device", w.job.device_name, "operations", (int)w.repairs, "drifts", w.drifts)))
+                if (o->common.json &&
+                    !qos_write_json(o, json_pack("{s:s, s:i, s:O}", "device", w.job.device_name, "operations",
+                                                 (int)w.repairs, "drifts", w.drifts)))
                         status = 1;
         }
         json_decref(w.drifts);

@@ -20,7 +20,8 @@ static bool paths_are_there(const struct scenario *s)
         else if (s->sfi.output == OUTPUT_FILE && access(s->sfi.directory, W_OK | X_OK) < 0)
                 key = "sfi.directory", path = s->sfi.directory, allowed = "a folder that can be written to";
         if (key)
-                fprintf(stderr, "%s: %s: %s: %s, allowed: %s\n", s->path, key, path, strerror(errno), allowed);
+                fprintf(stderr, "%s: %s: %s: %s, allowed: %s\n", s->path, key, path, strerror(errno),
+                        allowed);
         return !key;
 }
 
@@ -30,12 +31,15 @@ static bool may_run_unshaped(struct scenario *s)
         if (s->qos.backend == QOS_NONE)
                 return true;
         if (s->qos.required) {
-                fprintf(stderr, "%s: qos.backend: all nodes share lo, which cannot be shaped for each, allowed: evb run --net lab (as root), "
-                                "--set qos.backend=none, or --set qos.required=no to run unshaped\n",
+                fprintf(stderr,
+                        "%s: qos.backend: all nodes share lo, which cannot be shaped for each, allowed: evb "
+                        "run --net lab (as root), "
+                        "--set qos.backend=none, or --set qos.required=no to run unshaped\n",
                         s->path);
                 return false;
         }
-        log_warning("qos.backend: nothing can be shaped on loopback; the run is unshaped, as qos.required = no allows");
+        log_warning("qos.backend: nothing can be shaped on loopback; the run is unshaped, as qos.required = "
+                    "no allows");
         s->qos.backend = QOS_NONE;
         return true;
 }
@@ -57,10 +61,13 @@ int command_may_run(struct scenario *s, const char *net)
 
 int cmd_run(int argc, char **argv)
 {
-        static const struct command command = {"run", cmd_run, "FILE", "Run every node of a scenario on this machine, each its own process."};
+        static const struct command command = {
+                "run", cmd_run, "FILE",
+                "Run every node of a scenario on this machine, each its own process."};
         const char *net = "loopback";
         const struct option_entry own[] = {
-                {"net", "loopback|lab", "where: addresses of 127.0.0.0/8, or namespaces joined by a bridge (root)", &net},
+                {"net", "loopback|lab",
+                 "where: addresses of 127.0.0.0/8, or namespaces joined by a bridge (root)", &net},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct launch_options launch = {.program = "/proc/self/exe"};

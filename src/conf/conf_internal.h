@@ -11,9 +11,9 @@ struct loading {
         struct scenario *scenario;
         const char *path;
         FILE *file;
-        unsigned line;       /* of the file, the one that is being read */
-        const char *setting; /* the one that is being read */
-        unsigned lines[CONF_KEYS_MAX];            /* where a key was set; 0: not in the file */
+        unsigned line;                 /* of the file, the one that is being read */
+        const char *setting;           /* the one that is being read */
+        unsigned lines[CONF_KEYS_MAX]; /* where a key was set; 0: not in the file */
         const char *from_setting[CONF_KEYS_MAX];
         unsigned (*node_lines)[CONF_NODE_KEYS]; /* of the keys of each node, likewise */
         struct scenario_errors *errors;
@@ -25,7 +25,8 @@ void conf_error(struct loading *l, unsigned line, const char *what, const char *
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* read.c: the file's lines and the command line's settings, each into its place. Negative errno: it cannot be read. */
+/* read.c: the file's lines and the command line's settings, each into its place. Negative errno: it cannot be
+ * read. */
 int conf_read_file(struct loading *l);
 void conf_take_setting(struct loading *l, const char *text);
 

@@ -141,7 +141,8 @@ _Static_assert(ARRAY_SIZE(scenario_keys) <= CONF_KEYS_MAX, "struct loading remem
 const struct scenario_key *scenario_key_find(const char *section, const char *name)
 {
         for (size_t i = 0; i < n_scenario_keys; i++) {
-                if (strcmp(scenario_keys[i].section, section) == 0 && strcmp(scenario_keys[i].name, name) == 0)
+                if (strcmp(scenario_keys[i].section, section) == 0 &&
+                    strcmp(scenario_keys[i].name, name) == 0)
                         return &scenario_keys[i];
         }
         return NULL;
@@ -157,7 +158,8 @@ bool scenario_setting_is_local(const char *setting)
                 const struct scenario_key *k = &scenario_keys[i];
                 size_t section = strlen(k->section);
 
-                if (k->local && n == section + 1 + strlen(k->name) && strncmp(setting, k->section, section) == 0 && setting[section] == '.' &&
+                if (k->local && n == section + 1 + strlen(k->name) &&
+                    strncmp(setting, k->section, section) == 0 && setting[section] == '.' &&
                     strncmp(setting + section + 1, k->name, strlen(k->name)) == 0)
                         return true;
         }
@@ -222,7 +224,8 @@ static bool is_line(const char *value)
         for (const char *c = value; *c; c++) {
                 bool edge = c == value || c[1] == '\0', behind_blank = c == value || c[-1] == ' ';
 
-                if ((unsigned char)*c < ' ' || *c == 0x7f || (*c == ' ' && edge) || (strchr("#;", *c) && behind_blank))
+                if ((unsigned char)*c < ' ' || *c == 0x7f || (*c == ' ' && edge) ||
+                    (strchr("#;", *c) && behind_blank))
                         return false;
         }
         return true;
@@ -326,7 +329,8 @@ char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t si
         return text;
 }
 
-char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text, size_t size_bytes)
+char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
+                         size_t size_bytes)
 {
         const void *at = (const char *)s + key->offset;
         struct strbuf b = strbuf_init(text, size_bytes);
@@ -365,7 +369,8 @@ void scenario_keys_print(FILE *to)
                 if (strcmp(section, k->section) != 0)
                         fprintf(to, "%s[%s]\n", i > 0 ? "\n" : "", section = k->section);
                 fprintf(to, "%s\n    %s\n    allowed: %s; default: %s\n", k->name, k->help,
-                        scenario_key_allowed(k, allowed, sizeof allowed), k->standard[0] ? k->standard : "(empty)");
+                        scenario_key_allowed(k, allowed, sizeof allowed),
+                        k->standard[0] ? k->standard : "(empty)");
         }
 }
 

@@ -31,13 +31,16 @@ void conf_begin_node(struct loading *l, const char *name)
         struct scenario_node *n;
 
         if (other) {
-                conf_error(l, l->line, "node", "%s is there twice, first in line %u, allowed: once", name, other->line);
+                conf_error(l, l->line, "node", "%s is there twice, first in line %u, allowed: once", name,
+                           other->line);
         } else if (!is_name(name)) {
                 conf_error(l, l->line, "node",
-                           "\"%.40s\" is no name, allowed: 1 to %zu letters, digits, '.', '_' and '-', the first neither '.' nor '-'",
+                           "\"%.40s\" is no name, allowed: 1 to %zu letters, digits, '.', '_' and '-', the "
+                           "first neither '.' nor '-'",
                            name, sizeof n->name - 1);
         } else if (s->n_nodes == ARRAY_SIZE(s->nodes)) {
-                conf_error(l, l->line, "node", "%s is one too many, allowed: %zu nodes", name, ARRAY_SIZE(s->nodes));
+                conf_error(l, l->line, "node", "%s is one too many, allowed: %zu nodes", name,
+                           ARRAY_SIZE(s->nodes));
         } else {
                 n = &s->nodes[s->n_nodes++];
                 strcpy(n->name, name);
@@ -61,9 +64,11 @@ static void set_address(struct loading *l, const char *what, struct scenario_nod
 {
         struct conf_address a;
 
-        if (strlen(value) >= sizeof n->address || !conf_address_parse(&a, value) || conf_address_is_multicast(&a) ||
-            conf_address_is_unset(&a))
-                conf_error(l, l->line, what, "\"%.60s\" is not allowed, allowed: the IPv4 or IPv6 address of one machine", value);
+        if (strlen(value) >= sizeof n->address || !conf_address_parse(&a, value) ||
+            conf_address_is_multicast(&a) || conf_address_is_unset(&a))
+                conf_error(l, l->line, what,
+                           "\"%.60s\" is not allowed, allowed: the IPv4 or IPv6 address of one machine",
+                           value);
         else
                 strcpy(n->address, value);
 }
@@ -73,9 +78,11 @@ static void set_device(struct loading *l, const char *what, struct scenario_node
 {
         size_t length = strlen(value);
 
-        if (length == 0 || length >= IFNAMSIZ || strcspn(value, "/: \t") != length || strcmp(value, ".") == 0 ||
-            strcmp(value, "..") == 0)
-                conf_error(l, l->line, what, "\"%.40s\" is not allowed, allowed: a network device, 1 to %d bytes", value, IFNAMSIZ - 1);
+        if (length == 0 || length >= IFNAMSIZ || strcspn(value, "/: \t") != length ||
+            strcmp(value, ".") == 0 || strcmp(value, "..") == 0)
+                conf_error(l, l->line, what,
+                           "\"%.40s\" is not allowed, allowed: a network device, 1 to %d bytes", value,
+                           IFNAMSIZ - 1);
         else
                 strcpy(n->device, value);
 }
@@ -83,17 +90,20 @@ static void set_device(struct loading *l, const char *what, struct scenario_node
 static void set_cpus(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
         if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
-                conf_error(l, l->line, what, "\"%.60s\" is not allowed, allowed: at most %d processors, like 2-5,8", value,
+                conf_error(l, l->line, what,
+                           "\"%.60s\" is not allowed, allowed: at most %d processors, like 2-5,8", value,
                            SCENARIO_CPUS_MAX);
 }
 
 static const struct {
         const char *name;
         void (*set)(struct loading *l, const char *what, struct scenario_node *n, const char *value);
-} node_keys[CONF_NODE_KEYS] = {{"role", set_role}, {"address", set_address}, {"device", set_device}, {"cpus", set_cpus}};
+} node_keys[CONF_NODE_KEYS] = {
+        {"role", set_role}, {"address", set_address}, {"device", set_device}, {"cpus", set_cpus}};
 
 /* One key of a node that may not be there: in a file that has been told at the head of its section. */
-static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i, const char *value)
+static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i,
+                         const char *value)
 {
         unsigned *seen = n ? &l->node_lines[n - l->scenario->nodes][i] : NULL;
 
@@ -156,7 +166,8 @@ static void check_twice(struct loading *l, const struct scenario_node *n)
         snprintf(what, sizeof what, "node %.31s.address", n->name);
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
                 if (conf_address_parse(&others, other->address) && memcmp(&own, &others, sizeof own) == 0)
-                        conf_error(l, n->line, what, "\"%s\" is that of node %s too, allowed: one a node", n->address, other->name);
+                        conf_error(l, n->line, what, "\"%s\" is that of node %s too, allowed: one a node",
+                                   n->address, other->name);
         }
 }
 
@@ -176,8 +187,10 @@ static void keep_first(struct loading *l, enum node_role role, const char *secti
         }
         s->n_nodes = kept;
         if (n > 0 && n < count)
-                conf_key_error(l, section, "count", "%llu are asked for, and [node NAME] sections name %llu, allowed: as many at most",
-                               (unsigned long long)count, (unsigned long long)n);
+                conf_key_error(
+                        l, section, "count",
+                        "%llu are asked for, and [node NAME] sections name %llu, allowed: as many at most",
+                        (unsigned long long)count, (unsigned long long)n);
 }
 
 void conf_resolve_nodes(struct loading *l)

@@ -1,6 +1,6 @@
-/* A scenario's file and settings, line by line: inih takes lines apart, the table of keys says what each may hold.
- * What inih would pass over in silence is seen here first: long lines, indented ones (for it, more of the line before),
- * lines that say nothing. */
+/* A scenario's file and settings, line by line: inih takes lines apart, the table of keys says what each may
+ * hold. What inih would pass over in silence is seen here first: long lines, indented ones (for it, more of
+ * the line before), lines that say nothing. */
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -60,7 +60,8 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 conf_error(l, line, what, "no such key, allowed: those that `evb check --keys` lists");
 }
 
-static void set_key(struct loading *l, unsigned line, const char *section, const char *name, const char *value)
+static void set_key(struct loading *l, unsigned line, const char *section, const char *name,
+                    const char *value)
 {
         const struct scenario_key *key = scenario_key_find(section, name);
         char what[64], allowed[256];
@@ -71,7 +72,8 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
         }
         snprintf(what, sizeof what, "%s.%s", section, name);
         if (!l->setting && l->lines[key - scenario_keys] > 0)
-                conf_error(l, line, what, "is there twice, first in line %u, allowed: once", l->lines[key - scenario_keys]);
+                conf_error(l, line, what, "is there twice, first in line %u, allowed: once",
+                           l->lines[key - scenario_keys]);
         else if (scenario_key_set(l->scenario, key, value) < 0)
                 conf_error(l, line, what, "\"%.100s\" is not allowed, allowed: %s%s", value,
                            scenario_key_allowed(key, allowed, sizeof allowed),
@@ -91,7 +93,8 @@ static void take(struct loading *l, unsigned line, const char *section, const ch
 /* SECTION.KEY=VALUE. The name of a node may hold dots, that of a key does not. */
 void conf_take_setting(struct loading *l, const char *text)
 {
-        const char *equals = strchr(text, '='), *dot = equals ? memrchr(text, '.', (size_t)(equals - text)) : NULL;
+        const char *equals = strchr(text, '='),
+                   *dot = equals ? memrchr(text, '.', (size_t)(equals - text)) : NULL;
         char section[64], name[64];
 
         l->setting = text;
@@ -105,7 +108,8 @@ void conf_take_setting(struct loading *l, const char *text)
         l->setting = NULL;
 }
 
-/* The next line of the file, without its end; false at the end of the file. Too long a line is told and empty. */
+/* The next line of the file, without its end; false at the end of the file. Too long a line is told and
+ * empty. */
 static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t most)
 {
         size_t n;
@@ -121,7 +125,8 @@ static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t
                 while ((c = getc(l->file)) != EOF && c != '\n')
                         n = SIZE_MAX;
         if (n >= most) {
-                conf_error(l, l->line, "line", "is too long, allowed: %zu bytes", MIN(most, (size_t)CONF_LINE_MAX) - 1);
+                conf_error(l, l->line, "line", "is too long, allowed: %zu bytes",
+                           MIN(most, (size_t)CONF_LINE_MAX) - 1);
                 line[0] = '\0';
         }
         return true;
@@ -138,7 +143,8 @@ static void cut_comment(char *line)
         }
 }
 
-/* A head without end is told, and closed, so that the lines behind it find themselves in the section that was meant. */
+/* A head without end is told, and closed, so that the lines behind it find themselves in the section that was
+ * meant. */
 static void see_section(struct loading *l, char *line)
 {
         char *end = strchr(line, ']');
@@ -170,7 +176,9 @@ static char *read_line(char *to, int size, void *user)
                 see_section(l, start);
         else if (start[0] && start[0] != ';' && !strpbrk(start, "=:")) {
                 conf_error(l, l->line, "line",
-                           "\"%.40s\" is not understood, allowed: [SECTION], KEY = VALUE, and comments after # or ;", start);
+                           "\"%.40s\" is not understood, allowed: [SECTION], KEY = VALUE, and comments after "
+                           "# or ;",
+                           start);
                 start[0] = '\0';
         }
         snprintf(to, (size_t)size, "%s\n", start);
@@ -202,7 +210,8 @@ int conf_read_file(struct loading *l)
         if (ferror(l->file))
                 r = errno ? -errno : -EIO;
         else if (r > 0)
-                conf_error(l, (unsigned)r, "line", "is not understood, allowed: [SECTION], KEY = VALUE, and comments after # or ;");
+                conf_error(l, (unsigned)r, "line",
+                           "is not understood, allowed: [SECTION], KEY = VALUE, and comments after # or ;");
         else if (r < 0)
                 r = -ENOMEM;
         fclose(l->file);

@@ -27,7 +27,8 @@ void conf_key_error(struct loading *l, const char *section, const char *name, co
         l->setting = NULL;
 }
 
-/* The folder that a relative path starts from: that of the file which says it, else where the program runs. */
+/* The folder that a relative path starts from: that of the file which says it, else where the program runs.
+ */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
         const char *slash = from_file ? strrchr(l->path, '/') : NULL;
@@ -43,8 +44,10 @@ static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
         return 0;
 }
 
-/* Makes a path absolute, so that a scenario that is written to another folder, or read from another, means the same. */
-static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to, size_t to_bytes)
+/* Makes a path absolute, so that a scenario that is written to another folder, or read from another, means
+ * the same. */
+static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to,
+                         size_t to_bytes)
 {
         size_t i = (size_t)(scenario_key_find(section, name) - scenario_keys);
         bool from_file = l->lines[i] > 0 && !l->from_setting[i];
@@ -53,7 +56,8 @@ static void resolve_path(struct loading *l, const char *section, const char *nam
         int r = path[0] == '/' ? 0 : add_base(l, from_file, &b);
 
         if (r < 0) {
-                conf_key_error(l, section, name, "where \"%.100s\" starts from is not known: %s", path, strerror(-r));
+                conf_key_error(l, section, name, "where \"%.100s\" starts from is not known: %s", path,
+                               strerror(-r));
                 return;
         }
         while (strncmp(path, "./", 2) == 0)
@@ -62,7 +66,8 @@ static void resolve_path(struct loading *l, const char *section, const char *nam
         while (b.length > 1 && whole[b.length - 1] == '/')
                 whole[--b.length] = '\0';
         if (b.cut || b.length >= to_bytes)
-                conf_key_error(l, section, name, "the path \"%.120s...\" is too long, allowed: %zu bytes", whole, to_bytes - 1);
+                conf_key_error(l, section, name, "the path \"%.120s...\" is too long, allowed: %zu bytes",
+                               whole, to_bytes - 1);
         else
                 memcpy(to, whole, b.length + 1);
 }
@@ -85,8 +90,10 @@ static void resolve_source(struct loading *l)
                 s->ros.source_kind = SOURCE_PATTERN;
         } else if (strncmp(text, "file:", 5) == 0 && at[0]) {
                 s->ros.source_kind = SOURCE_FILE;
-                resolve_path(l, "ros", "source", at, s->ros.source_at, sizeof s->ros.source_at - strlen("file:"));
-                snprintf(s->ros.source, sizeof s->ros.source, "file:%.*s", SCENARIO_TEXT_MAX - 6, s->ros.source_at);
+                resolve_path(l, "ros", "source", at, s->ros.source_at,
+                             sizeof s->ros.source_at - strlen("file:"));
+                snprintf(s->ros.source, sizeof s->ros.source, "file:%.*s", SCENARIO_TEXT_MAX - 6,
+                         s->ros.source_at);
         } else if (strncmp(text, "udp:", 4) == 0 && is_port(at)) {
                 s->ros.source_kind = SOURCE_UDP;
                 snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
@@ -94,8 +101,10 @@ static void resolve_source(struct loading *l)
                 s->ros.source_kind = SOURCE_TCP;
                 snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
         } else
-                conf_key_error(l, "ros", "source",
-                               "\"%.100s\" is not allowed, allowed: pattern | file:PATH | udp:PORT | tcp:HOST:PORT", text);
+                conf_key_error(
+                        l, "ros", "source",
+                        "\"%.100s\" is not allowed, allowed: pattern | file:PATH | udp:PORT | tcp:HOST:PORT",
+                        text);
 }
 
 static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
@@ -106,8 +115,8 @@ static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
         if (!dash || (size_t)(dash - text) >= sizeof first)
                 return false;
         snprintf(first, sizeof first, "%.*s", (int)(dash - text), text);
-        return quantity_parse_bytes(first, least) == 0 && quantity_parse_bytes(dash + 1, most) == 0 && *least <= *most &&
-               *most <= EVB_FRAGMENT_MAX_BYTES;
+        return quantity_parse_bytes(first, least) == 0 && quantity_parse_bytes(dash + 1, most) == 0 &&
+               *least <= *most && *most <= EVB_FRAGMENT_MAX_BYTES;
 }
 
 static bool parse_lognormal(const char *text, double *mean, double *sigma)
@@ -120,8 +129,8 @@ static bool parse_lognormal(const char *text, double *mean, double *sigma)
                 return false;
         snprintf(first, sizeof first, "%.*s", (int)(comma - text), text);
         *sigma = strtod(comma + 1, &end);
-        if (quantity_parse_bytes(first, &bytes) < 0 || end == comma + 1 || *end || !(*sigma > 0 && *sigma <= 5) ||
-            bytes == 0 || bytes > EVB_FRAGMENT_MAX_BYTES)
+        if (quantity_parse_bytes(first, &bytes) < 0 || end == comma + 1 || *end ||
+            !(*sigma > 0 && *sigma <= 5) || bytes == 0 || bytes > EVB_FRAGMENT_MAX_BYTES)
                 return false;
         *mean = (double)bytes;
         return true;
@@ -141,9 +150,11 @@ static void resolve_sizes(struct loading *l)
                  parse_lognormal(text + 10, &s->ros.sizes_mean_bytes, &s->ros.sizes_sigma))
                 s->ros.sizes_kind = 2;
         else
-                conf_key_error(l, "ros", "fragment-sizes",
-                               "\"%.100s\" is not allowed, allowed: fixed | uniform:A-B | lognormal:MEAN,SIGMA, A at most B, sizes up to 4MiB, MEAN not 0, SIGMA above 0 to 5",
-                               text);
+                conf_key_error(
+                        l, "ros", "fragment-sizes",
+                        "\"%.100s\" is not allowed, allowed: fixed | uniform:A-B | lognormal:MEAN,SIGMA, A "
+                        "at most B, sizes up to 4MiB, MEAN not 0, SIGMA above 0 to 5",
+                        text);
 }
 
 static void check_group(struct loading *l)
@@ -155,7 +166,9 @@ static void check_group(struct loading *l)
                 return;
         if (!conf_address_parse(&group, text) || !conf_address_is_multicast(&group))
                 conf_key_error(l, "network", "control-group",
-                               "\"%.60s\" is not allowed, allowed: none, or a multicast address (224.0.0.0/4, ff00::/8)", text);
+                               "\"%.60s\" is not allowed, allowed: none, or a multicast address "
+                               "(224.0.0.0/4, ff00::/8)",
+                               text);
 }
 
 void conf_resolve_texts(struct loading *l)
@@ -188,12 +201,14 @@ static void check_families(struct loading *l)
                 }
                 snprintf(what, sizeof what, "node %.31s.address", n->name);
                 if (one.family != other.family)
-                        conf_error(l, n->line, what, "%s does not reach %s of node %s, allowed: all IPv4 or all IPv6", n->address,
-                                   first->address, first->name);
+                        conf_error(l, n->line, what,
+                                   "%s does not reach %s of node %s, allowed: all IPv4 or all IPv6",
+                                   n->address, first->address, first->name);
         }
         if (first && conf_address_parse(&other, s->network.control_group) && other.family != one.family)
                 conf_key_error(l, "network", "control-group",
-                               "\"%.60s\" is of another family than %s of node %s, allowed: none, or a multicast address of that",
+                               "\"%.60s\" is of another family than %s of node %s, allowed: none, or a "
+                               "multicast address of that",
                                s->network.control_group, first->address, first->name);
 }
 
@@ -202,11 +217,13 @@ void conf_check_fit(struct loading *l)
         const struct scenario *s = l->scenario;
 
         if (s->trigger.kind != TRIGGER_PERIODIC && s->trigger.rate_millihertz == SCENARIO_MAX)
-                conf_key_error(l, "trigger", "kind", "needs a rate, allowed: periodic, or a trigger.rate other than max");
+                conf_key_error(l, "trigger", "kind",
+                               "needs a rate, allowed: periodic, or a trigger.rate other than max");
         if (s->network.control_port == s->network.data_port)
                 conf_key_error(l, "network", "data-port", "is the control port too, allowed: another one");
         if (s->dfm.node_timeout_ns < 3 * s->dfm.keep_alive_ns)
-                conf_key_error(l, "dfm", "node-timeout", "is too short, allowed: at least three times dfm.keep-alive");
+                conf_key_error(l, "dfm", "node-timeout",
+                               "is too short, allowed: at least three times dfm.keep-alive");
         if (s->dfm.event_timeout_ns <= s->sfi.timeout_ns)
                 conf_key_error(l, "dfm", "event-timeout", "is too short, allowed: longer than sfi.timeout");
         if (s->network.loss >= 1)

@@ -1,5 +1,5 @@
-/* A scenario as a whole: loaded (defaults, the file, the settings of the command line, then what follows from them),
- * written, and looked up. How a file is read is in read.c, what a key is and takes in keys.c. */
+/* A scenario as a whole: loaded (defaults, the file, the settings of the command line, then what follows from
+ * them), written, and looked up. How a file is read is in read.c, what a key is and takes in keys.c. */
 #include "evb/conf/scenario.h"
 
 #include <errno.h>
@@ -55,7 +55,8 @@ static void set_name(struct scenario *s, const char *path)
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors)
 {
-        _cleanup_free_ unsigned(*node_lines)[CONF_NODE_KEYS] = calloc(ARRAY_SIZE(ret->nodes), sizeof *node_lines);
+        _cleanup_free_ unsigned(*node_lines)[CONF_NODE_KEYS] =
+                calloc(ARRAY_SIZE(ret->nodes), sizeof *node_lines);
         struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_lines = node_lines};
         int r;
 

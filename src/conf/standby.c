@@ -14,8 +14,8 @@
 static const struct {
         const char *permission, *keys;
 } permissions[] = {
-    {"qos", "qos."},           {"tuning", "tuning."},   {"link-rate", "network.link-rate="},
-    {"output", "sfi.output="}, {"output", "sfi.file-"},
+        {"qos", "qos."},           {"tuning", "tuning."},   {"link-rate", "network.link-rate="},
+        {"output", "sfi.output="}, {"output", "sfi.file-"},
 };
 
 /* The next word of a list separated by commas or blanks; "" at its end. */
@@ -159,10 +159,10 @@ void conf_check_standby(struct loading *l)
 
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (!is_permission(word))
-                        conf_key_error(
-                            l, "standby", "allow",
-                            "\"%s\" is not a permission, allowed: none, or qos, tuning, link-rate, output",
-                            word);
+                        conf_key_error(l, "standby", "allow",
+                                       "\"%s\" is not a permission, allowed: none, or qos, tuning, "
+                                       "link-rate, output",
+                                       word);
         }
         list = l->scenario->network.command_from;
         while (list = next_word(list, word, sizeof word), word[0]) {

@@ -84,7 +84,8 @@ bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t 
 
         if (left == 0)
                 return false;
-        if (left < CHUNK_HEADER_BYTES || !chunk_decode(ret, r->at) || ret->length > left - CHUNK_HEADER_BYTES) {
+        if (left < CHUNK_HEADER_BYTES || !chunk_decode(ret, r->at) ||
+            ret->length > left - CHUNK_HEADER_BYTES) {
                 r->malformed = true;
                 r->at = r->end;
                 return false;
@@ -115,7 +116,8 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
                 return -ENOMEM;
         size_t chunks_max = (datagram_bytes - MESSAGE_HEADER_BYTES) / CHUNK_HEADER_BYTES;
 
-        /* A chunk may be a header alone (a fragment of no bytes), but the gather list of a system call has a bound. */
+        /* A chunk may be a header alone (a fragment of no bytes), but the gather list of a system call has a
+         * bound. */
         p->iov_max = 2 * MIN(chunks_max, (size_t)255) + 2;
         p->headers_bytes = MESSAGE_HEADER_BYTES + p->iov_max / 2 * CHUNK_HEADER_BYTES;
         p->datagram_bytes = datagram_bytes;
@@ -152,7 +154,8 @@ struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
         return NULL;
 }
 
-/* How many bytes of `wanted` go into `room`, of which the chunk header takes its part; SIZE_MAX: none, close. */
+/* How many bytes of `wanted` go into `room`, of which the chunk header takes its part; SIZE_MAX: none, close.
+ */
 static size_t piece_bytes(size_t wanted, size_t room)
 {
         if (room < CHUNK_HEADER_BYTES)
@@ -170,7 +173,8 @@ static void add(struct chunk_datagram *d, const void *bytes, size_t n)
         d->size_bytes += (uint32_t)n;
 }
 
-/* A chunk header lies behind the datagram's other headers; where nothing but headers came since, one iovec holds both. */
+/* A chunk header lies behind the datagram's other headers; where nothing but headers came since, one iovec
+ * holds both. */
 static void add_header(struct chunk_datagram *d, const struct chunk *c, uint8_t *at)
 {
         struct iovec *last = &d->iov[d->n_iov - 1];
@@ -184,8 +188,8 @@ static void add_header(struct chunk_datagram *d, const struct chunk *c, uint8_t 
 }
 
 /* Fills one datagram from job *job, of which bytes below *offset are out already. */
-static void fill(struct chunk_packer *p, struct chunk_datagram *d, const struct chunk_job *jobs, size_t n_jobs,
-                 size_t *job, uint32_t *offset)
+static void fill(struct chunk_packer *p, struct chunk_datagram *d, const struct chunk_job *jobs,
+                 size_t n_jobs, size_t *job, uint32_t *offset)
 {
         uint8_t *headers = d->iov[0].iov_base, *at = headers + MESSAGE_HEADER_BYTES;
 

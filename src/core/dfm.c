@@ -1,5 +1,5 @@
-/* The DFM's outside: made, fed with messages, asked for the next message to send. What becomes of events is in
- * dfm_events.c, of nodes and the run in dfm_nodes.c. */
+/* The DFM's outside: made, fed with messages, asked for the next message to send. What becomes of events is
+ * in dfm_events.c, of nodes and the run in dfm_nodes.c. */
 #include "evb/core/dfm.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 static int allocate(struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
-        uint32_t window = power_of_two_at_least(MIN(c->events_max, STREAM_WINDOW)), announce = power_of_two_at_least(c->events_max);
+        uint32_t window = power_of_two_at_least(MIN(c->events_max, STREAM_WINDOW)),
+                 announce = power_of_two_at_least(c->events_max);
         int r;
 
         r = dfm_table_init(&d->table, c->events_max);
@@ -87,8 +88,8 @@ struct dfm *dfm_free(struct dfm *d)
         return NULL;
 }
 
-/* An SFI that gave an event up after it was assigned to another one tells nothing new; nor where it came back to it, and it
- * does not know of that yet. */
+/* An SFI that gave an event up after it was assigned to another one tells nothing new; nor where it came back
+ * to it, and it does not know of that yet. */
 static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
 {
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
@@ -138,7 +139,8 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
         /* What ended before the takeover must be known before anything that ends after it. */
         if (d->resume.active || dfm_owes_inventory(d, index))
                 return true;
-        /* Credits count only with every finished event before them, so that what is not acknowledged stays bounded. */
+        /* Credits count only with every finished event before them, so that what is not acknowledged stays
+         * bounded. */
         if ((int32_t)(m->update.first - s->finished_next) <= 0)
                 s->granted = MAX(s->granted, m->update.granted);
         acknowledge(s, now_ns, m->update.assign_ack);
@@ -196,8 +198,9 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
 
 static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *list)
 {
-        return list->first == SLOT_NONE ? NEVER_NS
-                                        : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
+        return list->first == SLOT_NONE
+                       ? NEVER_NS
+                       : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
 }
 
 uint64_t dfm_deadline_ns(const struct dfm *d)

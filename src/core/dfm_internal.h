@@ -55,8 +55,9 @@ void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
-/* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent, announced) are
- * to be sent to it alone (in push these were multicast before and are sent again), [announced, next) to all. */
+/* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent,
+ * announced) are to be sent to it alone (in push these were multicast before and are sent again), [announced,
+ * next) to all. */
 struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
@@ -65,7 +66,7 @@ struct dfm_sfi {
         uint32_t acked, sent, announced, next;
         uint64_t resend_ns; /* NEVER_NS: nothing unacknowledged */
         uint64_t resend_after_ns;
-        uint64_t *stream; /* event numbers, indexed by sequence & stream_mask */
+        uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
         uint32_t finished_next; /* sequence of the next finished event to come */
         bool ack_due;
 };
@@ -116,9 +117,9 @@ struct dfm {
         struct trigger trigger;
         struct dfm_table table;
         uint64_t cookie;
-        struct dfm_node *nodes; /* ROSs, then SFIs */
+        struct dfm_node *nodes;        /* ROSs, then SFIs */
         uint32_t n_live[ROLE_SFI + 1]; /* nodes that are there, by role: every step asks for it */
-        uint32_t n_answers;     /* nodes to which one is due */
+        uint32_t n_answers;            /* nodes to which one is due */
         struct dfm_resume resume;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
@@ -139,7 +140,8 @@ struct dfm {
 
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns;  /* when the first ROS and SFI were there, and later the last node that joined; 0: not yet */
+        uint64_t quorum_ns; /* when the first ROS and SFI were there, and later the last node that joined; 0:
+                               not yet */
         uint64_t started_ns, ended_ns, drain_until_ns;
         bool failed;
         bool done;

@@ -279,7 +279,8 @@ static void begin(struct dfm *d, uint64_t now_ns)
         }
         d->keep_alive_due_ns = now_ns;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
-        trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed, now_ns);
+        trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed,
+                     now_ns);
 }
 
 static void end(struct dfm *d, uint64_t now_ns)

@@ -1,5 +1,5 @@
-/* Messages to bytes and back. Each body is walked by one function for both directions, so that they cannot disagree.
- * It does not know what a message makes anyone do: see dfm.c, ros.c, sfi.c. */
+/* Messages to bytes and back. Each body is walked by one function for both directions, so that they cannot
+ * disagree. It does not know what a message makes anyone do: see dfm.c, ros.c, sfi.c. */
 #include "evb/core/message.h"
 
 #include <string.h>
@@ -245,7 +245,8 @@ static bool body_request(struct codec *c, struct message *m)
                 field_u32(c, &e->from_bytes);
                 field_u32(c, &e->to_bytes);
                 field_u32(c, &e->again);
-                if (e->event == UINT64_MAX || e->from_bytes > e->to_bytes || e->from_bytes % EVB_CUT_BYTES != 0)
+                if (e->event == UINT64_MAX || e->from_bytes > e->to_bytes ||
+                    e->from_bytes % EVB_CUT_BYTES != 0)
                         return false;
         }
         return true;

@@ -1,4 +1,5 @@
-/* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see node/source. */
+/* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
+ * node/source. */
 #include "evb/core/pattern.h"
 
 #include <endian.h>

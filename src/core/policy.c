@@ -1,4 +1,5 @@
-/* The assignment policies. Ties go to the SFI that comes next after the last choice, so that equals take turns. */
+/* The assignment policies. Ties go to the SFI that comes next after the last choice, so that equals take
+ * turns. */
 #include "evb/core/policy.h"
 
 #include <stdbool.h>

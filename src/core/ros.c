@@ -45,8 +45,8 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         struct ros *r;
         int k;
 
-        if (config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX || config->index >= EVB_ROS_MAX || config->entries == 0 ||
-            config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES)
+        if (config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX || config->index >= EVB_ROS_MAX ||
+            config->entries == 0 || config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES)
                 return -EINVAL;
         r = calloc(1, sizeof *r);
         if (!r)
@@ -152,7 +152,8 @@ static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message 
                         r->newest = MAX(r->newest, a->event + 1);
                 if (a->sfi < r->config.n_sfi && !(a->flags & ASSIGN_VOID))
                         send_to(r, now_ns, a->sfi,
-                                &(struct request_entry){.event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
+                                &(struct request_entry){
+                                        .event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
         }
         ros_check_room(r);
         return true;
@@ -274,8 +275,8 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.frames = r->arrived;
         m->alive.reason = (uint16_t)r->reason;
         m->alive.reason_ms = r->reason == REASON_NONE
-                                 ? 0
-                                 : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
+                                     ? 0
+                                     : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_told = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
@@ -327,7 +328,7 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
 uint64_t ros_deadline_ns(const struct ros *r)
 {
         uint64_t join_ns =
-            r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
+                r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
 
         return member_is_joined(&r->member) ? MIN(r->keep_alive_due_ns, join_ns) : join_ns;
 }

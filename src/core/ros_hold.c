@@ -1,9 +1,11 @@
-/* The fragments that a ROS holds: made or arrived, until cleared. To whom they go is in ros.c and ros_queue.c. */
+/* The fragments that a ROS holds: made or arrived, until cleared. To whom they go is in ros.c and
+ * ros_queue.c. */
 #include <assert.h>
 
 #include "ros_internal.h"
 
-/* Parts of the buffer, in percent, above which triggers are to be held back and below which they may come again. */
+/* Parts of the buffer, in percent, above which triggers are to be held back and below which they may come
+ * again. */
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
@@ -13,7 +15,8 @@ static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
                r->triggered_bytes * 100 > arena_size_bytes(r->arena) * percent ||
-               (r->config.waiting_max > 0 && (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
+               (r->config.waiting_max > 0 &&
+                (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
 }
 
 void ros_check_room(struct ros *r)

@@ -18,8 +18,8 @@ struct ros_entry {
         uint64_t at;
         uint32_t l1_id;
         struct ros_fragment fragment;
-        uint32_t place;  /* in `order` */
-        uint32_t queued; /* items in the queues */
+        uint32_t place;      /* in `order` */
+        uint32_t queued;     /* items in the queues */
         uint16_t queued_sfi; /* of the newest of them */
         uint64_t wanted_ns;
         uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
@@ -60,15 +60,15 @@ struct ros {
         uint64_t reason_since_ns;
 
         struct ros_entry *entries;
-        uint32_t *order; /* all entries: the free ones, then the `n_held` ones */
+        uint32_t *order;    /* all entries: the free ones, then the `n_held` ones */
         uint32_t n_entries; /* for fragments, plus those for expected frames */
         uint32_t n_held, n_expected, n_waiting, n_triggered;
         uint64_t triggered_bytes; /* bytes of the buffer that triggered fragments hold */
         struct idmap by_event;
         struct arena *arena;
-        uint64_t arrived;   /* frames so far: the next one is for this event */
-        uint32_t arriving;  /* its entry, between ros_arrive() and ros_landed() */
-        bool refused;       /* the next frame has already found no room */
+        uint64_t arrived;  /* frames so far: the next one is for this event */
+        uint32_t arriving; /* its entry, between ros_arrive() and ros_landed() */
+        bool refused;      /* the next frame has already found no room */
         bool xoff, xoff_told;
 
         struct ros_item *items;
@@ -81,7 +81,8 @@ struct ros {
 };
 
 /* ros_hold.c */
-uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f); /* UINT32_MAX: full */
+uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id,
+                  const struct ros_fragment *f);                    /* UINT32_MAX: full */
 uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry for what has not arrived */
 void ros_note_triggered(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
@@ -90,4 +91,5 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames are n
 void ros_check_room(struct ros *r);
 
 /* ros_queue.c */
-void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to, uint8_t status);
+void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
+                 uint8_t status);

@@ -3,7 +3,8 @@
 
 #include "ros_internal.h"
 
-void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to, uint8_t status)
+void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
+                 uint8_t status)
 {
         struct ros_queue *q = &r->queues[sfi];
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);

@@ -57,9 +57,9 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         struct sfi *s;
         int r;
 
-        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->index >= EVB_SFI_MAX || config->slots < 4 ||
-            config->slots > SFI_ASSIGN_WINDOW || config->credits > config->slots || config->timeout_ns == 0 ||
-            config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES ||
+        if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->index >= EVB_SFI_MAX ||
+            config->slots < 4 || config->slots > SFI_ASSIGN_WINDOW || config->credits > config->slots ||
+            config->timeout_ns == 0 || config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES ||
             message_entries_fit(MESSAGE_REQUEST, false, config->message_bytes) < 32)
                 return -EINVAL;
         s = calloc(1, sizeof *s);
@@ -224,8 +224,8 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
         m->alive.reason = s->slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
         m->alive.reason_ms = s->slow_since_ns == NEVER_NS
-                                 ? 0
-                                 : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
+                                     ? 0
+                                     : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
         /* Credits are told again with it, should the last Update have been lost. */
         s->update_due = true;

@@ -35,7 +35,8 @@ uint64_t sfi_re_ask_after_ns(const struct sfi *s)
                 return after;
         if (s->config.reliable)
                 return re_ask_longest_ns(s);
-        after = s->usual_ns == 0 ? RE_ASK_FIRST_NS : s->stretch * (s->usual_ns + 4 * s->deviation_ns + RE_ASK_LEAST_NS);
+        after = s->usual_ns == 0 ? RE_ASK_FIRST_NS
+                                 : s->stretch * (s->usual_ns + 4 * s->deviation_ns + RE_ASK_LEAST_NS);
         return MIN(after, re_ask_longest_ns(s));
 }
 
@@ -70,7 +71,8 @@ static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct s
 
         if (s->config.re_ask_max == UINT32_MAX)
                 return MIN(distance, MAX(after, BACKOFF_LONGEST_NS));
-        if (s->config.re_ask_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.re_ask_max || now_ns >= e->expire_ns)
+        if (s->config.re_ask_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.re_ask_max ||
+            now_ns >= e->expire_ns)
                 return distance;
         return MAX(distance, (e->expire_ns - now_ns) / 2);
 }
@@ -140,7 +142,8 @@ static bool make_first_request(struct sfi *s, uint64_t now_ns, struct message *m
         return m->n > 0;
 }
 
-static void add_request(struct sfi *s, struct message *m, const struct sfi_slot *e, uint32_t from, uint32_t to, uint32_t bytes)
+static void add_request(struct sfi *s, struct message *m, const struct sfi_slot *e, uint32_t from,
+                        uint32_t to, uint32_t bytes)
 {
         s->budget_bytes -= MIN(s->budget_bytes, (uint64_t)MAX(bytes, ANSWER_LEAST_BYTES));
         m->request.entries[m->n++] = (struct request_entry){
@@ -173,7 +176,8 @@ static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct 
                 add_request(s, m, e, 0, UINT32_MAX, (uint32_t)(s->event_bytes / s->config.n_ros));
                 return;
         }
-        for (int k = 1; k <= RANGES_MAX && s->budget_bytes > 0 && sfi_missing_range(s, f, to, &from, &to); k++) {
+        for (int k = 1; k <= RANGES_MAX && s->budget_bytes > 0 && sfi_missing_range(s, f, to, &from, &to);
+             k++) {
                 uint32_t end = affordable(s, from, k == RANGES_MAX ? f->bytes : to);
 
                 add_request(s, m, e, from, end, end - from);
@@ -181,13 +185,15 @@ static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct 
         }
 }
 
-/* What has not come may still be in a queue on its way, however long that is: where the sender is shaped, that is where
- * packets are meant to wait. It is lost where something younger has overtaken it, or nothing comes from there any more. */
+/* What has not come may still be in a queue on its way, however long that is: where the sender is shaped,
+ * that is where packets are meant to wait. It is lost where something younger has overtaken it, or nothing
+ * comes from there any more. */
 static bool may_be_lost(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e, uint32_t ros)
 {
         const struct sfi_stream *stream = &s->streams[ros];
 
-        return stream->newest_event > e->event || now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
+        return stream->newest_event > e->event ||
+               now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
 }
 
 /* Adds what is missing from one ROS, within the message and the budget. */

@@ -29,17 +29,17 @@ struct sfi_slot {
         uint64_t expire_ns;
         uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
-        uint32_t missing; /* fragments of living ROSs that are not whole */
+        uint32_t missing;        /* fragments of living ROSs that are not whole */
         uint32_t whole;
         uint32_t l1_id;
         uint8_t state;
         uint8_t end;
-        uint8_t rounds; /* times asked again */
+        uint8_t rounds;   /* times asked again */
         uint16_t doubles; /* further assignments of the same event here, each of which needs an end too */
         bool assigned, assigned_again, asked;
         bool re_asked, progress; /* since the last round: asked again for; something new has come */
-        bool taken_back; /* it is assigned here again: the end of this slot says nothing about the event */
-        bool queued; /* in `waiting`, whatever has become of the event since */
+        bool taken_back;   /* it is assigned here again: the end of this slot says nothing about the event */
+        bool queued;       /* in `waiting`, whatever has become of the event since */
         bool writing_said; /* the DFM knows that the event is being written */
         uint64_t built_ns;
         struct event_info info;
@@ -84,11 +84,11 @@ struct sfi {
         struct sfi_fragment *fragments; /* slots x n_ros */
         uint32_t *free_slots;
         uint32_t n_free, n_building;
-        struct idmap by_event; /* collecting or being written */
+        struct idmap by_event;         /* collecting or being written */
         struct sfi_list collecting[2]; /* [1]: the assigned ones */
-        struct heap holding;   /* collecting slots that hold memory; the first one gives way first */
+        struct heap holding;           /* collecting slots that hold memory; the first one gives way first */
         struct arena *arena;
-        uint64_t *cuts; /* a bit for each EVB_CUT_BYTES of the buffer */
+        uint64_t *cuts;       /* a bit for each EVB_CUT_BYTES of the buffer */
         uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
 
         /* Events that ended here, so that late data do not reopen them, and those that were built. The
@@ -113,7 +113,8 @@ struct sfi {
         bool update_due;
         uint64_t update_due_ns;
 
-        /* Finished events that the DFM has not acknowledged: [acked, next), of which those from `sent` on wait. */
+        /* Finished events that the DFM has not acknowledged: [acked, next), of which those from `sent` on
+         * wait. */
         struct finished_entry *finished;
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;
@@ -128,13 +129,13 @@ struct sfi {
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at;
         uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
-        uint64_t budget_bytes; /* bytes that may still be requested again, as of `budget_ns` */
+        uint64_t budget_bytes;               /* bytes that may still be requested again, as of `budget_ns` */
         uint64_t budget_ns;
         bool budget_filled;
         struct heap due;       /* collecting slots by the time when they become overdue or expire */
         uint64_t scan_from_ns; /* no scan before this */
-        /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator), stretched
-         * while asking again turns out to have been too early. */
+        /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator),
+         * stretched while asking again turns out to have been too early. */
         uint64_t usual_ns, deviation_ns;
         uint32_t stretch;
         uint64_t stretch_ns;
@@ -158,7 +159,7 @@ static inline bool sfi_ros_is_live(const struct sfi *s, uint32_t ros)
 /* Opens a slot, not yet assigned even if an assignment opens it. IDMAP_NONE: no room. */
 uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
 void sfi_give_up_unassigned(struct sfi *s, uint32_t slot);
-void sfi_drop_slot(struct sfi *s, uint32_t slot);     /* frees it, with its memory */
+void sfi_drop_slot(struct sfi *s, uint32_t slot); /* frees it, with its memory */
 void sfi_set_assigned(struct sfi *s, uint32_t slot);
 void sfi_note_block(struct sfi *s, uint32_t slot); /* one of its fragments received memory */
 void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop); /* to be built, or dropped */
@@ -178,8 +179,8 @@ bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, str
 void sfi_scan(struct sfi *s, uint64_t now_ns);
 void sfi_sample_usual(struct sfi *s, uint64_t sample_ns);
 void sfi_note_too_early(struct sfi *s, uint64_t now_ns);
-bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
-                       uint32_t *ret_to);
+bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes,
+                       uint32_t *ret_from, uint32_t *ret_to);
 
 /* sfi_inventory.c: for a DFM that takes up the run. */
 int sfi_inventory_init(struct sfi_inventory *v);

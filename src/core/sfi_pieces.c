@@ -1,5 +1,5 @@
-/* The SFI's hot path: gives pieces of fragments their places and notes what has come. A bitmap with a bit for each
- * EVB_CUT_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
+/* The SFI's hot path: gives pieces of fragments their places and notes what has come. A bitmap with a bit for
+ * each EVB_CUT_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
 #include "sfi_internal.h"
 
 static uint32_t cuts_of(uint32_t bytes)
@@ -38,8 +38,8 @@ static uint32_t set_cuts(struct sfi *s, uint64_t first, uint64_t n)
         return fresh;
 }
 
-bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes, uint32_t *ret_from,
-                       uint32_t *ret_to)
+bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes,
+                       uint32_t *ret_from, uint32_t *ret_to)
 {
         uint64_t base = f->at / EVB_CUT_BYTES;
         uint32_t i = from_bytes / EVB_CUT_BYTES, n = cuts_of(f->bytes), from;
@@ -76,8 +76,8 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
         return sfi_open_slot(s, now_ns, c->event, c->l1_id, false);
 }
 
-/* Memory for a fragment. Where there is none, younger events give theirs back and are asked for again later: the oldest
- * event can always be finished, so that a small buffer is slow, and never stuck. */
+/* Memory for a fragment. Where there is none, younger events give theirs back and are asked for again later:
+ * the oldest event can always be finished, so that a small buffer is slow, and never stuck. */
 static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
         uint64_t at = arena_alloc(s->arena, bytes);
@@ -173,7 +173,8 @@ void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t 
         for (size_t i = 0; i < n; i++) {
                 pieces[i].verdict = place(s, now_ns, &pieces[i]);
                 count_refusal(s, pieces[i].verdict,
-                              pieces[i].chunk.offset + pieces[i].chunk.length == pieces[i].chunk.fragment_bytes);
+                              pieces[i].chunk.offset + pieces[i].chunk.length ==
+                                      pieces[i].chunk.fragment_bytes);
         }
 }
 
@@ -183,10 +184,12 @@ bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
 
         const struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
 
-        return e->state == SLOT_COLLECTING && e->event == p->chunk.event && f->known && f->at + p->chunk.offset == p->at;
+        return e->state == SLOT_COLLECTING && e->event == p->chunk.event && f->known &&
+               f->at + p->chunk.offset == p->at;
 }
 
-static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_piece *p, struct sfi_fragment *f)
+static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_piece *p,
+                              struct sfi_fragment *f)
 {
         struct sfi_slot *e = &s->slots[p->slot];
 
@@ -209,7 +212,8 @@ void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, 
                 if (p->verdict != SFI_STORE)
                         continue;
                 struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
-                /* The same piece may have come twice in one batch, or its event may have lost its place in between. */
+                /* The same piece may have come twice in one batch, or its event may have lost its place in
+                 * between. */
                 if (!sfi_place_holds(s, p) || f->whole)
                         continue;
                 uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length), fresh = here;

@@ -186,7 +186,8 @@ bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot)
 /* A fragment that the ROS sent, as far as the event is concerned: FRAGMENT_NONE is all that there is. */
 static bool is_there(const struct sfi_fragment *f)
 {
-        return f->whole && (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
+        return f->whole &&
+               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
 }
 
 static uint32_t count_there(const struct sfi *s, uint32_t slot)

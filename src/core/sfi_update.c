@@ -69,7 +69,8 @@ void sfi_restart_streams(struct sfi *s, uint64_t now_ns)
 
 void sfi_report_void(struct sfi *s, uint64_t event)
 {
-        sfi_report(s, &(struct finished_entry){.event = event, .end = EVENT_LOST, .missing = s->config.n_ros});
+        sfi_report(s,
+                   &(struct finished_entry){.event = event, .end = EVENT_LOST, .missing = s->config.n_ros});
 }
 
 static bool has_come(const struct sfi *s, uint32_t sequence)

@@ -32,8 +32,8 @@ static void advance(struct trigger *t)
                 t->next_ns = t->start_ns + period_ns(t, t->taken);
 }
 
-void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst, uint64_t seed,
-                  uint64_t now_ns)
+void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst,
+                  uint64_t seed, uint64_t now_ns)
 {
         *t = (struct trigger){
                 .kind = kind,

@@ -1,5 +1,5 @@
-/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments that came
- * in that format are passed on untouched; only the total size of their sub-detector is written anew. */
+/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments that
+ * came in that format are passed on untouched; only the total size of their sub-detector is written anew. */
 #include "eformat_encode.h"
 
 #define EVENT_WORDS 18u
@@ -28,9 +28,24 @@ static uint8_t *put_event(struct encode3 *s)
 {
         const struct event_info *i = &s->event->info;
         uint32_t words[EVENT_WORDS] = {
-                EFORMAT_EVENT, 0, EVENT_WORDS, EFORMAT_VERSION_3, s->source_id, 1, 0, 10,
-                i->time_s, (uint32_t)i->global_id, i->run, i->l1_id, i->trigger_type, i->l2_info,
-                i->ef_info[0], i->ef_info[1], i->ef_info[2], i->ef_info[3],
+                EFORMAT_EVENT,
+                0,
+                EVENT_WORDS,
+                EFORMAT_VERSION_3,
+                s->source_id,
+                1,
+                0,
+                10,
+                i->time_s,
+                (uint32_t)i->global_id,
+                i->run,
+                i->l1_id,
+                i->trigger_type,
+                i->l2_info,
+                i->ef_info[0],
+                i->ef_info[1],
+                i->ef_info[2],
+                i->ef_info[3],
         };
 
         return build_words(&s->build, words, EVENT_WORDS);
@@ -78,9 +93,25 @@ static void put_ros(struct encode3 *s, const struct part *part, const struct bui
         const struct event_info *i = &s->event->info;
         uint32_t rob_words = ROB_WORDS + rod_words(part, f->size_bytes);
         uint32_t words[ROS_WORDS + ROB_WORDS] = {
-                EFORMAT_ROS, ROS_WORDS + rob_words, ROS_WORDS, EFORMAT_VERSION_3, f->source_id, 1, part->status,
-                3, i->run, i->l1_id, i->bc_id,
-                EFORMAT_ROB, rob_words, ROB_WORDS, EFORMAT_VERSION_3, f->source_id, 1, part->status, 0,
+                EFORMAT_ROS,
+                ROS_WORDS + rob_words,
+                ROS_WORDS,
+                EFORMAT_VERSION_3,
+                f->source_id,
+                1,
+                part->status,
+                3,
+                i->run,
+                i->l1_id,
+                i->bc_id,
+                EFORMAT_ROB,
+                rob_words,
+                ROB_WORDS,
+                EFORMAT_VERSION_3,
+                f->source_id,
+                1,
+                part->status,
+                0,
         };
 
         build_words(&s->build, words, ARRAY_SIZE(words));

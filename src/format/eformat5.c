@@ -1,6 +1,6 @@
 /* Encodes a built event in raw event format v5.0: event > ROB > ROD, with Adler-32 sums where asked for. ROS
- * fragments of v3.0 are taken apart: each ROB gets a v5.0 header with its source id and status words, its ROD is
- * passed on untouched. */
+ * fragments of v3.0 are taken apart: each ROB gets a v5.0 header with its source id and status words, its ROD
+ * is passed on untouched. */
 #include "eformat_encode.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 struct encode5 {
         struct build build;
         const struct built_event *event;
-        uint32_t checksum; /* enum eformat_checksum */
+        uint32_t checksum;  /* enum eformat_checksum */
         uint32_t event_sum; /* of the payload put so far, up to the open ROB */
 };
 
@@ -20,13 +20,34 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
 {
         const struct event_info *i = &s->event->info;
         uint32_t words[] = {
-                EFORMAT_EVENT, 0, 0, EFORMAT_VERSION_5, event_source_id(s->event, settings), 1, 0, s->checksum,
-                i->time_s, i->time_ns, (uint32_t)i->global_id, (uint32_t)(i->global_id >> 32),
-                settings->run_type, i->run, settings->lumi_block, i->l1_id, i->bc_id, i->trigger_type,
-                0, 0, /* not compressed; payload words, later */
+                EFORMAT_EVENT,
                 0,
-                1, i->l2_info,
-                4, i->ef_info[0], i->ef_info[1], i->ef_info[2], i->ef_info[3],
+                0,
+                EFORMAT_VERSION_5,
+                event_source_id(s->event, settings),
+                1,
+                0,
+                s->checksum,
+                i->time_s,
+                i->time_ns,
+                (uint32_t)i->global_id,
+                (uint32_t)(i->global_id >> 32),
+                settings->run_type,
+                i->run,
+                settings->lumi_block,
+                i->l1_id,
+                i->bc_id,
+                i->trigger_type,
+                0,
+                0, /* not compressed; payload words, later */
+                0,
+                1,
+                i->l2_info,
+                4,
+                i->ef_info[0],
+                i->ef_info[1],
+                i->ef_info[2],
+                i->ef_info[3],
                 0,
         };
 
@@ -39,7 +60,8 @@ static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status,
 {
         uint32_t header_words = ROB_FIXED_WORDS + (uint32_t)n_status;
         uint32_t total = header_words + payload_words + (s->checksum != EFORMAT_CHECKSUM_NONE);
-        uint32_t front[] = {EFORMAT_ROB, total, header_words, EFORMAT_VERSION_5, source_id, (uint32_t)n_status};
+        uint32_t front[] = {EFORMAT_ROB,       total,     header_words,
+                            EFORMAT_VERSION_5, source_id, (uint32_t)n_status};
 
         s->build.sum = s->event_sum;
         build_words(&s->build, front, ARRAY_SIZE(front));

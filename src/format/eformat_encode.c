@@ -1,5 +1,6 @@
-/* The shared half of the encoders: the list of places, the order of the fragments, what becomes of each, and the ROD
- * around raw payload. What stands above a ROD differs by format and is in eformat3.c and eformat5.c. */
+/* The shared half of the encoders: the list of places, the order of the fragments, what becomes of each, and
+ * the ROD around raw payload. What stands above a ROD differs by format and is in eformat3.c and eformat5.c.
+ */
 #include "eformat_encode.h"
 
 #include <errno.h>
@@ -105,7 +106,8 @@ static void sort_keys(uint64_t *keys, size_t n)
         }
 }
 
-/* A key is: order, placeless behind others, sub-detector (for those whose sub-detector has nothing at all), index. */
+/* A key is: order, placeless behind others, sub-detector (for those whose sub-detector has nothing at all),
+ * index. */
 int plan_init(struct plan *plan, const struct built_event *event)
 {
         uint32_t last_order[256];
@@ -129,7 +131,7 @@ int plan_init(struct plan *plan, const struct built_event *event)
 
                 if (f->status != FRAGMENT_NONE)
                         plan->keys[plan->n++] =
-                            order << 32 | (uint64_t)is_placeless(f) << 31 | (uint64_t)subdet << 16 | i;
+                                order << 32 | (uint64_t)is_placeless(f) << 31 | (uint64_t)subdet << 16 | i;
         }
         sort_keys(plan->keys, plan->n);
         return 0;
@@ -137,7 +139,8 @@ int plan_init(struct plan *plan, const struct built_event *event)
 
 static struct part classify(const struct built_fragment *f, uint32_t l1_id, struct eformat_encoding *e)
 {
-        struct part part = {.kind = PART_DUMMY, .status = eformat_rob_status((enum fragment_status)f->status)};
+        struct part part = {.kind = PART_DUMMY,
+                            .status = eformat_rob_status((enum fragment_status)f->status)};
 
         if (f->form == FORM_RAW && (f->status == FRAGMENT_OK || f->status == FRAGMENT_TRUNCATED)) {
                 part.kind = PART_RAW;
@@ -172,8 +175,8 @@ struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct
 uint32_t rod_words(const struct part *part, uint32_t size_bytes)
 {
         return part->kind == PART_RAW
-                   ? ROD_WORDS + ROD_RAW_STATUS_WORDS + (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4)
-                   : ROD_WORDS;
+                       ? ROD_WORDS + ROD_RAW_STATUS_WORDS + (uint32_t)DIV_ROUND_UP((uint64_t)size_bytes, 4)
+                       : ROD_WORDS;
 }
 
 void rod_put(struct build *b, const struct part *part, const struct built_fragment *f,
@@ -182,7 +185,7 @@ void rod_put(struct build *b, const struct part *part, const struct built_fragme
         bool raw = part->kind == PART_RAW;
         uint32_t size_bytes = raw ? f->size_bytes : 0;
         uint32_t header[] = {
-                EFORMAT_ROD, 9, EFORMAT_VERSION_3, f->source_id, info->run, info->l1_id, info->bc_id,
+                EFORMAT_ROD,        9, EFORMAT_VERSION_3, f->source_id, info->run, info->l1_id, info->bc_id,
                 info->trigger_type, 0,
         };
         uint32_t status[ROD_RAW_STATUS_WORDS] = {0, size_bytes};

@@ -1,15 +1,17 @@
-/* What the encoders of both formats share: putting words and places into an encoding, and the order of the fragments.
- * Private to src/core/eformat*.c. */
+/* What the encoders of both formats share: putting words and places into an encoding, and the order of the
+ * fragments. Private to src/core/eformat*.c. */
 #pragma once
 
 #include "evb/format/eformat.h"
 
-/* Puts bytes behind each other: words into the scratch, data by reference. Past a bound it sets `failed` and drops
- * what comes; check once at the end. With `summing`, `sum` is the Adler-32 of what has been put since it was set. */
+/* Puts bytes behind each other: words into the scratch, data by reference. Past a bound it sets `failed` and
+ * drops what comes; check once at the end. With `summing`, `sum` is the Adler-32 of what has been put since
+ * it was set. */
 struct build {
         struct eformat_encoding *e;
-        uint8_t *at;         /* next free byte of the scratch */
-        const uint8_t *joins; /* the last place ends here, so that words put here lengthen it; NULL: it is data */
+        uint8_t *at; /* next free byte of the scratch */
+        const uint8_t
+                *joins; /* the last place ends here, so that words put here lengthen it; NULL: it is data */
         bool failed, summing;
         uint32_t sum;
 };
@@ -32,8 +34,8 @@ struct plan {
 
 int plan_init(struct plan *plan, const struct built_event *event); /* -E2BIG */
 
-static inline const struct built_fragment *plan_fragment(const struct plan *plan, const struct built_event *event,
-                                                         size_t i)
+static inline const struct built_fragment *plan_fragment(const struct plan *plan,
+                                                         const struct built_event *event, size_t i)
 {
         return &event->fragments[plan->keys[i] & 0xffff];
 }
@@ -50,7 +52,8 @@ struct part {
 /* Decides, and counts it in the encoding. */
 struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct eformat_encoding *e);
 
-/* The data-first ROD around a payload of `size_bytes`, header to trailer; a dummy's has neither data nor status. */
+/* The data-first ROD around a payload of `size_bytes`, header to trailer; a dummy's has neither data nor
+ * status. */
 #define ROD_WORDS 12u
 #define ROD_RAW_STATUS_WORDS 2u
 uint32_t rod_words(const struct part *part, uint32_t size_bytes);

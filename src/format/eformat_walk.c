@@ -1,5 +1,6 @@
 /* The walk over fragments of v3.0 and v5.0: one recursive descent, five levels at most, that believes no word
- * before it has been checked against what encloses it. It knows structure only; what the words mean is eformat.c's. */
+ * before it has been checked against what encloses it. It knows structure only; what the words mean is
+ * eformat.c's. */
 #include "evb/format/eformat.h"
 
 #include <errno.h>

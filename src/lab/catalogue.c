@@ -1,4 +1,5 @@
-/* The table of published measurements. What they came to is judged in catalogue_judge.c; how points are made, in run_*.c. */
+/* The table of published measurements. What they came to is judged in catalogue_judge.c; how points are made,
+ * in run_*.c. */
 #include "evb/lab/catalogue.h"
 
 #include <stdio.h>
@@ -9,9 +10,17 @@
 #include "evb/traffic/flows.h"
 #include "catalogue_judge.h"
 
-#define SWEEP(all, few, ...) {.values = (const double[])all, .quick = (const double[])few, .n_values = sizeof((double[])all) / sizeof(double), .n_quick = sizeof((double[])few) / sizeof(double), __VA_ARGS__}
+#define SWEEP(all, few, ...)                                                                                 \
+        {                                                                                                    \
+                .values = (const double[])all, .quick = (const double[])few,                                 \
+                .n_values = sizeof((double[])all) / sizeof(double),                                          \
+                .n_quick = sizeof((double[])few) / sizeof(double), __VA_ARGS__                               \
+        }
 #define PANELS(table) .panels = table, .n_panels = ARRAY_SIZE(table)
-#define LIST(...) {__VA_ARGS__}
+#define LIST(...)                                                                                            \
+        {                                                                                                    \
+                __VA_ARGS__                                                                                  \
+        }
 
 /* clang-format off */
 #define SIZES_A SWEEP(LIST(10, 20, 40, 60, 80, 100, 200, 400, 800, 1200, 1472), LIST(40, 100, 1472))
@@ -101,10 +110,17 @@ const size_t n_lab_catalogue = ARRAY_SIZE(lab_catalogue);
 
 /* Read from the text of the publications. */
 const struct lab_mark lab_marks[] = {
-        {"B3", "2000: jumbo", 10000, 990},          {"C1", "2003: push", 20000, 20000},        {"C1", "2003: pull", 14000, 14000},
-        {"C2", "2003: push and pull", 14000, 52e6}, {"C3", "2003: push", 5000, 5000},          {"C3", "2003: pull", 3800, 3800},
-        {"C4", "2003: push at most", 5000, 82e6},   {"C4", "2003: pull at most", 14000, 95e6}, {"C5", "2003: 20 Mbit/s", 5000, 18e6},
-        {"C5", "2003: 40 Mbit/s", 5000, 40e6},      {NULL, NULL, 0, 0},
+        {"B3", "2000: jumbo", 10000, 990},
+        {"C1", "2003: push", 20000, 20000},
+        {"C1", "2003: pull", 14000, 14000},
+        {"C2", "2003: push and pull", 14000, 52e6},
+        {"C3", "2003: push", 5000, 5000},
+        {"C3", "2003: pull", 3800, 3800},
+        {"C4", "2003: push at most", 5000, 82e6},
+        {"C4", "2003: pull at most", 14000, 95e6},
+        {"C5", "2003: 20 Mbit/s", 5000, 18e6},
+        {"C5", "2003: 40 Mbit/s", 5000, 40e6},
+        {NULL, NULL, 0, 0},
 };
 
 static void by_message(const struct lab_point *p, double x, char *to, size_t size)
@@ -137,7 +153,9 @@ static void by_trigger(const struct lab_point *p, double x, char *to, size_t siz
 /* What this machine's lab is built with, where the catalogue does not say otherwise. */
 static double link_bps(const struct lab_point *p)
 {
-        return p->bed && p->bed->scenario->network.link_rate_bps > 0 ? (double)p->bed->scenario->network.link_rate_bps : 1e9;
+        return p->bed && p->bed->scenario->network.link_rate_bps > 0
+                       ? (double)p->bed->scenario->network.link_rate_bps
+                       : 1e9;
 }
 
 static double mtu_bytes(const struct lab_point *p)
@@ -148,13 +166,16 @@ static double mtu_bytes(const struct lab_point *p)
 /* The trigger rate that offers a share of what the SFIs' ports take. */
 static void offer(const struct lab_point *p, double fragment_bytes, double load, char *to, size_t size)
 {
-        double limit = lab_payload_limit(link_bps(p), mtu_bytes(p), fragment_bytes) * lab_setting(p, "sfi.count", 1);
+        double limit =
+                lab_payload_limit(link_bps(p), mtu_bytes(p), fragment_bytes) * lab_setting(p, "sfi.count", 1);
 
         size_t n = (size_t)snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=%.0fmHz", fragment_bytes,
-                                    load / 100 * limit / (fragment_bytes * lab_setting(p, "ros.count", 1)) * 1000);
+                                    load / 100 * limit / (fragment_bytes * lab_setting(p, "ros.count", 1)) *
+                                            1000);
 
         if (lab_setting(p, "paced", 0) > 0 && n < size)
-                snprintf(to + n, size - n, " ros.pacing=%.0fbit", lab_setting(p, "paced", 0) / 100 * link_bps(p) / lab_setting(p, "ros.count", 1));
+                snprintf(to + n, size - n, " ros.pacing=%.0fbit",
+                         lab_setting(p, "paced", 0) / 100 * link_bps(p) / lab_setting(p, "ros.count", 1));
 }
 
 static void by_fragment(const struct lab_point *p, double x, char *to, size_t size)
@@ -215,25 +236,28 @@ const char *lab_quick_setting(const struct lab_measurement *m)
         return m->run == lab_run_events ? " scenario.duration=1s" : " seconds=0.5";
 }
 
-static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_series *s,
-                       const struct lab_bed *bed, double x, bool quick)
+static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_panel *panel,
+                       const struct lab_series *s, const struct lab_bed *bed, double x, bool quick)
 {
         bool events = m->run == lab_run_events;
         size_t n;
 
-        *p = (struct lab_point){.measurement = m, .bed = bed, .panel = panel ? panel->name : NULL, .series = s->name, .x = x};
+        *p = (struct lab_point){
+                .measurement = m, .bed = bed, .panel = panel ? panel->name : NULL, .series = s->name, .x = x};
         n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base,
                              panel ? panel->settings : "", panel ? " " : "", s->settings,
                              quick ? lab_quick_setting(m) : "");
         m->set_x(p, x, p->settings + n, sizeof p->settings - n);
-        p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7 : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
+        p->seconds = events ? lab_setting(p, "scenario.duration", 2) + 0.7
+                            : lab_setting(p, "seconds", 1) + (lab_setting(p, "kind", 0) == 2 ? 1.5 : 0.6);
         if (events) {
                 drop_setting(p->settings, "load=");
                 drop_setting(p->settings, "paced=");
         }
 }
 
-static size_t points_of_panel(const struct lab_measurement *m, const struct lab_panel *panel, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
+static size_t points_of_panel(const struct lab_measurement *m, const struct lab_panel *panel,
+                              const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
 {
         const double *xs = quick ? m->sweep.quick : m->sweep.values;
         size_t n_xs = quick ? m->sweep.n_quick : m->sweep.n_values, n = 0;
@@ -245,7 +269,8 @@ static size_t points_of_panel(const struct lab_measurement *m, const struct lab_
         return n;
 }
 
-size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick,
+                  struct lab_point *ret, size_t max)
 {
         size_t n = 0;
 
@@ -309,7 +334,10 @@ const char *lab_bed_name(const struct lab_bed *bed)
 
 const char *lab_verdict_text(enum lab_verdict v)
 {
-        static const char *const texts[] = {[LAB_AGREES] = "agrees", [LAB_DIFFERS] = "differs", [LAB_BETTER] = "better", [LAB_UNKNOWN] = "unknown"};
+        static const char *const texts[] = {[LAB_AGREES] = "agrees",
+                                            [LAB_DIFFERS] = "differs",
+                                            [LAB_BETTER] = "better",
+                                            [LAB_UNKNOWN] = "unknown"};
 
         return texts[v];
 }

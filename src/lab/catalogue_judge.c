@@ -10,7 +10,8 @@
 #include "evb/base/util.h"
 #include "catalogue_query.h"
 
-/* Loss that a receiver's hiccup makes on a machine with few processors, and that the publications' plots would not show. */
+/* Loss that a receiver's hiccup makes on a machine with few processors, and that the publications' plots
+ * would not show. */
 #define SOME_LOSS_PERCENT 0.5
 /* Of the port's payload limit: what issue and users expect of an overloaded port. */
 #define FULL_SHARE 0.96
@@ -70,7 +71,10 @@ JUDGE(a6)
         double none = most(of(j, "no QoS"), "sender_cpu_percent"),
                qos = most(of(j, "QoS at 1000 Mbit/s"), "sender_cpu_percent");
 
-        snprintf(why, size, "at most %.0f %% of a processor without, %.0f %% with; the kernel's work behind the queue is not the sender's account", none, qos);
+        snprintf(why, size,
+                 "at most %.0f %% of a processor without, %.0f %% with; the kernel's work behind the queue "
+                 "is not the sender's account",
+                 none, qos);
         if (none <= 0 || qos <= 0)
                 return LAB_DIFFERS;
         return qos <= none + 10 ? LAB_BETTER : LAB_AGREES;
@@ -82,7 +86,10 @@ JUDGE(a7)
                qos = most(of(j, "QoS at 10 Mbit/s"), "gap_p50_us"),
                tail = most(of(j, "QoS at 10 Mbit/s"), "gap_p99_us");
 
-        snprintf(why, size, "median gap %.0f us without, %.0f us with QoS, 99 %% below %.0f us: high-resolution timers space packets evenly, no 10 ms tick", none, qos, tail);
+        snprintf(why, size,
+                 "median gap %.0f us without, %.0f us with QoS, 99 %% below %.0f us: high-resolution timers "
+                 "space packets evenly, no 10 ms tick",
+                 none, qos, tail);
         return none > 0 && none < 50 && tail > 0 && tail < 5000 ? LAB_BETTER : LAB_DIFFERS;
 }
 
@@ -139,7 +146,10 @@ JUDGE(b4)
 {
         double low = worst_share(j, "received_mbps", 600), full = worst_share(j, "received_mbps", NEVER_X);
 
-        snprintf(why, size, "at worst %.1f %% of what the rate leaves to TCP's payload up to 600 Mbit/s, %.1f %% up to 950, where B3 tells what a single TCP reaches here", 100 * low, 100 * full);
+        snprintf(why, size,
+                 "at worst %.1f %% of what the rate leaves to TCP's payload up to 600 Mbit/s, %.1f %% up to "
+                 "950, where B3 tells what a single TCP reaches here",
+                 100 * low, 100 * full);
         return low > 0.97 ? LAB_AGREES : LAB_DIFFERS;
 }
 
@@ -147,7 +157,9 @@ JUDGE(b5)
 {
         double low = worst_share(j, "least_mbps", 200), full = worst_share(j, "least_mbps", NEVER_X);
 
-        snprintf(why, size, "the slowest of three at worst %.1f %% of its rate up to 200 Mbit/s each, %.1f %% up to 320", 100 * low, 100 * full);
+        snprintf(why, size,
+                 "the slowest of three at worst %.1f %% of its rate up to 200 Mbit/s each, %.1f %% up to 320",
+                 100 * low, 100 * full);
         return full > 0.95 ? LAB_BETTER : low > 0.95 ? LAB_AGREES : LAB_DIFFERS;
 }
 
@@ -164,8 +176,11 @@ static enum lab_verdict judge_rate(struct judging *j, double push_hz, double pul
         double push = most(of(j, "push"), "whole_events_per_second"),
                pull = most(of(j, "pull"), "whole_events_per_second");
 
-        snprintf(why, size, "push %.1f kHz (%.1f then), pull %.1f kHz (%.1f then)", push / 1e3, push_hz / 1e3, pull / 1e3, pull_hz / 1e3);
-        return push > 1.2 * push_hz && pull > 1.2 * pull_hz ? LAB_BETTER : push > 0.8 * push_hz ? LAB_AGREES : LAB_DIFFERS;
+        snprintf(why, size, "push %.1f kHz (%.1f then), pull %.1f kHz (%.1f then)", push / 1e3, push_hz / 1e3,
+                 pull / 1e3, pull_hz / 1e3);
+        return push > 1.2 * push_hz && pull > 1.2 * pull_hz ? LAB_BETTER
+               : push > 0.8 * push_hz                       ? LAB_AGREES
+                                                            : LAB_DIFFERS;
 }
 
 JUDGE(c1)
@@ -179,7 +194,10 @@ JUDGE(c2)
                pull = most(of(j, "pull"), "whole_bytes_per_second") / 1e6;
         double beyond = most(between(of(j, "push"), 15000, NEVER_X), "whole_bytes_per_second") / 1e6;
 
-        snprintf(why, size, "push %.0f MB/s, pull %.0f MB/s (52 then); from 15 kB on push builds %.0f MB/s, where it stopped then: the wire is the limit, not the SFI", push, pull, beyond);
+        snprintf(why, size,
+                 "push %.0f MB/s, pull %.0f MB/s (52 then); from 15 kB on push builds %.0f MB/s, where it "
+                 "stopped then: the wire is the limit, not the SFI",
+                 push, pull, beyond);
         return push > 60 && pull > 60 ? LAB_BETTER : LAB_DIFFERS;
 }
 
@@ -216,7 +234,10 @@ JUDGE(c5)
                free = most(of(j, "auto"), "whole_bytes_per_second") / 1e6;
         double lost = sum(of(j, NULL), "switch_packets");
 
-        snprintf(why, size, "%.0f, %.0f and %.0f MB/s at 20, 40 and 50 Mbit/s, %.0f with the plan's own rate; %.0f packets lost at the port", mb20, mb40, mb50, free, lost);
+        snprintf(why, size,
+                 "%.0f, %.0f and %.0f MB/s at 20, 40 and 50 Mbit/s, %.0f with the plan's own rate; %.0f "
+                 "packets lost at the port",
+                 mb20, mb40, mb50, free, lost);
         return mb50 > mb40 && free > 95 && lost == 0 ? LAB_BETTER : mb40 > mb20 ? LAB_AGREES : LAB_DIFFERS;
 }
 
@@ -262,12 +283,14 @@ static bool is_at_least(const struct worst *w, double share)
         return !w->at || w->share >= share;
 }
 
-/* Shaped push loses nothing anywhere, fills an overloaded port, is as good as the best pull, and builds all where there is room. */
+/* Shaped push loses nothing anywhere, fills an overloaded port, is as good as the best pull, and builds all
+ * where there is room. */
 JUDGE(c6)
 {
         struct query shaped = of(j, "push, shaped");
         double lost = sum(shaped, "events_lost") + sum(shaped, "events_partial");
-        double dropped = sum(shaped, "switch_packets") + sum(shaped, "source_packets") + sum(shaped, "socket_packets");
+        double dropped =
+                sum(shaped, "switch_packets") + sum(shaped, "source_packets") + sum(shaped, "socket_packets");
         struct worst full = {}, pull = {}, spare = {};
         struct strbuf b = strbuf_init(why, size);
         size_t n = 0;
@@ -288,7 +311,10 @@ JUDGE(c6)
                 if (best > 0)
                         keep_worst(&pull, figure_of(j, i, "whole_bytes_per_second") / best, p);
         }
-        strbuf_add(&b, "shaped push: %.0f events and %.0f packets lost at %zu combinations of size, buffer and load", lost, dropped, n);
+        strbuf_add(
+                &b,
+                "shaped push: %.0f events and %.0f packets lost at %zu combinations of size, buffer and load",
+                lost, dropped, n);
         tell_worst(&b, "the port's payload limit where overloaded", &full);
         tell_worst(&b, "the best pull there", &pull);
         tell_worst(&b, "what is offered elsewhere", &spare);
@@ -339,7 +365,8 @@ JUDGE(c8)
         double fast = most(of(j, "TCP, shaped"), "whole_bytes_per_second") / 1e6,
                slow = most(of(j, "TCP"), "whole_bytes_per_second") / 1e6;
 
-        snprintf(why, size, "%.0f packets lost at the port unshaped, %.0f shaped; %.0f MB/s and %.0f MB/s", plain, shaped, slow, fast);
+        snprintf(why, size, "%.0f packets lost at the port unshaped, %.0f shaped; %.0f MB/s and %.0f MB/s",
+                 plain, shaped, slow, fast);
         return shaped < plain && fast >= 0.97 * slow ? LAB_BETTER : LAB_DIFFERS;
 }
 
@@ -348,7 +375,10 @@ JUDGE(c9)
         double one = most(of(j, "one class for all"), "echo_p99_us"),
                own = most(of(j, "a class for control"), "echo_p99_us");
 
-        snprintf(why, size, "99 %% of echoes within %.0f us at most in one class with the data, within %.0f us in a class of their own", one, own);
+        snprintf(why, size,
+                 "99 %% of echoes within %.0f us at most in one class with the data, within %.0f us in a "
+                 "class of their own",
+                 one, own);
         return own > 0 && own * 5 < one ? LAB_BETTER : LAB_DIFFERS;
 }
 

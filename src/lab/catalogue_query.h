@@ -12,7 +12,7 @@ struct judging {
         struct lab_point *points; /* planned */
         const json_t **results;   /* of each point; NULL: not made */
         const char *
-            *lacks; /* of each: the figure that is not known, "" where it was not made; NULL: nothing */
+                *lacks; /* of each: the figure that is not known, "" where it was not made; NULL: nothing */
         size_t n;
 };
 

@@ -24,8 +24,9 @@ static double trigger_rate_hz(const struct scenario *s)
         return s->trigger.rate_millihertz == SCENARIO_MAX ? 0 : (double)s->trigger.rate_millihertz / 1e3;
 }
 
-/* The longest of: the time in which triggers are taken; from the first complete event to the last, which may come long after the
- * last trigger; and what so many triggers stand for, as there is one at either end of a second. */
+/* The longest of: the time in which triggers are taken; from the first complete event to the last, which may
+ * come long after the last trigger; and what so many triggers stand for, as there is one at either end of a
+ * second. */
 static double building_seconds(const json_t *report, const struct scenario *s)
 {
         double throughput = number(report, "throughput_bytes_per_second"), rate_hz = trigger_rate_hz(s);
@@ -41,10 +42,12 @@ static double building_seconds(const json_t *report, const struct scenario *s)
 void figures_add_building(json_t *to, const json_t *report, const struct scenario *s)
 {
         double seconds = building_seconds(report, s), whole = number(report, "payload_bytes") / seconds;
-        double fragment_bytes = (double)s->ros.fragment_size_bytes, offered = trigger_rate_hz(s) * (double)s->ros.count * fragment_bytes;
+        double fragment_bytes = (double)s->ros.fragment_size_bytes,
+               offered = trigger_rate_hz(s) * (double)s->ros.count * fragment_bytes;
         /* An SFI has a port each; the ROSs' wires may be fewer. */
         double ports = (double)MIN(s->sfi.count, s->ros.count);
-        double limit = ports * lab_payload_limit((double)s->network.link_rate_bps, (double)s->network.mtu_bytes, fragment_bytes);
+        double limit = ports * lab_payload_limit((double)s->network.link_rate_bps,
+                                                 (double)s->network.mtu_bytes, fragment_bytes);
 
         bool known = seconds > 0 && is_known(report, "payload_bytes");
         double triggers = number(report, "triggers"), complete = number(report, "events_complete");

@@ -45,8 +45,8 @@ static void add_gaps(json_t *o, const struct histogram *gaps)
                 const char *name;
                 double q;
         } quantiles[] = {
-            {"gap_p1_us", 0.01},  {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5},
-            {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1},
+                {"gap_p1_us", 0.01},  {"gap_p25_us", 0.25}, {"gap_p50_us", 0.5},
+                {"gap_p75_us", 0.75}, {"gap_p99_us", 0.99}, {"gap_max_us", 1},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)

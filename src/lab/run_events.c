@@ -1,4 +1,5 @@
-/* A point that is a whole run of event building: a scenario of settings, run in the lab, its report flattened. */
+/* A point that is a whole run of event building: a scenario of settings, run in the lab, its report
+ * flattened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 
 double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes)
 {
-        /* IP and UDP, message header, a chunk header for each fragment; pieces begin at multiples of 32 (docs/protocol.md). */
+        /* IP and UDP, message header, a chunk header for each fragment; pieces begin at multiples of 32
+         * (docs/protocol.md). */
         double room = mtu_bytes - 28 - 32, frame = mtu_bytes + 14;
         double whole = 32 + 32 * (double)(uint64_t)((fragment_bytes + 31) / 32);
 
@@ -36,7 +38,8 @@ static bool is_of_wires(const char *setting)
         return is;
 }
 
-/* Sections in which a point is what the catalogue says, whatever a testbed's scenario says: not nodes, wires, sockets, tuning. */
+/* Sections in which a point is what the catalogue says, whatever a testbed's scenario says: not nodes, wires,
+ * sockets, tuning. */
 static bool is_of_points(const struct scenario_key *k)
 {
         static const char *const sections[] = {"scenario", "trigger", "dfm", "ros", "sfi", "qos"};
@@ -48,7 +51,8 @@ static bool is_of_points(const struct scenario_key *k)
 }
 
 /* The standard value of all that is not said. */
-static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES], const char *ret[static SETTINGS_MAX])
+static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
+                            const char *ret[static SETTINGS_MAX])
 {
         size_t n = 0;
 
@@ -69,7 +73,8 @@ static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS
 {
         char *save = NULL;
 
-        for (char *word = strtok_r(text, " ", &save); word && n < SETTINGS_MAX; word = strtok_r(NULL, " ", &save)) {
+        for (char *word = strtok_r(text, " ", &save); word && n < SETTINGS_MAX;
+             word = strtok_r(NULL, " ", &save)) {
                 if (with_wires || !is_of_wires(word))
                         ret[n++] = word;
         }
@@ -156,7 +161,8 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
         if (status <= 1 && size > 0)
                 report = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, NULL);
         else
-                log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id, p->series, p->x, status);
+                log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id,
+                          p->series, p->x, status);
         free(text);
         if (report && json_integer_value(json_object_get(report, "triggers")) == 0) {
                 log_error("lab: %s, %s at %g: a run without a single trigger", p->measurement->id, p->series,

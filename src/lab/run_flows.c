@@ -1,4 +1,5 @@
-/* Points without event building: plain streams and echoes between nodes, shaped or not, and what processors spend on them. */
+/* Points without event building: plain streams and echoes between nodes, shaped or not, and what processors
+ * spend on them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,26 +16,32 @@
 #define PORT 7100
 #define CONTROL_PORT 26800
 
-/* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab to be made. */
+/* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab
+ * to be made. */
 static int find_nodes(const struct lab_point *p, struct scenario *s)
 {
         const struct scenario *bed = p->bed ? p->bed->scenario : NULL;
-        unsigned senders = (unsigned)lab_setting(p, "senders", 1), receivers = (unsigned)lab_setting(p, "receivers", 1);
+        unsigned senders = (unsigned)lab_setting(p, "senders", 1),
+                 receivers = (unsigned)lab_setting(p, "receivers", 1);
 
         *s = (struct scenario){};
         s->ros.count = senders;
         s->sfi.count = receivers;
         s->network.link_rate_bps = bed ? bed->network.link_rate_bps : (uint64_t)lab_setting(p, "link", 1e9);
-        s->network.switch_buffer_bytes = bed ? bed->network.switch_buffer_bytes : (uint64_t)lab_setting(p, "buffer", 262144);
+        s->network.switch_buffer_bytes =
+                bed ? bed->network.switch_buffer_bytes : (uint64_t)lab_setting(p, "buffer", 262144);
         s->network.mtu_bytes = bed ? bed->network.mtu_bytes : (uint64_t)lab_setting(p, "mtu", 1500);
         for (unsigned i = 0; i < senders + receivers; i++) {
                 bool sender = i < senders;
                 unsigned index = sender ? i : i - senders;
-                const struct scenario_node *there = bed ? scenario_node_of(bed, sender ? ROLE_ROS : ROLE_SFI, index) : NULL;
+                const struct scenario_node *there =
+                        bed ? scenario_node_of(bed, sender ? ROLE_ROS : ROLE_SFI, index) : NULL;
                 struct scenario_node *n = &s->nodes[s->n_nodes++];
 
                 if (there && strchr(there->address, ':'))
-                        return log_error_errno(EAFNOSUPPORT, "lab: %s is at %s: plain streams need IPv4 addresses", there->name, there->address);
+                        return log_error_errno(EAFNOSUPPORT,
+                                               "lab: %s is at %s: plain streams need IPv4 addresses",
+                                               there->name, there->address);
                 if (there)
                         *n = *there;
                 else
@@ -43,7 +50,8 @@ static int find_nodes(const struct lab_point *p, struct scenario *s)
         return 0;
 }
 
-static struct flow make_flow(const struct lab_point *p, const struct scenario *s, unsigned from, unsigned to, enum flow_kind kind)
+static struct flow make_flow(const struct lab_point *p, const struct scenario *s, unsigned from, unsigned to,
+                             enum flow_kind kind)
 {
         struct flow f = {
                 .kind = kind,
@@ -71,8 +79,10 @@ static struct flow_shape make_shape(const struct lab_point *p, const struct scen
 {
         struct flow_shape shape = {
                 .rate_bps = (uint64_t)lab_setting(p, "rate", 0),
-                /* An echo's link is as slow as its point says, also where the wire is not: the tree holds it to that. */
-                .link_rate_bps = kind == FLOW_ECHO ? (uint64_t)lab_setting(p, "link", 1e9) : s->network.link_rate_bps,
+                /* An echo's link is as slow as its point says, also where the wire is not: the tree holds it
+                   to that. */
+                .link_rate_bps =
+                        kind == FLOW_ECHO ? (uint64_t)lab_setting(p, "link", 1e9) : s->network.link_rate_bps,
                 .mtu_bytes = s->network.mtu_bytes,
                 .switch_buffer_bytes = kind == FLOW_ECHO ? 0 : s->network.switch_buffer_bytes,
                 .control_port = lab_setting(p, "control", 0) > 0 ? CONTROL_PORT : 0,
@@ -81,11 +91,13 @@ static struct flow_shape make_shape(const struct lab_point *p, const struct scen
         };
 
         for (unsigned i = 0; i < shape.n_to; i++)
-                snprintf(shape.to[i], sizeof shape.to[i], "%s", kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address);
+                snprintf(shape.to[i], sizeof shape.to[i], "%s",
+                         kind == FLOW_MULTICAST ? GROUP : s->nodes[s->ros.count + i].address);
         return shape;
 }
 
-static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind, struct flow flows[static FLOWS_MAX])
+static unsigned make_flows(const struct lab_point *p, const struct scenario *s, enum flow_kind kind,
+                           struct flow flows[static FLOWS_MAX])
 {
         unsigned n = 0;
 
@@ -116,11 +128,12 @@ json_t *lab_run_streams(const struct lab_point *p)
         if (r >= 0) {
                 n = make_flows(p, s, kind, flows);
                 shape = make_shape(p, s, kind);
-                r = p->bed ? remote_flows_run(p->bed->remote, flows, n, &shape, seconds, results) : flows_run(lab, flows, n, &shape, seconds, results);
+                r = p->bed ? remote_flows_run(p->bed->remote, flows, n, &shape, seconds, results)
+                           : flows_run(lab, flows, n, &shape, seconds, results);
         }
         if (r >= 0) {
-                result =
-                    kind == FLOW_ECHO ? stream_figures_echo(&results[0]) : stream_figures(flows, results, n);
+                result = kind == FLOW_ECHO ? stream_figures_echo(&results[0])
+                                           : stream_figures(flows, results, n);
                 stream_figures_add_shares(result, results, n);
                 stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
                 if (lab && netns_lab_switch_drops(lab, &at_ports) >= 0)
@@ -156,8 +169,8 @@ json_t *lab_run_copy(const struct lab_point *p)
                 }
         }
         json_object_set_new(
-            o, "mbyte_per_s",
-            json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
+                o, "mbyte_per_s",
+                json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
         free(from);
         free(to);
         return o;

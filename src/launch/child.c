@@ -75,7 +75,8 @@ static void exit_is_ready(void *ctx, uint32_t events)
 }
 
 /* In the child, between fork and exec. */
-static _Noreturn void become_node(const struct child *c, const struct child_command *command, const char **words, int out, pid_t parent)
+static _Noreturn void become_node(const struct child *c, const struct child_command *command,
+                                  const char **words, int out, pid_t parent)
 {
         char stats[16];
         sigset_t stops;
@@ -108,7 +109,9 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
 static const char **command_line(const struct child *c, const struct child_command *command)
 {
         const char **words = calloc(WORDS_BESIDE_SETTINGS + 2 * command->n_settings, sizeof *words);
-        const char *const first[] = {"evb", scenario_role_name(c->node->role), "--config", command->config, "--node", c->node->name};
+        const char *const first[] = {"evb",      scenario_role_name(c->node->role),
+                                     "--config", command->config,
+                                     "--node",   c->node->name};
         size_t n = ARRAY_SIZE(first);
 
         if (!words)
@@ -127,7 +130,8 @@ static int watch(struct child *c)
         int r;
 
         c->running = true;
-        c->exit_io = (struct loop_io){.fd = pidfd_open(c->pid, 0), .events = EPOLLIN, .ready = exit_is_ready, .ctx = c};
+        c->exit_io = (struct loop_io){
+                .fd = pidfd_open(c->pid, 0), .events = EPOLLIN, .ready = exit_is_ready, .ctx = c};
         r = c->exit_io.fd < 0 ? -errno : loop_add(c->loop, &c->exit_io);
         if (r >= 0)
                 r = loop_add(c->loop, &c->report_io);

@@ -30,10 +30,12 @@ json_t *histogram_to_json(const struct histogram *h)
 
         for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
                 if (h->buckets[i] > 0)
-                        json_array_append_new(buckets, json_pack("[i, I]", (int)i, (json_int_t)h->buckets[i]));
+                        json_array_append_new(buckets,
+                                              json_pack("[i, I]", (int)i, (json_int_t)h->buckets[i]));
         }
-        return json_pack("{s:I, s:I, s:I, s:o}", "sum", (json_int_t)h->sum, "min", (json_int_t)(h->count > 0 ? h->min : 0), "max", (json_int_t)h->max,
-                         "buckets", buckets);
+        return json_pack("{s:I, s:I, s:I, s:o}", "sum", (json_int_t)h->sum, "min",
+                         (json_int_t)(h->count > 0 ? h->min : 0), "max", (json_int_t)h->max, "buckets",
+                         buckets);
 }
 
 int histogram_from_json(struct histogram *ret, const json_t *o)
@@ -47,7 +49,8 @@ int histogram_from_json(struct histogram *ret, const json_t *o)
                 return -EBADMSG;
         json_array_foreach(buckets, i, b)
         {
-                json_int_t bucket = json_integer_value(json_array_get(b, 0)), n = json_integer_value(json_array_get(b, 1));
+                json_int_t bucket = json_integer_value(json_array_get(b, 0)),
+                           n = json_integer_value(json_array_get(b, 1));
 
                 if (bucket < 0 || bucket >= HISTOGRAM_BUCKETS || n <= 0)
                         return -EBADMSG;

@@ -117,7 +117,10 @@ void cpu_meter_sample(struct cpu_meter *m)
 
                 p->begin = end;
                 if (begin.at_ns > 0 && end.at_ns > begin.at_ns && end.used_ns >= begin.used_ns)
-                        histogram_add(&m->shares[p->group], (end.used_ns - begin.used_ns) * CPU_METER_WHOLE / (end.at_ns - begin.at_ns), 1);
+                        histogram_add(&m->shares[p->group],
+                                      (end.used_ns - begin.used_ns) * CPU_METER_WHOLE /
+                                              (end.at_ns - begin.at_ns),
+                                      1);
         }
 }
 
@@ -151,7 +154,8 @@ static double quantile_percent(const struct histogram *shares, double q)
 
 json_t *cpu_meter_describe(const struct histogram *shares)
 {
-        static const double edges_percent[] = {1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100, 110, 150, 200};
+        static const double edges_percent[] = {1,  2,  5,  10, 20,  30,  40,  50, 60,
+                                               70, 80, 90, 95, 100, 110, 150, 200};
         json_t *edges = json_array(), *below = json_array();
         unsigned k = 1;
 
@@ -166,6 +170,7 @@ json_t *cpu_meter_describe(const struct histogram *shares)
                 json_array_append_new(edges, json_real(edges_percent[i]));
                 json_array_append_new(below, json_real((double)(k - 1) / (QUANTILES - 1)));
         }
-        return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "p10", quantile_percent(shares, 0.1), "p50", quantile_percent(shares, 0.5), "p90", quantile_percent(shares, 0.9),
-                         "p99", quantile_percent(shares, 0.99), "edges", edges, "below", below);
+        return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "p10", quantile_percent(shares, 0.1), "p50",
+                         quantile_percent(shares, 0.5), "p90", quantile_percent(shares, 0.9), "p99",
+                         quantile_percent(shares, 0.99), "edges", edges, "below", below);
 }

@@ -1,4 +1,5 @@
-/* Starts the nodes, watches them, and sees to it that all of them end. Their reports are put together in summary.c. */
+/* Starts the nodes, watches them, and sees to it that all of them end. Their reports are put together in
+ * summary.c. */
 #include "evb/launch/launch.h"
 
 #include <errno.h>
@@ -71,7 +72,8 @@ static bool died(const struct child *c)
 static void tell_death(const struct launch *l, const struct child *c)
 {
         if (WIFSIGNALED(c->status))
-                log_warning("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+                log_warning("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
+                            strsignal(WTERMSIG(c->status)));
         else if (died(c))
                 log_warning("%s ended with status %d", c->node->name, WEXITSTATUS(c->status));
         (void)l;
@@ -106,7 +108,8 @@ static void child_ended(void *ctx, struct child *c)
         if (c->node->role == ROLE_DFM && was_running) {
                 /* Nodes that have not heard of the end are told by us. */
                 l->press = MAX((int)l->press, (int)PRESS_DFM);
-                l->press_deadline_ns = MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
+                l->press_deadline_ns =
+                        MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
                 /* The DFM was killed or gave up; and if the run never began, most nodes hear nothing. */
                 if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
@@ -184,7 +187,8 @@ static int watch(struct launch *l)
 
         while (l->n_running > 0) {
                 uint64_t now_ns = loop_now_ns(l->loop), wake_ns = now_ns + PROGRESS_NS;
-                int r = loop_wait(l->loop, MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
+                int r = loop_wait(l->loop,
+                                  MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
 
                 if (r < 0)
                         return log_error_errno(r, "waiting for nodes: %m");
@@ -228,8 +232,8 @@ static void set_loopback(struct scenario *s)
         unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255;
 
         for (size_t i = 0; i < s->n_nodes; i++) {
-                snprintf(s->nodes[i].address, sizeof s->nodes[i].address, "127.%u.%u.%zu", b, (unsigned)(c + i / 250) & 255,
-                         1 + i % 250);
+                snprintf(s->nodes[i].address, sizeof s->nodes[i].address, "127.%u.%u.%zu", b,
+                         (unsigned)(c + i / 250) & 255, 1 + i % 250);
                 s->nodes[i].device[0] = '\0';
         }
         if (strcmp(s->network.control_group, "none") != 0)

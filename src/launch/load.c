@@ -7,7 +7,8 @@
 
 #include "evb/base/util.h"
 
-struct scenario *lab_load_scenario(const char *path, const char *const *settings, size_t n, char *why, size_t size)
+struct scenario *lab_load_scenario(const char *path, const char *const *settings, size_t n, char *why,
+                                   size_t size)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);

@@ -27,7 +27,8 @@ static void path_of(const char *name, char *path, size_t size)
         snprintf(path, size, FOLDER "/%s", name);
 }
 
-/* The folder is a mount of its own with shared propagation, as `ip netns` makes it, so that names are seen everywhere. */
+/* The folder is a mount of its own with shared propagation, as `ip netns` makes it, so that names are seen
+ * everywhere. */
 static int make_folder(void)
 {
         if (mkdir(FOLDER, 0755) < 0 && errno != EEXIST)
@@ -36,7 +37,8 @@ static int make_folder(void)
                 return 0;
         if (errno != EINVAL)
                 return -errno;
-        if (mount(FOLDER, FOLDER, "none", MS_BIND | MS_REC, NULL) < 0 || mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) < 0)
+        if (mount(FOLDER, FOLDER, "none", MS_BIND | MS_REC, NULL) < 0 ||
+            mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) < 0)
                 return -errno;
         return 0;
 }

@@ -150,7 +150,8 @@ static void add_usage(json_t *o, const struct launch *l)
                         peak = MAX(peak, l->children[i].usage.ru_maxrss);
                 }
                 set_real(cpu, scenario_role_name(role), seconds);
-                json_object_set_new(shares, scenario_role_name(role), cpu_meter_describe(&l->cpu_shares[role]));
+                json_object_set_new(shares, scenario_role_name(role),
+                                    cpu_meter_describe(&l->cpu_shares[role]));
                 set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
         }
         json_object_set_new(o, "cpu_seconds", cpu);
@@ -178,7 +179,8 @@ static json_t *fragments(const struct launch *l, const struct accounts *a)
 static const struct node_stats *shaped_ros(const struct launch *l)
 {
         for (size_t i = 0; i < l->n_children; i++) {
-                if (l->children[i].node->role == ROLE_ROS && stats_get(&l->children[i].stats->qos_backend) != TC_BACKEND_NONE)
+                if (l->children[i].node->role == ROLE_ROS &&
+                    stats_get(&l->children[i].stats->qos_backend) != TC_BACKEND_NONE)
                         return l->children[i].stats;
         }
         return NULL;
@@ -199,7 +201,8 @@ static json_t *drops(const struct launch *l)
                 set(o, "network_packets", lost > known ? lost - known : 0);
         else
                 json_object_set_new(o, "network_packets", json_null());
-        json_object_set_new(o, "switch_packets", l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
+        json_object_set_new(o, "switch_packets",
+                            l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
         set(o, "socket_packets", socket);
         return o;
 }
@@ -207,7 +210,8 @@ static json_t *drops(const struct launch *l)
 /* A node's own report, or, where it left none, what its page says. */
 static json_t *node_report(const struct child *c)
 {
-        json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
+                                        : NULL;
 
         if (!json_is_object(o)) {
                 json_decref(o);
@@ -219,8 +223,10 @@ static json_t *node_report(const struct child *c)
 #undef X
                 json_object_set_new(o, "files", json_array());
         }
-        json_object_set_new(o, "exit", WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
-        json_object_set_new(o, "signal", WIFSIGNALED(c->status) ? json_integer(WTERMSIG(c->status)) : json_null());
+        json_object_set_new(o, "exit",
+                            WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
+        json_object_set_new(o, "signal",
+                            WIFSIGNALED(c->status) ? json_integer(WTERMSIG(c->status)) : json_null());
         set_real(o, "cpu_seconds", child_cpu_seconds(c));
         set(o, "peak_rss_bytes", (uint64_t)c->usage.ru_maxrss * 1024);
         return o;
@@ -231,8 +237,11 @@ static void add_shaping(json_t *o, const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
 
-        json_object_set_new(o, "qos_backend", json_string(s ? tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)) : "none"));
-        json_object_set_new(o, "qos_rate_bps", s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+        json_object_set_new(
+                o, "qos_backend",
+                json_string(s ? tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)) : "none"));
+        json_object_set_new(o, "qos_rate_bps",
+                            s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
 }
 
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
@@ -243,7 +252,8 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
 
         json_object_set_new(o, "scenario", json_string(s->scenario.name));
         json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
-        json_object_set_new(o, "transport", json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
+        json_object_set_new(o, "transport",
+                            json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
         add_shaping(o, l);
         set(o, "sources", s->ros.count);
         set(o, "builders", s->sfi.count);
@@ -255,9 +265,11 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         set(o, "events_lost", a->lost);
         json_object_set_new(o, "events_stored",
                             s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
-        json_object_set_new(o, "event_rate_hz", span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
+        json_object_set_new(o, "event_rate_hz",
+                            span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
         set(o, "payload_bytes", a->payload_bytes);
-        json_object_set_new(o, "throughput_bytes_per_second", span > 0 ? json_real((double)a->payload_bytes / span) : json_null());
+        json_object_set_new(o, "throughput_bytes_per_second",
+                            span > 0 ? json_real((double)a->payload_bytes / span) : json_null());
         set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         json_object_set_new(o, "fragments", fragments(l, a));
@@ -288,10 +300,13 @@ static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_
 static void write_losses(const json_t *report)
 {
         const json_t *drops = json_object_get(report, "drops");
-        char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX], late[QUANTITY_TEXT_MAX];
+        char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX],
+                late[QUANTITY_TEXT_MAX];
 
-        printf("  lost at    source queue %s, switch port %s, socket %s; late %s\n", packets_text(json_object_get(drops, "source_qdisc_packets"), source),
-               packets_text(json_object_get(drops, "switch_packets"), port), packets_text(json_object_get(drops, "socket_packets"), socket),
+        printf("  lost at    source queue %s, switch port %s, socket %s; late %s\n",
+               packets_text(json_object_get(drops, "source_qdisc_packets"), source),
+               packets_text(json_object_get(drops, "switch_packets"), port),
+               packets_text(json_object_get(drops, "socket_packets"), socket),
                packets_text(json_object_get(json_object_get(report, "fragments"), "late"), late));
 }
 
@@ -305,7 +320,8 @@ static void write_shaping(const struct launch *l)
                 printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
                        quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
         if (s)
-                printf("  shaping    %s, %s for each destination\n", tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)),
+                printf("  shaping    %s, %s for each destination\n",
+                       tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)),
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
 
@@ -313,29 +329,34 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
 {
         const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
         double span = (double)(a->last_ns - a->first_ns) / 1e9;
-        char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], bytes[QUANTITY_TEXT_MAX];
+        char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
+                bytes[QUANTITY_TEXT_MAX];
         const json_t *files = json_object_get(report, "files"), *file;
         size_t i;
 
-        printf("%s: %" PRIu64 " triggers in %.1f s, %" PRIu64 " ROS, %" PRIu64 " SFI, %s over %s\n", l->scenario->scenario.name,
-               a->triggers, (double)(l->end_ns - l->start_ns) / 1e9, l->scenario->ros.count, l->scenario->sfi.count,
+        printf("%s: %" PRIu64 " triggers in %.1f s, %" PRIu64 " ROS, %" PRIu64 " SFI, %s over %s\n",
+               l->scenario->scenario.name, a->triggers, (double)(l->end_ns - l->start_ns) / 1e9,
+               l->scenario->ros.count, l->scenario->sfi.count,
                l->scenario->scenario.mode == MODE_PUSH ? "push" : "pull",
                l->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP");
-        printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete, a->partial, a->lost,
-               a->balanced ? "" : " (the accounts do NOT balance)");
+        printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete,
+               a->partial, a->lost, a->balanced ? "" : " (the accounts do NOT balance)");
         if (span > 0)
                 printf("  rate       %s events/s, %s/s of payload\n",
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
                        quantity_format_bytes((uint64_t)((double)a->payload_bytes / span), bytes));
-        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64 " asked for again, %" PRIu64 " of these came\n",
+        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64
+               " asked for again, %" PRIu64 " of these came\n",
                a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);
         write_shaping(l);
         if (h->count > 0)
                 printf("  latency    %s half of the events, %s 99 %% of them\n",
-                       quantity_format_time(histogram_quantile(h, 0.5), p50), quantity_format_time(histogram_quantile(h, 0.99), p99));
-        printf("  busy       %.2f s of triggers held back\n", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
+                       quantity_format_time(histogram_quantile(h, 0.5), p50),
+                       quantity_format_time(histogram_quantile(h, 0.99), p99));
+        printf("  busy       %.2f s of triggers held back\n",
+               (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_array_foreach(files, i, file)
         {
                 if (i == 5) {

@@ -81,7 +81,8 @@ static void name_of(const struct netns_lab *lab, size_t i, char *name)
 {
         const struct scenario *s = lab->scenario;
 
-        snprintf(name, NAME_MAX_BYTES, "evb-%d-%s", (int)getpid(), i < s->n_nodes ? s->nodes[i].name : BRIDGE);
+        snprintf(name, NAME_MAX_BYTES, "evb-%d-%s", (int)getpid(),
+                 i < s->n_nodes ? s->nodes[i].name : BRIDGE);
 }
 
 static int change(struct nl_sock *s, const char *device, unsigned mtu, bool up, int master)
@@ -115,7 +116,8 @@ static int add_address(struct nl_sock *s, const char *text, int device)
         if (r >= 0) {
                 rtnl_addr_set_ifindex(a, device);
                 rtnl_addr_set_local(a, local);
-                /* Nobody else is there to have the same IPv6 address, and waiting to be sure takes seconds. */
+                /* Nobody else is there to have the same IPv6 address, and waiting to be sure takes seconds.
+                 */
                 if (nl_addr_get_family(local) == AF_INET6)
                         rtnl_addr_set_flags(a, IFA_F_NODAD);
                 r = rtnl_addr_add(s, a, 0);
@@ -127,14 +129,15 @@ static int add_address(struct nl_sock *s, const char *text, int device)
 
 static int make_switch(struct nl_sock *s, unsigned mtu, int *ret_index)
 {
-        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change(s, BRIDGE, mtu, true, 0) < 0 || change(s, "lo", 0, true, 0) < 0)
+        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change(s, BRIDGE, mtu, true, 0) < 0 ||
+            change(s, "lo", 0, true, 0) < 0)
                 return -EIO;
         *ret_index = index_of(s, BRIDGE);
         return *ret_index < 0 ? *ret_index : 0;
 }
 
-/* A switch asks no firewall. Where the kernel's br_netfilter is loaded, every frame would pass the host's rules, at a cost; the setting is the
- * namespace's own, and there only with that module. */
+/* A switch asks no firewall. Where the kernel's br_netfilter is loaded, every frame would pass the host's
+ * rules, at a cost; the setting is the namespace's own, and there only with that module. */
 static int pass_no_firewall(const struct netns_lab *lab, int namespace)
 {
         static const char *const settings[] = {"iptables", "ip6tables", "arptables"};
@@ -184,7 +187,8 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
                 r = open_in(lab, lab->namespaces[i], &at_node);
         if (r < 0)
                 return r;
-        snprintf(address, sizeof address, "%s/%d", s->nodes[i].address, strchr(s->nodes[i].address, ':') ? 64 : 16);
+        snprintf(address, sizeof address, "%s/%d", s->nodes[i].address,
+                 strchr(s->nodes[i].address, ':') ? 64 : 16);
         if ((r = change(at_node, "lo", 0, true, 0)) < 0 || (r = change(at_node, DEVICE, 0, true, 0)) < 0)
                 return r;
         return add_address(at_node, address, index_of(at_node, DEVICE));
@@ -234,8 +238,11 @@ static int build(struct netns_lab *lab)
                 name_of(lab, i, name);
                 r = netns_make(name, &lab->namespaces[i]);
                 if (r < 0)
-                        return log_error_errno(r, "network namespace %s: %m%s", name,
-                                               r == -EPERM || r == -EACCES ? "; --net lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)" : "");
+                        return log_error_errno(
+                                r, "network namespace %s: %m%s", name,
+                                r == -EPERM || r == -EACCES
+                                        ? "; --net lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+                                        : "");
                 lab->n++;
         }
         r = open_in(lab, lab->namespaces[s->n_nodes], &at_switch);
@@ -267,7 +274,8 @@ static void set_addresses(struct scenario *s)
                 if (v6)
                         snprintf(n->address, sizeof n->address, "fd00:e7b::%zx", i + 1);
                 else
-                        snprintf(n->address, sizeof n->address, "10.200.%zu.%zu", (i + 1) / 250, 1 + (i + 1) % 250);
+                        snprintf(n->address, sizeof n->address, "10.200.%zu.%zu", (i + 1) / 250,
+                                 1 + (i + 1) % 250);
                 snprintf(n->device, sizeof n->device, "%s", DEVICE);
         }
 }

@@ -18,7 +18,8 @@
 #include "evb/tc/socket.h"
 #include "evb/tc/units.h"
 
-/* A packet leaves when the wire is free; this is what timers may be late by on a wire, where being late loses nothing. */
+/* A packet leaves when the wire is free; this is what timers may be late by on a wire, where being late loses
+ * nothing. */
 #define BURST_LEAST_BYTES 16384u
 #define BURST_NS (100 * NS_PER_US)
 /* No wire loses what a sender has handed to it. */
@@ -37,9 +38,14 @@ static int change(struct tc_socket *at, int ifindex, const struct tc_object *o)
         return r < 0 ? log_error_errno(r, "lab: netlink: %m") : 0;
 }
 
-static int set_tbf(struct tc_socket *at, int ifindex, uint64_t rate_bps, uint64_t burst_bytes, uint64_t limit_bytes)
+static int set_tbf(struct tc_socket *at, int ifindex, uint64_t rate_bps, uint64_t burst_bytes,
+                   uint64_t limit_bytes)
 {
-        struct tc_object o = {.type = TC_QDISC, .handle = TC_ID(1, 0), .parent = TC_ROOT, .kind_name = "tbf", .kind = &tc_kind_tbf};
+        struct tc_object o = {.type = TC_QDISC,
+                              .handle = TC_ID(1, 0),
+                              .parent = TC_ROOT,
+                              .kind_name = "tbf",
+                              .kind = &tc_kind_tbf};
         uint64_t rate_bytes = tc_rate_bytes(rate_bps);
 
         o.params.tbf = (struct tc_tbf){
@@ -75,9 +81,15 @@ static int make_ifb(struct tc_socket *at, const char *name, uint32_t mtu_bytes)
 /* All that comes in goes to another device first, and returns from there. */
 static int redirect(struct tc_socket *at, int from, int to)
 {
-        struct tc_object ingress = {.type = TC_QDISC, .handle = INGRESS_HANDLE, .parent = INGRESS_PARENT, .kind_name = "ingress"};
-        struct tc_object filter = {.type = TC_FILTER, .parent = INGRESS_HANDLE, .priority = 1, .protocol = ETH_P_ALL, .kind_name = "u32"};
-        struct tc_mirred mirred = {.action = TC_ACT_STOLEN, .eaction = TCA_EGRESS_REDIR, .ifindex = (uint32_t)to};
+        struct tc_object ingress = {
+                .type = TC_QDISC, .handle = INGRESS_HANDLE, .parent = INGRESS_PARENT, .kind_name = "ingress"};
+        struct tc_object filter = {.type = TC_FILTER,
+                                   .parent = INGRESS_HANDLE,
+                                   .priority = 1,
+                                   .protocol = ETH_P_ALL,
+                                   .kind_name = "u32"};
+        struct tc_mirred mirred = {
+                .action = TC_ACT_STOLEN, .eaction = TCA_EGRESS_REDIR, .ifindex = (uint32_t)to};
         struct {
                 uint8_t selector[sizeof(struct tc_u32_sel)];
                 struct tc_u32_key any;
@@ -105,7 +117,8 @@ static int redirect(struct tc_socket *at, int from, int to)
         return change(at, from, &filter);
 }
 
-/* The namespace is that of the socket, not that of the calling thread: if_nametoindex() would ask the wrong one. */
+/* The namespace is that of the socket, not that of the calling thread: if_nametoindex() would ask the wrong
+ * one. */
 static int take_index(const struct nlmsghdr *m, void *ctx)
 {
         struct ifinfomsg i;
@@ -130,19 +143,22 @@ static int index_of(struct tc_socket *at, const char *name)
         return r < 0 ? r : index;
 }
 
-/* A buffer of S bytes loses what exceeds rate * t + S. So does TBF with burst + limit = S, however they are parted; and a port with a
- * large burst makes up for a timer that is late, where a small one would have been a slower port and lost what no switch loses. */
+/* A buffer of S bytes loses what exceeds rate * t + S. So does TBF with burst + limit = S, however they are
+ * parted; and a port with a large burst makes up for a timer that is late, where a small one would have been
+ * a slower port and lost what no switch loses. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s)
 {
         uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN;
         uint64_t burst_bytes = MAX(buffer_bytes / 2, frame_bytes);
 
-        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes, MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes);
+        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes,
+                       MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes);
 }
 
 int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
 {
-        uint64_t rate_bps = s->network.link_rate_bps, burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
+        uint64_t rate_bps = s->network.link_rate_bps,
+                 burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
         char port[IFNAMSIZ], wire[IFNAMSIZ];
         int port_index, wire_index, r;
 

@@ -94,9 +94,10 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
         if (a->sa_family != b->sa_family)
                 return false;
         if (a->sa_family == AF_INET6)
-                return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
-                              sizeof(struct in6_addr)) == 0;
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+                return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                              &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 }
 
 bool net_address_same_host(const struct net_address *a, const struct net_address *b)

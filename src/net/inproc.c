@@ -1,5 +1,5 @@
-/* A link between endpoints of one process, for tests: a datagram sent to an address is queued at the endpoint that has
- * it. One thread: what is sent may lie in no queue but one. */
+/* A link between endpoints of one process, for tests: a datagram sent to an address is queued at the endpoint
+ * that has it. One thread: what is sent may lie in no queue but one. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>

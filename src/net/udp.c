@@ -11,8 +11,8 @@ static int set_int(int fd, int level, int name, int value)
         return setsockopt(fd, level, name, &value, sizeof value) < 0 ? -errno : 0;
 }
 
-/* Asks for a buffer, past the system's limit where we may, and tells what was granted. The kernel doubles what it is asked
- * for, to have room for its own bookkeeping (socket(7)). */
+/* Asks for a buffer, past the system's limit where we may, and tells what was granted. The kernel doubles
+ * what it is asked for, to have room for its own bookkeeping (socket(7)). */
 static uint64_t set_buffer(int fd, int force_name, int name, uint64_t bytes)
 {
         socklen_t size = sizeof(int);
@@ -61,11 +61,13 @@ static int set_up(struct udp *u, const struct udp_config *config)
         const struct net_address *bind_to = config->group ?: &config->local;
         int fd = u->endpoint.fd, r = 0;
 
-        u->endpoint.granted_receive_bytes = set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, config->receive_buffer_bytes);
+        u->endpoint.granted_receive_bytes =
+                set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, config->receive_buffer_bytes);
         u->endpoint.granted_send_bytes = set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, config->send_buffer_bytes);
         set_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
         if (config->device && config->device[0] &&
-            setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, config->device, (socklen_t)strlen(config->device)) < 0 &&
+            setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, config->device, (socklen_t)strlen(config->device)) <
+                    0 &&
             errno != EPERM)
                 return -errno;
         if (config->group)

@@ -1,5 +1,5 @@
-/* How a UDP endpoint moves batches: super-packets cut by the kernel on the way out and joined on the way in, several of
- * them to a system call; one datagram at a time where the kernel refuses. */
+/* How a UDP endpoint moves batches: super-packets cut by the kernel on the way out and joined on the way in,
+ * several of them to a system call; one datagram at a time where the kernel refuses. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 void udp_prepare_receive(struct udp *u)
 {
         for (int i = 0; i < UDP_RECEIVE_BATCH; i++) {
-                u->receive_iov[i] = (struct iovec){u->buffers + (size_t)i * UDP_BUFFER_BYTES, UDP_BUFFER_BYTES};
+                u->receive_iov[i] =
+                        (struct iovec){u->buffers + (size_t)i * UDP_BUFFER_BYTES, UDP_BUFFER_BYTES};
                 u->messages[i].msg_hdr = (struct msghdr){
                         .msg_name = &u->from[i].any,
                         .msg_iov = &u->receive_iov[i],
@@ -101,7 +102,8 @@ int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
         if (u->at == u->n_messages && (r = refill(u)) < 0)
                 return r;
         while (given < n && u->at < u->n_messages) {
-                uint32_t all = u->messages[u->at].msg_len, size = MIN(u->segment_bytes[u->at], all - u->offset);
+                uint32_t all = u->messages[u->at].msg_len,
+                         size = MIN(u->segment_bytes[u->at], all - u->offset);
 
                 out[given++] = (struct datagram){
                         .bytes = (uint8_t *)u->receive_iov[u->at].iov_base + u->offset,
@@ -138,7 +140,8 @@ static bool may_join(const struct udp *u, const struct outgoing *first, const st
                bytes + next->size_bytes <= u->super_max_bytes && n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
 }
 
-/* Puts as many datagrams as may be into message `i`, their gather lists at `iov`; how many gather entries they take. */
+/* Puts as many datagrams as may be into message `i`, their gather lists at `iov`; how many gather entries
+ * they take. */
 static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const struct outgoing *out, size_t n)
 {
         struct msghdr *h = &u->send_messages[i].msg_hdr;
@@ -167,17 +170,21 @@ static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
         uint32_t n_iov = 0;
         int messages = 0;
 
-        for (size_t k = 0; k < n && messages < UDP_SEND_BATCH && n_iov + UDP_SUPER_IOV_MAX <= UDP_SEND_IOV_MAX; messages++) {
+        for (size_t k = 0;
+             k < n && messages < UDP_SEND_BATCH && n_iov + UDP_SUPER_IOV_MAX <= UDP_SEND_IOV_MAX;
+             messages++) {
                 n_iov += make_message(u, messages, u->send_iov + n_iov, out + k, n - k);
                 k += u->datagrams_of[messages];
         }
         return messages;
 }
 
-/* A super-packet is never too large as a whole: EMSGSIZE means segments larger than a packet (EINVAL in older kernels). */
+/* A super-packet is never too large as a whole: EMSGSIZE means segments larger than a packet (EINVAL in older
+ * kernels). */
 static bool is_segmentation_refusal(int error)
 {
-        return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
+        return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP ||
+               error == ENOPROTOOPT;
 }
 
 /* The first message failed twice, so the error is its own: its datagrams go one by one, or are lost. */

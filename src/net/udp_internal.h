@@ -5,7 +5,8 @@
 
 #define UDP_RECEIVE_BATCH 8
 #define UDP_BUFFER_BYTES 65536u
-/* Super-packets in one call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to Linux 6.8. */
+/* Super-packets in one call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to
+ * Linux 6.8. */
 #define UDP_SEND_BATCH 32
 #define UDP_SEGMENTS_MAX 64u
 #define UDP_SUPER_IOV_MAX 1024u

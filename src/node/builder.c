@@ -54,8 +54,7 @@ static void note_corrupt(struct builder *b, const struct sfi_built *built, uint3
         snprintf(b->first_corrupt, sizeof b->first_corrupt,
                  "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x", (unsigned long long)built->event,
                  source ? source->name : "an unknown ROS", at, *found, expected);
-        log_error("corrupt fragment: %s; check that run.seed is the same on all nodes",
-                  b->first_corrupt);
+        log_error("corrupt fragment: %s; check that run.seed is the same on all nodes", b->first_corrupt);
 }
 
 static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros)
@@ -201,7 +200,8 @@ static int prepare_files(struct builder *b, uint32_t slots)
         return r < 0 ? log_error_errno(r, "builder: %m") : 0;
 }
 
-int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer, uint32_t slots)
+int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer,
+                uint32_t slots)
 {
         const struct scenario *s = n->scenario;
         struct builder *b = calloc(1, sizeof *b);

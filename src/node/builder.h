@@ -16,7 +16,8 @@ struct builder_done {
 
 /* Between builder_take() and builder_collect() the builder reads the core's slots and the buffer. Errors are
  * logged; -EINVAL: sfi.directory is wrong. */
-int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer, uint32_t slots);
+int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer,
+                uint32_t slots);
 /* Opens the files of this run: after builder_new(), before the first builder_take(), once the run number is
  * known. Errors are logged. */
 int builder_open_files(struct builder *b, uint32_t run);

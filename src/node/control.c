@@ -62,7 +62,8 @@ int control_know_nodes(struct control *c, const struct scenario *s)
         return 0;
 }
 
-static int open_group(struct control *c, const struct scenario_node *self, const struct udp_config *own, struct loop *loop)
+static int open_group(struct control *c, const struct scenario_node *self, const struct udp_config *own,
+                      struct loop *loop)
 {
         const char *text = c->scenario->network.control_group;
         struct udp_config config = *own;
@@ -74,7 +75,9 @@ static int open_group(struct control *c, const struct scenario_node *self, const
         if (r < 0 || !net_address_is_multicast(&c->group_address))
                 return log_error_errno(EINVAL, "network.control-group: \"%s\" is no multicast address", text);
         if (c->group_address.any.sa_family != own->local.any.sa_family)
-                return log_error_errno(EINVAL, "network.control-group: \"%s\" is of another family than the nodes' addresses", text);
+                return log_error_errno(
+                        EINVAL,
+                        "network.control-group: \"%s\" is of another family than the nodes' addresses", text);
         c->has_group = true;
         if (self->role == ROLE_DFM)
                 return 0;
@@ -281,7 +284,11 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
         if (to.index != MESSAGE_TO_ALL)
-                control_send_to(c, to.role == ROLE_DFM ? &c->dfm : to.role == ROLE_ROS ? &c->ros[to.index] : &c->sfi[to.index], m);
+                control_send_to(c,
+                                to.role == ROLE_DFM   ? &c->dfm
+                                : to.role == ROLE_ROS ? &c->ros[to.index]
+                                                      : &c->sfi[to.index],
+                                m);
         else if (m->header.type == MESSAGE_REQUEST)
                 send_to_ross(c, m, first);
         else if (c->has_group)

@@ -1,5 +1,5 @@
-/* The control messages of a node: its own socket, the DFM's multicast group, and a batch of what is to be sent. Where no
- * group is set the DFM sends to each node in turn. One thread. */
+/* The control messages of a node: its own socket, the DFM's multicast group, and a batch of what is to be
+ * sent. Where no group is set the DFM sends to each node in turn. One thread. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -50,7 +50,7 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
-        unsigned budget; /* datagrams that this turn may still read */
+        unsigned budget;                  /* datagrams that this turn may still read */
         struct control_stranger stranger; /* the last one */
 };
 
@@ -71,7 +71,8 @@ bool control_has_more(const struct control *c);
 /* The next received message that comes from the address of the node it names, or NULL; valid until the next
  * call. */
 const struct message *control_receive(struct control *c);
-/* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on. */
+/* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on.
+ */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* To any address. */
 void control_send_to(struct control *c, const struct net_address *to, const struct message *m);

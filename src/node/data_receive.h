@@ -1,5 +1,5 @@
-/* An SFI's way in for fragments: from the sockets into the places that the core gives. Two transports behind one table.
- * One thread. */
+/* An SFI's way in for fragments: from the sockets into the places that the core gives. Two transports behind
+ * one table. One thread. */
 #pragma once
 
 #include "evb/core/sfi.h"

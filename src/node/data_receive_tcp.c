@@ -414,7 +414,8 @@ static void flush_requests(struct tcp_peer *p)
                 memmove(p->requests, p->requests + sent, p->n_requests);
         }
         /* A broken connection is seen, and ended, by its reader. */
-        loop_modify(p->receiver->node->loop, &p->io, p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
+        loop_modify(p->receiver->node->loop, &p->io,
+                    p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 static void request_from(struct data_receiver *r, size_t ros, const struct message *m)

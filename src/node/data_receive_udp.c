@@ -91,7 +91,7 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
 {
         struct chunk_reader reader;
         enum message_verdict v =
-            chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
+                chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
         if (v == MESSAGE_OK &&
             !control_is_node(&r->node->control, ROLE_ROS, reader.header.sender_index, d->from))

@@ -1,5 +1,5 @@
-/* A ROS's way out for fragments: from the core's jobs and the buffer to the sockets, payload never copied by us.
- * Two transports behind one table. One thread. */
+/* A ROS's way out for fragments: from the core's jobs and the buffer to the sockets, payload never copied by
+ * us. Two transports behind one table. One thread. */
 #pragma once
 
 #include "evb/core/ros.h"

@@ -1,6 +1,6 @@
-/* Fragments over TCP: the ROS connects to each SFI, says who it is, sends, and takes requests on the same connection.
- * Back-pressure is the connection's: what it does not take waits in the core's queues. A connection that breaks is made
- * again after growing pauses; what was lost with it is asked for again. */
+/* Fragments over TCP: the ROS connects to each SFI, says who it is, sends, and takes requests on the same
+ * connection. Back-pressure is the connection's: what it does not take waits in the core's queues. A
+ * connection that breaks is made again after growing pauses; what was lost with it is asked for again. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,7 +30,8 @@ struct tcp_way {
         struct tcp_reader reader;
         bool ready_in, ready_out;
         bool was_up;
-        /* The message on its way: its gather list from `at` on is still to be written, and its entries are pinned. */
+        /* The message on its way: its gather list from `at` on is still to be written, and its entries are
+         * pinned. */
         struct iovec iov[IOV_MAX_OUT];
         size_t n_iov, at;
         uint32_t pinned[SEND_JOBS_MAX];
@@ -281,7 +282,8 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
                 if (w->state == WAY_UP && w->ready_out)
                         write_some(w, now_ns);
                 *ret_more |= w->state == WAY_UP && w->ready_in;
-                *ret_more |= w->state == WAY_UP && w->ready_out && (w->at < w->n_iov || ros_next_with_jobs(s->core, i) == i);
+                *ret_more |= w->state == WAY_UP && w->ready_out &&
+                             (w->at < w->n_iov || ros_next_with_jobs(s->core, i) == i);
         }
         return 0;
 }
@@ -320,7 +322,8 @@ static int tcp_open(struct data_sender *s)
                 w->io.fd = -1;
                 w->headers = malloc(STAGING_BYTES);
                 tcp_backoff_init(&w->backoff, s->node->member.incarnation ^ i);
-                r = w->headers ? node_address(scenario_node_of(sc, ROLE_SFI, i), (uint16_t)sc->network.data_port, &w->to)
+                r = w->headers ? node_address(scenario_node_of(sc, ROLE_SFI, i),
+                                              (uint16_t)sc->network.data_port, &w->to)
                                : log_error_errno(ENOMEM, "data connections: %m");
         }
         return r;

@@ -1,4 +1,5 @@
-/* Fragments over UDP: one connected socket for each SFI, so that one that is shaped or full holds up no other. */
+/* Fragments over UDP: one connected socket for each SFI, so that one that is shaped or full holds up no
+ * other. */
 #include <errno.h>
 #include <sys/epoll.h>
 
@@ -11,7 +12,8 @@
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next one has its turn, and before messages are looked at again. */
 #define ROUNDS 4
-/* ros.pacing: what may be sent at once after a pause; and what a frame has beyond the payload of UDP, and of IP. */
+/* ros.pacing: what may be sent at once after a pause; and what a frame has beyond the payload of UDP, and of
+ * IP. */
 #define PACED_FRAMES 4
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
@@ -88,7 +90,8 @@ static int udp_open(struct data_sender *s)
         s->state = u;
         u->n = (uint32_t)s->node->scenario->sfi.count;
         if (s->node->scenario->ros.stagger)
-                u->first = (uint32_t)((uint64_t)s->node->self->index * u->n / MAX(s->node->scenario->ros.count, UINT64_C(1)));
+                u->first = (uint32_t)((uint64_t)s->node->self->index * u->n /
+                                      MAX(s->node->scenario->ros.count, UINT64_C(1)));
         u->bytes_per_ns = (double)s->node->scenario->ros.pacing_bps / 8e9;
         u->frame_bytes = (double)(s->node->scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
         u->datagram_bytes = node_datagram_bytes(s->node->scenario);

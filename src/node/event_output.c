@@ -44,7 +44,7 @@ struct event_output {
         uint32_t *waiting;
         uint32_t waiting_mask, waiting_head, waiting_tail;
         uint64_t settled;
-        unsigned left; /* files that earlier SFIs did not close */
+        unsigned left;      /* files that earlier SFIs did not close */
         uint64_t oldest_ns; /* the first event since the last flush (sync) came then; NEVER_NS: none */
 };
 
@@ -170,8 +170,8 @@ static void note_left(void *ctx, const char *path, pid_t writer)
                 log_warning("%s: process %d is writing this file; leaving it alone", path, (int)writer);
         else
                 log_warning(
-                    "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
-                    path, path);
+                        "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
+                        path, path);
 }
 
 int event_output_open(struct event_output *o, uint32_t run)

@@ -1,4 +1,5 @@
-/* Frames from front-end electronics into the ROS's buffer. Which event they belong to is counted by the core. */
+/* Frames from front-end electronics into the ROS's buffer. Which event they belong to is counted by the core.
+ */
 #include "evb/node/front_end.h"
 
 #include <errno.h>
@@ -105,8 +106,8 @@ static int open_udp(struct front_end *f, const char *port)
         return loop_add(f->loop, &f->io);
 }
 
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local, struct loop *loop,
-                  struct ros *core, uint8_t *buffer, struct node_stats *stats)
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local,
+                  struct loop *loop, struct ros *core, uint8_t *buffer, struct node_stats *stats)
 {
         struct front_end *f = calloc(1, sizeof *f);
         int r;
@@ -126,7 +127,9 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
         if (!tcp)
                 r = open_udp(f, at);
         else if ((r = net_address_parse_with_port(&f->to, at)) < 0)
-                log_error("ros.source: \"%s\" is no ADDRESS:PORT of a front-end, allowed: a numeric IPv4 or [IPv6] address", at);
+                log_error("ros.source: \"%s\" is no ADDRESS:PORT of a front-end, allowed: a numeric IPv4 or "
+                          "[IPv6] address",
+                          at);
         if (r < 0) {
                 front_end_free(f);
                 return r;
@@ -199,9 +202,9 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
         if (verdict == ROS_FULL && !f->full_logged) {
                 log_warning(
-                    "front-end: frame %" PRIu64 " found no room within ros.buffer-size or "
-                    "ros.buffer-events and is lost; its number stays used; further ones are only counted",
-                    f->frames);
+                        "front-end: frame %" PRIu64 " found no room within ros.buffer-size or "
+                        "ros.buffer-events and is lost; its number stays used; further ones are only counted",
+                        f->frames);
                 f->full_logged = true;
         }
         end_frame(f, verdict == ROS_STORE);
@@ -279,8 +282,9 @@ static int read_payload(struct front_end *f)
                 if (f->taken_bytes >= TURN_BYTES)
                         return 1;
                 uint32_t left = f->frame_bytes - f->frame_done;
-                ssize_t got = tcp_reader_read(&f->reader, f->stored ? f->buffer + f->at + f->frame_done : waste,
-                                              f->stored ? left : MIN(left, (uint32_t)sizeof waste));
+                ssize_t got =
+                        tcp_reader_read(&f->reader, f->stored ? f->buffer + f->at + f->frame_done : waste,
+                                        f->stored ? left : MIN(left, (uint32_t)sizeof waste));
 
                 if (got <= 0)
                         return (int)got;

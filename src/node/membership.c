@@ -25,8 +25,7 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                          scenario_digest_name(m->refused_key));
                 break;
         case WELCOME_OTHER_RUN:
-                snprintf(text, size_bytes, "its run number is %u, ours is %u", m->refused_run,
-                         n->member.run);
+                snprintf(text, size_bytes, "its run number is %u, ours is %u", m->refused_run, n->member.run);
                 break;
         case WELCOME_OCCUPIED:
                 snprintf(text, size_bytes, "another process ran as %s a moment ago", n->self->name);
@@ -39,10 +38,10 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                          m->run);
                 break;
         case WELCOME_BEGUN:
-                snprintf(
-                    text, size_bytes,
-                    "run %u has begun, and this node must count its front-end's frames from the beginning",
-                    m->refused_run);
+                snprintf(text, size_bytes,
+                         "run %u has begun, and this node must count its front-end's frames from the "
+                         "beginning",
+                         m->refused_run);
                 break;
         case WELCOME_ADDRESS:
                 snprintf(text, size_bytes, "it has another address for %s than %s, or no such node",

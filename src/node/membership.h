@@ -19,9 +19,9 @@ struct membership {
         enum welcome_verdict logged_refusal;
         uint32_t logged_stranger; /* DFM: role and index of the last logged stranger */
         uint64_t stranger_ns;     /* when the next one may be logged; the DFM's */
-        bool lost_dfm; /* the DFM has been silent for dfm.lost-after */
-        bool rejected; /* the DFM does not let this node take part, for good */
-        bool left_behind; /* the DFM has gone on to another run */
+        bool lost_dfm;            /* the DFM has been silent for dfm.lost-after */
+        bool rejected;            /* the DFM does not let this node take part, for good */
+        bool left_behind;         /* the DFM has gone on to another run */
 };
 
 /* Logs what is new. Returns whether the node must stop now: lost_dfm or rejected. */

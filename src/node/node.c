@@ -1,4 +1,5 @@
-/* A role as a process, from its start to its report. What the roles do differently is in role_dfm.c, role_ros.c and role_sfi.c. */
+/* A role as a process, from its start to its report. What the roles do differently is in role_dfm.c,
+ * role_ros.c and role_sfi.c. */
 #include "evb/node/node.h"
 
 #include <errno.h>
@@ -36,20 +37,25 @@ size_t node_datagram_bytes(const struct scenario *s)
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret)
 {
         if (n->address[0] == '\0')
-                return log_error_errno(EINVAL, "node %s has no address: set it in section [node %s], or start all nodes by `evb run`",
+                return log_error_errno(EINVAL,
+                                       "node %s has no address: set it in section [node %s], or start all "
+                                       "nodes by `evb run`",
                                        n->name, n->name);
         if (net_address_parse(ret, n->address, port) < 0)
-                return log_error_errno(EINVAL, "node %s: \"%s\" is no IPv4 or IPv6 address", n->name, n->address);
+                return log_error_errno(EINVAL, "node %s: \"%s\" is no IPv4 or IPv6 address", n->name,
+                                       n->address);
         return 0;
 }
 
-struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which)
+struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self,
+                                      unsigned which)
 {
         return (struct fault_config){
                 .loss = s->network.loss,
                 .reorder = s->network.reorder,
                 .duplicate = s->network.duplicate,
-                .seed = random_mix(s->network.fault_seed) ^ ((uint64_t)self->role << 48 | (uint64_t)self->index << 16 | which),
+                .seed = random_mix(s->network.fault_seed) ^
+                        ((uint64_t)self->role << 48 | (uint64_t)self->index << 16 | which),
         };
 }
 
@@ -99,9 +105,10 @@ static int prepare_membership(struct node *n)
         const struct scenario *s = n->scenario;
 
         n->member = (struct member_config){
-            .run = (uint32_t)s->run.number,
-            .retry_ns = s->dfm.keep_alive_ns,
-            .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS : 0,
+                .run = (uint32_t)s->run.number,
+                .retry_ns = s->dfm.keep_alive_ns,
+                .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS
+                                                                                              : 0,
         };
         if (n->self->role != ROLE_ROS)
                 n->member.flags = 0;

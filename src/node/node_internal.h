@@ -48,12 +48,12 @@ struct node {
         struct member_config member; /* for Join; the DFM uses the incarnation alone */
         uint32_t run;                /* 0: not known yet */
         struct membership membership;
-        void *state; /* of the role */
+        void *state;                            /* of the role */
         char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
         size_t n_files;
-        bool is_sealing; /* of an SFI: only the disk has work left */
-        bool check_only; /* open only, never run: changes nothing on this machine */
-        unsigned hangups; /* SIGHUPs that were logged */
+        bool is_sealing;        /* of an SFI: only the disk has work left */
+        bool check_only;        /* open only, never run: changes nothing on this machine */
+        unsigned hangups;       /* SIGHUPs that were logged */
         struct reasons reasons; /* for exit status 1 */
 };
 
@@ -64,7 +64,8 @@ int node_draw_number(uint64_t *ret);
 /* Address of a node's port; an error is logged. */
 int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
 /* The faults of one of this node's sockets; each has a seed of its own. */
-struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self, unsigned which);
+struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self,
+                                      unsigned which);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that goes on: it serves
  * until the DFM falls silent or run.stop-timeout expires. `heard_dfm_ns` 0: never. */
 void node_log_stop(uint64_t heard_dfm_ns);

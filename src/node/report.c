@@ -23,8 +23,10 @@ static void add_shaping(json_t *o, const struct node_stats *s)
         bool shaped = stats_get(&s->qos_backend) != TC_BACKEND_NONE;
         json_t *interface = json_object();
 
-        json_object_set_new(o, "qos_backend", json_string(tc_backend_name((enum tc_backend)stats_get(&s->qos_backend))));
-        json_object_set_new(o, "qos_rate_bps", shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+        json_object_set_new(o, "qos_backend",
+                            json_string(tc_backend_name((enum tc_backend)stats_get(&s->qos_backend))));
+        json_object_set_new(o, "qos_rate_bps",
+                            shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
         if (stats_get(&s->mtu_bytes) > 0) {
                 set_known(interface, "mtu_bytes", stats_get(&s->mtu_bytes));
                 set_known(interface, "rx_usecs", stats_get(&s->rx_usecs));
@@ -71,9 +73,11 @@ void report_write_text(const struct node *n, FILE *to)
 
         switch (n->self->role) {
         case ROLE_DFM:
-                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost\n", n->self->name,
-                        (unsigned long long)stats_get(&s->triggers), (unsigned long long)stats_get(&s->events_complete),
-                        (unsigned long long)stats_get(&s->events_partial), (unsigned long long)stats_get(&s->events_lost));
+                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost\n",
+                        n->self->name, (unsigned long long)stats_get(&s->triggers),
+                        (unsigned long long)stats_get(&s->events_complete),
+                        (unsigned long long)stats_get(&s->events_partial),
+                        (unsigned long long)stats_get(&s->events_lost));
                 break;
         case ROLE_ROS:
                 fprintf(to, "%s: %llu fragments sent, %s\n", n->self->name,
@@ -81,8 +85,9 @@ void report_write_text(const struct node *n, FILE *to)
                         quantity_format_bytes(stats_get(&s->bytes_sent), bytes));
                 break;
         case ROLE_SFI:
-                fprintf(to, "%s: %llu events complete, %llu partial, %s of payload, %zu files\n", n->self->name,
-                        (unsigned long long)stats_get(&s->events_complete), (unsigned long long)stats_get(&s->events_partial),
+                fprintf(to, "%s: %llu events complete, %llu partial, %s of payload, %zu files\n",
+                        n->self->name, (unsigned long long)stats_get(&s->events_complete),
+                        (unsigned long long)stats_get(&s->events_partial),
                         quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->n_files);
                 break;
         }

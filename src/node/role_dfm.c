@@ -26,11 +26,11 @@
 struct dfm_role {
         struct dfm *core;
         struct run_record record;
-        uint64_t began_utc_ns;  /* 0: the run has not begun */
+        uint64_t began_utc_ns; /* 0: the run has not begun */
         uint64_t wait_log_ns;
         bool wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
-        struct replay *replay; /* where events come from a file, their headers do too */
+        struct replay *replay;                   /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
@@ -80,11 +80,13 @@ static uint32_t next_number(void)
         int r = run_record_next_number(&number, path);
 
         if (r == -EBADMSG)
-                log_warning("%s is damaged, so the last run number is unknown: this run is number %u, from the "
-                            "clock",
-                            path, number);
+                log_warning(
+                        "%s is damaged, so the last run number is unknown: this run is number %u, from the "
+                        "clock",
+                        path, number);
         else if (r < 0)
-                log_warning_errno(r, "cannot keep run numbers in %s: %m; this run is number %u, from the clock",
+                log_warning_errno(r,
+                                  "cannot keep run numbers in %s: %m; this run is number %u, from the clock",
                                   path, number);
         return number;
 }

@@ -27,9 +27,9 @@ struct ros_node {
         struct source *source;
         struct front_end *front_end; /* NULL: fragments are made at the asking */
         struct data_sender sender;
-        struct shaping *shaping; /* NULL: unshaped */
+        struct shaping *shaping;             /* NULL: unshaped */
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* as last seen */
-        bool more; /* to be sent at once */
+        bool more;                           /* to be sent at once */
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
@@ -72,8 +72,8 @@ static int open_front_end(struct node *n, struct ros_node *r)
 
         if (k < 0 || r->source)
                 return k;
-        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at, &local, n->loop, r->core,
-                             r->buffer, n->stats);
+        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at, &local,
+                             n->loop, r->core, r->buffer, n->stats);
 }
 
 static int open_role(struct node *n)

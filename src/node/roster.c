@@ -116,8 +116,9 @@ static void log_stranger(struct node *n)
                 log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",
                             scenario_role_name(s->role), s->index + 1u, text);
         else
-                log_warning("ignored a message in the name of %s: it comes from %s, not from that node's address",
-                            name_of(n, s->role, s->index), text);
+                log_warning(
+                        "ignored a message in the name of %s: it comes from %s, not from that node's address",
+                        name_of(n, s->role, s->index), text);
 }
 
 void roster_log(struct node *n, struct dfm *core)

@@ -129,7 +129,7 @@ int shaping_new(struct shaping **ret, struct node *n)
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
         s->tree = (struct shaping_tree){
-            .scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
+                .scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
         s->required = sc->qos.required;
         s->repairs = sc->qos.on_drift == QOS_REPAIR;
         s->waker.fd = -1;

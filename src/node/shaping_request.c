@@ -7,7 +7,8 @@
 
 #include "evb/base/util.h"
 
-static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to, const bool *wanted, char *why)
+static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
+                             const bool *wanted, char *why)
 {
         for (unsigned i = 0; i < scenario_count(s, ROLE_SFI); i++) {
                 const struct scenario_node *sfi = scenario_node_of(s, ROLE_SFI, i);
@@ -15,16 +16,20 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
                 if (wanted && !wanted[i])
                         continue;
                 if (q->n_destinations == TC_DESTINATIONS_MAX) {
-                        snprintf(why, TC_REASON_MAX, "more than %u SFIs cannot be shaped for", TC_DESTINATIONS_MAX);
+                        snprintf(why, TC_REASON_MAX, "more than %u SFIs cannot be shaped for",
+                                 TC_DESTINATIONS_MAX);
                         return -EINVAL;
                 }
                 if (!sfi->address[0]) {
-                        snprintf(why, TC_REASON_MAX, "node %.31s has no address, allowed: sections [node NAME] with addresses, or evb run, which gives them",
+                        snprintf(why, TC_REASON_MAX,
+                                 "node %.31s has no address, allowed: sections [node NAME] with addresses, "
+                                 "or evb run, which gives them",
                                  sfi->name);
                         return -EINVAL;
                 }
                 if (!tc_address_parse(&to[q->n_destinations].address, sfi->address)) {
-                        snprintf(why, TC_REASON_MAX, "node %.31s: \"%.60s\" is no IPv4 or IPv6 address", sfi->name, sfi->address);
+                        snprintf(why, TC_REASON_MAX, "node %.31s: \"%.60s\" is no IPv4 or IPv6 address",
+                                 sfi->name, sfi->address);
                         return -EINVAL;
                 }
                 to[q->n_destinations++].rate_bps = s->qos.rate_bps;
@@ -32,9 +37,10 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
         return 0;
 }
 
-int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s, const struct scenario_node *ros,
-                           const struct tc_device *device, struct tc_destination *destinations, const bool *wanted,
-                           char why[static TC_REASON_MAX])
+int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s,
+                                const struct scenario_node *ros, const struct tc_device *device,
+                                struct tc_destination *destinations, const bool *wanted,
+                                char why[static TC_REASON_MAX])
 {
         uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
         struct tc_request q = {
@@ -62,7 +68,8 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
         int r;
 
         if (ros->role != ROLE_ROS) {
-                snprintf(why, TC_REASON_MAX, "node %.31s sends no fragments, allowed: a node of role ros", ros->name);
+                snprintf(why, TC_REASON_MAX, "node %.31s sends no fragments, allowed: a node of role ros",
+                         ros->name);
                 return -EINVAL;
         }
         r = take_destinations(&q, s, destinations, wanted, why);
@@ -75,10 +82,8 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
 enum tc_backend shaping_backend_of_scenario(const struct scenario *s)
 {
         static const enum tc_backend backends[] = {
-                [QOS_NONE] = TC_BACKEND_NONE,
-                [QOS_AUTO] = TC_BACKEND_AUTO,
-                [QOS_HTB] = TC_BACKEND_HTB,
-                [QOS_HTB_TBF] = TC_BACKEND_HTB_TBF,
+                [QOS_NONE] = TC_BACKEND_NONE,       [QOS_AUTO] = TC_BACKEND_AUTO,
+                [QOS_HTB] = TC_BACKEND_HTB,         [QOS_HTB_TBF] = TC_BACKEND_HTB_TBF,
                 [QOS_CBQ_TBF] = TC_BACKEND_CBQ_TBF,
         };
 

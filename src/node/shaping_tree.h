@@ -15,7 +15,7 @@ struct shaping_tree {
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum tc_backend backend;       /* TC_BACKEND_NONE: only the interface is tuned */
+        enum tc_backend backend;         /* TC_BACKEND_NONE: only the interface is tuned */
         size_t super_packet_bytes;       /* fixed once it is open */
         uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs in the plan; never empty */
         bool wanted[EVB_SFI_MAX];
@@ -23,10 +23,10 @@ struct shaping_tree {
         bool changed;      /* `live` is not installed yet */
         uint64_t again_ns; /* apply again at this time: something drains, or was refused */
         uint64_t insist_ns;
-        uint64_t look_ns;   /* compare with the kernel at this time */
-        uint64_t settle_ns; /* compare at this time, after a change by others; NEVER_NS: none */
-        uint64_t well_ns;   /* when the kernel was last seen to have the whole tree */
-        uint64_t event_ns;  /* of the first foreign change since then */
+        uint64_t look_ns;           /* compare with the kernel at this time */
+        uint64_t settle_ns;         /* compare at this time, after a change by others; NEVER_NS: none */
+        uint64_t well_ns;           /* when the kernel was last seen to have the whole tree */
+        uint64_t event_ns;          /* of the first foreign change since then */
         uint64_t unshaped_since_ns; /* NEVER_NS: all is as planned */
         uint64_t unshaped_ns;       /* of earlier times */
         _Atomic bool unshaped;      /* for other threads to read: something is not as planned */

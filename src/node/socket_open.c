@@ -39,9 +39,9 @@ static int explain(const struct opening *o, int r)
 
         net_address_format(o->group ?: o->local, text);
         if (r == -EADDRINUSE)
-                return log_error_errno(
-                        r, "cannot open %s for %s: it is in use; is this node running already?", text,
-                        o->what);
+                return log_error_errno(r,
+                                       "cannot open %s for %s: it is in use; is this node running already?",
+                                       text, o->what);
         return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
 }
 
@@ -62,8 +62,8 @@ static int open_when_there(const struct opening *o)
 
                 net_address_format(o->local, text);
                 if (!logged)
-                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m",
-                                          text, o->what);
+                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m", text,
+                                          o->what);
                 logged = true;
                 notify_starting(EXTEND_NS, "waiting for its address");
                 if (signals_wait(RETRY_NS)) {

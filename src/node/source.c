@@ -32,8 +32,9 @@ uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key)
         case SIZES_FIXED:
                 break;
         case SIZES_UNIFORM:
-                return sizes->least +
-                       (uint32_t)(((unsigned __int128)random_mix(key) * (sizes->most - sizes->least + UINT64_C(1))) >> 64);
+                return sizes->least + (uint32_t)(((unsigned __int128)random_mix(key) *
+                                                  (sizes->most - sizes->least + UINT64_C(1))) >>
+                                                 64);
         case SIZES_LOGNORMAL:
                 random_init(&random, key);
                 bytes = sizes->mean_bytes *
@@ -101,7 +102,8 @@ int source_new_file(struct source **ret, uint32_t index, const char *path, char 
         *s = (struct source){.kind = &file_kind, .index = index};
         r = replay_open(&s->replay, path, why, why_bytes);
         if (r >= 0 && index >= replay_sources(s->replay)) {
-                snprintf(why, why_bytes, "%s: holds %zu ROS sources, and this ROS would be number %u: set ros.count to %zu",
+                snprintf(why, why_bytes,
+                         "%s: holds %zu ROS sources, and this ROS would be number %u: set ros.count to %zu",
                          path, replay_sources(s->replay), index + 1, replay_sources(s->replay));
                 r = -EINVAL;
         }

@@ -66,7 +66,8 @@ static uint64_t mix(uint64_t sum, const char *text)
 
 uint64_t hub_common_ground(const struct scenario *s)
 {
-        uint64_t sum = random_mix(s->network.control_port << 32 | s->network.data_port << 16 | s->network.order_port);
+        uint64_t sum = random_mix(s->network.control_port << 32 | s->network.data_port << 16 |
+                                  s->network.order_port);
 
         sum = mix(sum, s->network.control_group);
         for (size_t i = 0; i < s->n_nodes; i++)
@@ -126,8 +127,7 @@ static void log_refusal(struct hub *h, const struct net_address *from, const cha
 
         if (now_ns >= h->refusals_since_ns + REFUSALS_NS) {
                 if (h->refusals > REFUSALS_LOGGED)
-                        log_warning("order port: refused %u more connections",
-                                    h->refusals - REFUSALS_LOGGED);
+                        log_warning("order port: refused %u more connections", h->refusals - REFUSALS_LOGGED);
                 h->refusals_since_ns = now_ns;
                 h->refusals = 0;
         }
@@ -147,13 +147,15 @@ static bool comes_from(const struct peer *p, const struct scenario_node *n)
 {
         struct net_address at;
 
-        return net_address_parse(&at, n->address, net_address_port(&p->from)) >= 0 && net_address_equal(&at, &p->from);
+        return net_address_parse(&at, n->address, net_address_port(&p->from)) >= 0 &&
+               net_address_equal(&at, &p->from);
 }
 
 static void introduce_member(struct peer *p, const json_t *m)
 {
         struct hub *h = p->hub;
-        const char *name = json_string_value(json_object_get(m, "node")), *version = json_string_value(json_object_get(m, "version"));
+        const char *name = json_string_value(json_object_get(m, "node")),
+                   *version = json_string_value(json_object_get(m, "version"));
         const struct scenario_node *n = name ? scenario_find(h->scenario, name) : NULL;
         const struct peer *other = n ? member(h, n->name) : NULL;
         char why[200], text[NET_ADDRESS_TEXT_MAX];
@@ -165,7 +167,8 @@ static void introduce_member(struct peer *p, const json_t *m)
                 refuse(p, why);
         } else if (!version || strcmp(version, EVB_VERSION) != 0) {
                 refuse(p, "the DFM is evb " EVB_VERSION);
-        } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) != hub_common_ground(h->scenario)) {
+        } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) !=
+                   hub_common_ground(h->scenario)) {
                 refuse(p, "nodes, ports or group of its scenario are not those of the DFM's");
         } else if (other) {
                 /* The first connection may be in the middle of a run. If its machine is dead, TCP ends its
@@ -191,10 +194,10 @@ static void introduce_commander(struct peer *p, const json_t *m)
         json_t *names;
 
         if (p->stranger) {
-                snprintf(
-                    why, sizeof why,
-                    "%s may not give commands: add its address to network.command-from in the DFM's scenario",
-                    net_address_format(&p->from, text));
+                snprintf(why, sizeof why,
+                         "%s may not give commands: add its address to network.command-from in the DFM's "
+                         "scenario",
+                         net_address_format(&p->from, text));
                 refuse(p, why);
                 return;
         }
@@ -344,12 +347,12 @@ static void accept_one(void *ctx, uint32_t events)
         struct peer *p = &h->peers[i];
 
         *p = (struct peer){
-            .hub = h,
-            .talk = {.heard = heard, .ended = ended, .ctx = p},
-            .from = from,
-            .kind = PEER_UNKNOWN,
-            .since_ns = loop_now_ns(h->loop),
-            .stranger = stranger,
+                .hub = h,
+                .talk = {.heard = heard, .ended = ended, .ctx = p},
+                .from = from,
+                .kind = PEER_UNKNOWN,
+                .since_ns = loop_now_ns(h->loop),
+                .stranger = stranger,
         };
         if (talk_open(&p->talk, h->loop, fd, false) < 0)
                 p->kind = PEER_FREE;
@@ -365,7 +368,8 @@ static void allow_descriptors(size_t n)
         l.rlim_cur = MIN((rlim_t)n, l.rlim_max);
         (void)setrlimit(RLIMIT_NOFILE, &l);
         if (l.rlim_cur < n)
-                log_warning("order port: %zu connections need more open files than the %llu that are allowed", n, (unsigned long long)l.rlim_max);
+                log_warning("order port: %zu connections need more open files than the %llu that are allowed",
+                            n, (unsigned long long)l.rlim_max);
 }
 
 int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
@@ -376,10 +380,14 @@ int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
         int r = h ? 0 : -ENOMEM;
 
         if (r >= 0) {
-                *h = (struct hub){.scenario = s, .loop = loop, .listener.fd = -1, .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
+                *h = (struct hub){.scenario = s,
+                                  .loop = loop,
+                                  .listener.fd = -1,
+                                  .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
                 allow_descriptors(h->n_peers + OTHER_DESCRIPTORS);
                 h->peers = calloc(h->n_peers, sizeof *h->peers);
-                r = h->peers ? net_address_parse(&at, dfm->address, (uint16_t)s->network.order_port) : -ENOMEM;
+                r = h->peers ? net_address_parse(&at, dfm->address, (uint16_t)s->network.order_port)
+                             : -ENOMEM;
         }
         if (r >= 0)
                 r = tcp_listen(&at, 0);
@@ -389,7 +397,8 @@ int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
         }
         if (r < 0) {
                 hub_free(h);
-                return log_error_errno(r, "order port %llu of %s: %m", (unsigned long long)s->network.order_port, dfm->address);
+                return log_error_errno(r, "order port %llu of %s: %m",
+                                       (unsigned long long)s->network.order_port, dfm->address);
         }
         *ret = h;
         return 0;

@@ -19,7 +19,8 @@ static void end(struct talk *t, int error)
         t->ended(t->ctx, error);
 }
 
-/* As much as the socket takes; what is left goes when it takes more. Negative errno: it takes nothing any more. */
+/* As much as the socket takes; what is left goes when it takes more. Negative errno: it takes nothing any
+ * more. */
 static int flush(struct talk *t)
 {
         ssize_t n = 0;
@@ -66,8 +67,8 @@ static void take_lines(struct talk *t)
                 end(t, -EMSGSIZE);
 }
 
-/* What has come is heard before a word that nobody takes any more ends the conversation; and no more than a buffer of it at a
- * time, or who never stops talking would keep us from all others. */
+/* What has come is heard before a word that nobody takes any more ends the conversation; and no more than a
+ * buffer of it at a time, or who never stops talking would keep us from all others. */
 static void is_ready(void *ctx, uint32_t events)
 {
         struct talk *t = ctx;
@@ -94,7 +95,10 @@ int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting)
         t->connecting = connecting;
         t->out = NULL;
         t->out_begin = t->out_end = t->out_size = 0;
-        t->io = (struct loop_io){.fd = fd, .events = EPOLLIN | (connecting ? (uint32_t)EPOLLOUT : 0), .ready = is_ready, .ctx = t};
+        t->io = (struct loop_io){.fd = fd,
+                                 .events = EPOLLIN | (connecting ? (uint32_t)EPOLLOUT : 0),
+                                 .ready = is_ready,
+                                 .ctx = t};
         tcp_notice_silence(fd);
         /* One line more than is allowed, so that a line of that length shows. */
         r = tcp_reader_init(&t->reader, fd, 2 * TALK_LINE_MAX_BYTES);

@@ -1,5 +1,5 @@
-/* A conversation of JSON objects, one a line, over a TCP connection: what nodes that stand by, their DFM and `evb lab` say to
- * each other (docs/protocol.md, "Orders"). Nothing blocks; one thread, that of the loop. */
+/* A conversation of JSON objects, one a line, over a TCP connection: what nodes that stand by, their DFM and
+ * `evb lab` say to each other (docs/protocol.md, "Orders"). Nothing blocks; one thread, that of the loop. */
 #pragma once
 
 #include <jansson.h>
@@ -28,8 +28,8 @@ struct talk {
         void *ctx;
 };
 
-/* Takes a connected or (`connecting`) connecting socket over. `heard`, `ended` and `ctx` are set by the caller before.
- * Negative errno: the socket is closed. */
+/* Takes a connected or (`connecting`) connecting socket over. `heard`, `ended` and `ctx` are set by the
+ * caller before. Negative errno: the socket is closed. */
 int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting);
 /* Nothing is heard any more; unsent words are lost. Closed or zeroed ones too. */
 void talk_close(struct talk *t);

@@ -46,19 +46,20 @@ static void take_answer(struct remote *r, const char *from, const json_t *answer
 static void heard(void *ctx, json_t *message)
 {
         struct remote *r = ctx;
-        const json_t *members = json_object_get(message, "members"), *name, *refused = json_object_get(message, "refused");
+        const json_t *members = json_object_get(message, "members"), *name,
+                     *refused = json_object_get(message, "refused");
         char text[TALK_TEXT_MAX_BYTES];
         size_t i;
 
-        json_array_foreach(members, i, name)
-                set_member(r, json_string_value(name), true);
+        json_array_foreach(members, i, name) set_member(r, json_string_value(name), true);
         r->introduced |= members != NULL;
         r->refused |= refused != NULL;
         if (refused)
                 log_error("the DFM refused: %s", talk_text(refused, text, sizeof text));
         set_member(r, json_string_value(json_object_get(message, "joined")), true);
         set_member(r, json_string_value(json_object_get(message, "left")), false);
-        take_answer(r, json_string_value(json_object_get(message, "from")), json_object_get(message, "answer"));
+        take_answer(r, json_string_value(json_object_get(message, "from")),
+                    json_object_get(message, "answer"));
 }
 
 static void ended(void *ctx, int error)
@@ -143,11 +144,11 @@ static int connect_to_hub(struct remote *r, uint64_t until_ns)
                         return error;
                 if (clock_now_ns() >= until_ns || signals_are_waiting())
                         return log_error_errno(
-                            error,
-                            "no DFM takes commands at %s, port %llu; start it by evb dfm --config FILE"
-                            " --node "
-                            "%s --standby",
-                            dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
+                                error,
+                                "no DFM takes commands at %s, port %llu; start it by evb dfm --config FILE"
+                                " --node "
+                                "%s --standby",
+                                dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
                 talk_close(&r->talk);
                 r->lost = false;
                 nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
@@ -211,8 +212,8 @@ int remote_wait_for(struct remote *r, const size_t *nodes, size_t n)
         if (b.length == 0)
                 return 0;
         return log_error_errno(
-            ENOTCONN, "%snot on standby: %s; start each by evb ROLE --config FILE --node NAME --standby",
-            still, names);
+                ENOTCONN, "%snot on standby: %s; start each by evb ROLE --config FILE --node NAME --standby",
+                still, names);
 }
 
 int remote_new(struct remote **ret, const struct scenario *s, const char *const *settings, size_t n)
@@ -221,8 +222,12 @@ int remote_new(struct remote **ret, const struct scenario *s, const char *const 
         int error = r ? 0 : -ENOMEM;
 
         if (error >= 0) {
-                /* No number is used twice: what a node still tells of an evb lab before us is nothing of ours. */
-                *r = (struct remote){.scenario = s, .settings = settings, .n_settings = n, .job = (json_int_t)clock_utc_ns(),
+                /* No number is used twice: what a node still tells of an evb lab before us is nothing of
+                 * ours. */
+                *r = (struct remote){.scenario = s,
+                                     .settings = settings,
+                                     .n_settings = n,
+                                     .job = (json_int_t)clock_utc_ns(),
                                      .talk = {.heard = heard, .ended = ended, .ctx = r}};
                 r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
                 r->given_up = calloc(s->n_nodes, sizeof *r->given_up);

@@ -1,4 +1,5 @@
-/* Streams between machines whose nodes stand by: each is told its ends, when to go and when to stop, and tells what they counted. */
+/* Streams between machines whose nodes stand by: each is told its ends, when to go and when to stop, and
+ * tells what they counted. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,9 @@ static int cast(struct play *p, const struct flow *flows, unsigned n)
                 unsigned n_parts = flow_parts(&flows[i], i, parts);
 
                 for (unsigned k = 0; r >= 0 && k < n_parts; k++)
-                        r = add_part(p, parts[k].role == FLOW_SENDER ? flows[i].from : flows[i].to[parts[k].which], &parts[k]);
+                        r = add_part(
+                                p, parts[k].role == FLOW_SENDER ? flows[i].from : flows[i].to[parts[k].which],
+                                &parts[k]);
         }
         return r;
 }
@@ -85,13 +88,15 @@ static int take_ends(struct play *p, const struct player *who, const json_t *ans
                         .socket_drops = count(e, "socket_drops"),
                 };
 
-                if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0) || histogram_from_json(&shares, json_object_get(e, "cpu_shares")) < 0)
+                if (!e || (gaps && histogram_from_json(&end.gaps_ns, gaps) < 0) ||
+                    histogram_from_json(&shares, json_object_get(e, "cpu_shares")) < 0)
                         return -EBADMSG;
-                flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end, json_number_value(json_object_get(e, "cpu_seconds")), &shares);
+                flow_result_add(&p->results[who->parts[i].flow], &who->parts[i], &end,
+                                json_number_value(json_object_get(e, "cpu_seconds")), &shares);
         }
         p->results[who->parts[0].flow].source_drops += count(answer, "source_drops");
         p->results[who->parts[0].flow].source_drops_unknown |=
-            who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
+                who->shapes && !json_is_integer(json_object_get(answer, "source_drops"));
         return 0;
 }
 
@@ -135,7 +140,9 @@ static void set(void *ctx, enum flow_state state)
 {
         struct play *p = ctx;
 
-        remote_order(p->remote, p->nodes, p->n, json_pack("{s:s, s:I, s:i}", "kind", "state", "job", p->remote->job, "state", (int)state));
+        remote_order(
+                p->remote, p->nodes, p->n,
+                json_pack("{s:s, s:I, s:i}", "kind", "state", "job", p->remote->job, "state", (int)state));
 }
 
 static bool all_reached(void *ctx)
@@ -190,8 +197,9 @@ static json_t *shape_to_json(const struct flow_shape *s)
 
         for (unsigned i = 0; i < s->n_to; i++)
                 json_array_append_new(to, json_string(s->to[i]));
-        return json_pack("{s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "rate_bps", (json_int_t)s->rate_bps, "link_rate_bps", (json_int_t)s->link_rate_bps,
-                         "mtu_bytes", (json_int_t)s->mtu_bytes, "switch_buffer_bytes", (json_int_t)s->switch_buffer_bytes, "control_port",
+        return json_pack("{s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "rate_bps", (json_int_t)s->rate_bps,
+                         "link_rate_bps", (json_int_t)s->link_rate_bps, "mtu_bytes", (json_int_t)s->mtu_bytes,
+                         "switch_buffer_bytes", (json_int_t)s->switch_buffer_bytes, "control_port",
                          (int)s->control_port, "sources", (int)s->sources, "to", to);
 }
 
@@ -214,7 +222,8 @@ static void give_parts(struct play *p, const struct flow_shape *shape)
         }
 }
 
-static int play(struct play *p, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds)
+static int play(struct play *p, const struct flow *flows, unsigned n, const struct flow_shape *shape,
+                double seconds)
 {
         static const struct flow_players remote = {set, wait_for, pass};
         int r = cast(p, flows, n);
@@ -236,7 +245,8 @@ static int play(struct play *p, const struct flow *flows, unsigned n, const stru
         return r;
 }
 
-int remote_flows_run(struct remote *r, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results)
+int remote_flows_run(struct remote *r, const struct flow *flows, unsigned n, const struct flow_shape *shape,
+                     double seconds, struct flow_result *results)
 {
         _cleanup_free_ struct play *p = calloc(1, sizeof *p);
         int error = p ? 0 : -ENOMEM;

@@ -11,15 +11,16 @@ struct remote {
         size_t n_settings;
         struct loop *loop;
         struct talk talk;
-        bool introduced;      /* the hub has said who stands by */
-        bool refused;         /* it has said why it does not */
-        bool lost;            /* the connection has ended */
-        bool *stands_by;      /* of each node of the scenario */
-        bool *given_up;       /* waited for in vain, and still absent */
-        bool hub_given_up;    /* the wait for the DFM was in vain */
-        uint64_t alive_ns;    /* when to send the next sign of life to the DFM */
-        json_int_t job;       /* the last one */
-        /* Who hears answers of the present job; node: an index into the scenario's nodes. `left`: the node's connection has ended. */
+        bool introduced;   /* the hub has said who stands by */
+        bool refused;      /* it has said why it does not */
+        bool lost;         /* the connection has ended */
+        bool *stands_by;   /* of each node of the scenario */
+        bool *given_up;    /* waited for in vain, and still absent */
+        bool hub_given_up; /* the wait for the DFM was in vain */
+        uint64_t alive_ns; /* when to send the next sign of life to the DFM */
+        json_int_t job;    /* the last one */
+        /* Who hears answers of the present job; node: an index into the scenario's nodes. `left`: the node's
+         * connection has ended. */
         void (*answered)(void *ctx, size_t node, const json_t *answer);
         void (*left)(void *ctx, size_t node);
         void *ctx;

@@ -1,4 +1,5 @@
-/* A run of event building by nodes that stand by: the order, what each of them answers, and one report of all. */
+/* A run of event building by nodes that stand by: the order, what each of them answers, and one report of
+ * all. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct remote_run {
         struct remote *remote;
         struct launch launch;
         struct launch_options options;
-        size_t *nodes;  /* of the run, in the remote's scenario */
+        size_t *nodes; /* of the run, in the remote's scenario */
         bool *answered;
-        bool failed;    /* what comes out is no figure of anything */
+        bool failed; /* what comes out is no figure of anything */
 };
 
 static struct child *child_of(struct remote_run *run, size_t node, size_t *ret_index)
@@ -85,13 +86,15 @@ static void judge_end(struct remote_run *run, const struct child *c)
         if (run->failed)
                 return;
         if (WIFSIGNALED(c->status))
-                log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+                log_error("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
+                          strsignal(WTERMSIG(c->status)));
         else if (child_state(c) < NODE_RUNNING && WEXITSTATUS(c->status) == EXIT_NO_PRIVILEGE)
                 log_error("%s could not take part: a privilege is missing%s; its own log says which",
                           c->node->name,
                           c->node->role == ROLE_ROS ? " (a ROS that shapes needs evb-ros-shaping.conf)" : "");
         else if (child_state(c) < NODE_RUNNING)
-                log_error("%s could not take part: status %d; its own log says why", c->node->name, WEXITSTATUS(c->status));
+                log_error("%s could not take part: status %d; its own log says why", c->node->name,
+                          WEXITSTATUS(c->status));
         else
                 return;
         fail(run);
@@ -159,7 +162,8 @@ static void give_order(struct remote_run *run, const char *const *settings, size
         for (size_t i = 0; i < n; i++)
                 json_array_append_new(all, json_string(settings[i]));
         /* What is under way from runs before is foreign to this one. */
-        snprintf(number, sizeof number, "run.number=%u", (unsigned)(clock_utc_ns() / NS_PER_MS % UINT32_MAX) | 1);
+        snprintf(number, sizeof number, "run.number=%u",
+                 (unsigned)(clock_utc_ns() / NS_PER_MS % UINT32_MAX) | 1);
         json_array_append_new(all, json_string(number));
         remote_order(run->remote, run->nodes, run->launch.n_children,
                      json_pack("{s:s, s:I, s:o}", "kind", "run", "job", r->job, "settings", all));
@@ -179,7 +183,9 @@ static int make(struct remote_run *run, const char *const *settings, size_t n)
         run->remote->ctx = run;
         run->launch.start_ns = clock_now_ns();
         give_order(run, settings, n);
-        r = remote_wait(run->remote, all_answered, run, s->scenario.duration_ns > 0 ? clock_now_ns() + s->scenario.duration_ns + end_ns : NEVER_NS);
+        r = remote_wait(run->remote, all_answered, run,
+                        s->scenario.duration_ns > 0 ? clock_now_ns() + s->scenario.duration_ns + end_ns
+                                                    : NEVER_NS);
         if (r == -ETIMEDOUT) {
                 log_warning("the run does not end by itself: stopped");
                 stop_all(run);
@@ -198,8 +204,11 @@ static int make(struct remote_run *run, const char *const *settings, size_t n)
                 return -ECANCELED;
         /* Started all, and none of them could be heard: nothing was measured. */
         if (stats_get(&launch_dfm(&run->launch)->stats->triggers) == 0)
-                return log_error_errno(ENODATA, "a run without a single trigger: do packets of port %llu and %llu, and of group %s, reach all nodes?",
-                                       (unsigned long long)s->network.control_port, (unsigned long long)s->network.data_port, s->network.control_group);
+                return log_error_errno(ENODATA,
+                                       "a run without a single trigger: do packets of port %llu and %llu, "
+                                       "and of group %s, reach all nodes?",
+                                       (unsigned long long)s->network.control_port,
+                                       (unsigned long long)s->network.data_port, s->network.control_group);
         return 0;
 }
 
@@ -259,7 +268,8 @@ static int prepare(struct remote_run *run, struct remote *r, const struct scenar
                 if (!c->stats)
                         return -ENOMEM;
                 if (run->nodes[i] == SIZE_MAX)
-                        return log_error_errno(ESTALE, "%s has a node %s now that it had not when we began", s->path, c->node->name);
+                        return log_error_errno(ESTALE, "%s has a node %s now that it had not when we began",
+                                               s->path, c->node->name);
         }
         return 0;
 }

@@ -88,9 +88,13 @@ static int connect_to_dfm(struct standby *s)
         int r = net_address_parse(&from, s->self->address, 0);
 
         if (r >= 0)
-                r = net_address_parse(&to, scenario_node_of(sc, ROLE_DFM, 0)->address, (uint16_t)sc->network.order_port);
+                r = net_address_parse(&to, scenario_node_of(sc, ROLE_DFM, 0)->address,
+                                      (uint16_t)sc->network.order_port);
         if (r < 0)
-                return log_error_errno(r, "node %s and the DFM need addresses to stand by: set them in their [node NAME] sections", s->self->name);
+                return log_error_errno(r,
+                                       "node %s and the DFM need addresses to stand by: set them in their "
+                                       "[node NAME] sections",
+                                       s->self->name);
         s->connect_ns = NEVER_NS;
         r = tcp_connect(&from, &to, 0);
         if (r >= 0)
@@ -99,8 +103,8 @@ static int connect_to_dfm(struct standby *s)
                 ended(s, r);
                 return 0;
         }
-        talk_say(&s->talk, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node", s->self->name, "version", EVB_VERSION, "common_ground",
-                                     (json_int_t)hub_common_ground(sc)));
+        talk_say(&s->talk, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node", s->self->name, "version",
+                                     EVB_VERSION, "common_ground", (json_int_t)hub_common_ground(sc)));
         return 0;
 }
 
@@ -109,9 +113,11 @@ static void tell_status(const struct standby *s)
         char text[160];
 
         if (s->hub)
-                snprintf(text, sizeof text, "standing by with %u nodes; %s", hub_members(s->hub), job_status(&s->job));
+                snprintf(text, sizeof text, "standing by with %u nodes; %s", hub_members(s->hub),
+                         job_status(&s->job));
         else
-                snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM", job_status(&s->job));
+                snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM",
+                         job_status(&s->job));
         notify_status(text);
 }
 

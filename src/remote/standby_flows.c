@@ -21,7 +21,8 @@ static bool is_of_testbed(const struct scenario *s, const char *address, bool gr
         struct net_address a;
 
         if (group)
-                return strncmp(address, MULTICAST_PREFIX, strlen(MULTICAST_PREFIX)) == 0 && net_address_parse(&a, address, 1) >= 0;
+                return strncmp(address, MULTICAST_PREFIX, strlen(MULTICAST_PREFIX)) == 0 &&
+                       net_address_parse(&a, address, 1) >= 0;
         for (size_t i = 0; i < s->n_nodes; i++) {
                 if (strcmp(s->nodes[i].address, address) == 0)
                         return strchr(address, ':') == NULL;
@@ -32,7 +33,8 @@ static bool is_of_testbed(const struct scenario *s, const char *address, bool gr
 static bool may_be(const struct streams *s, const struct flow_part *p)
 {
         return strcmp(p->at, s->self->address) == 0 && is_of_testbed(s->scenario, p->from, false) &&
-               is_of_testbed(s->scenario, p->to, p->kind == FLOW_MULTICAST) && (p->role != FLOW_SENDER || strcmp(p->at, p->from) == 0);
+               is_of_testbed(s->scenario, p->to, p->kind == FLOW_MULTICAST) &&
+               (p->role != FLOW_SENDER || strcmp(p->at, p->from) == 0);
 }
 
 static uint64_t number(const json_t *o, const char *name, uint64_t most)
@@ -60,7 +62,8 @@ static bool take_shape(const struct streams *s, struct flow_shape *ret, const js
                 const char *address = json_string_value(each);
 
                 if (!address || i == FLOWS_MAX || strlen(address) >= sizeof ret->to[i] ||
-                    (!is_of_testbed(s->scenario, address, false) && !is_of_testbed(s->scenario, address, true)))
+                    (!is_of_testbed(s->scenario, address, false) &&
+                     !is_of_testbed(s->scenario, address, true)))
                         return false;
                 strcpy(ret->to[ret->n_to++], address);
         }
@@ -111,7 +114,8 @@ static int start(struct streams *s, const json_t *ends, char *why, size_t size)
                         break;
                 r = flow_part_from_json(&part, each);
                 if (r < 0 || !may_be(s, &part)) {
-                        snprintf(why, size, "end %zu: allowed: one that is here, to and from nodes of this testbed", i);
+                        snprintf(why, size,
+                                 "end %zu: allowed: one that is here, to and from nodes of this testbed", i);
                         return -EINVAL;
                 }
                 r = flow_group_start(&s->group, &part, -1);
@@ -121,7 +125,8 @@ static int start(struct streams *s, const json_t *ends, char *why, size_t size)
         return r;
 }
 
-int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self, const json_t *order, char *why, size_t size)
+int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self,
+                  const json_t *order, char *why, size_t size)
 {
         const json_t *ends = json_object_get(order, "ends"), *shaping = json_object_get(order, "shape");
         int r = 0;
@@ -160,7 +165,8 @@ enum streams_news streams_turn(struct streams *s)
                 s->told_ready = true;
                 return STREAMS_READY;
         }
-        if (s->told_ready && !s->told_quiet && flow_group_is_quiet(&s->group) && atomic_load(&s->group.page->state) >= FLOW_STOP_SENDING) {
+        if (s->told_ready && !s->told_quiet && flow_group_is_quiet(&s->group) &&
+            atomic_load(&s->group.page->state) >= FLOW_STOP_SENDING) {
                 s->told_quiet = true;
                 return STREAMS_QUIET;
         }
@@ -192,9 +198,12 @@ void streams_add_result(const struct streams *s, json_t *answer)
         for (unsigned i = 0; i < s->group.n; i++) {
                 const struct flow_end *e = &s->group.page->ends[i];
 
-                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages", (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
-                                                      "socket_drops", (json_int_t)e->socket_drops, "cpu_seconds", s->group.ends[i].cpu_seconds, "gaps_ns",
-                                                      histogram_to_json(&e->gaps_ns), "cpu_shares", histogram_to_json(flow_group_shares(&s->group, i))));
+                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages",
+                                                      (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
+                                                      "socket_drops", (json_int_t)e->socket_drops,
+                                                      "cpu_seconds", s->group.ends[i].cpu_seconds, "gaps_ns",
+                                                      histogram_to_json(&e->gaps_ns), "cpu_shares",
+                                                      histogram_to_json(flow_group_shares(&s->group, i))));
         }
         json_object_set_new(answer, "ends", ends);
         if (s->shaper && lab_shaper_drops(s->shaper, &drops) >= 0)

@@ -15,11 +15,13 @@ struct streams {
 
 enum streams_news { STREAMS_NOTHING, STREAMS_READY, STREAMS_QUIET, STREAMS_ENDED };
 
-/* From an order: {"ends": [...], "shape": {...}}. Only between nodes of the scenario, and only what is at this one. -EINVAL and
- * others: nothing is left behind, `why` tells. */
-int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self, const json_t *order, char *why, size_t size);
+/* From an order: {"ends": [...], "shape": {...}}. Only between nodes of the scenario, and only what is at
+ * this one. -EINVAL and others: nothing is left behind, `why` tells. */
+int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self,
+                  const json_t *order, char *why, size_t size);
 void streams_set(struct streams *s, int state);
-/* What has come about; to be asked again every few milliseconds while it is active, and each time until it is nothing. */
+/* What has come about; to be asked again every few milliseconds while it is active, and each time until it is
+ * nothing. */
 enum streams_news streams_turn(struct streams *s);
 /* After STREAMS_ENDED of a failed group: the reason. */
 void streams_tell_error(const struct streams *s, char *why, size_t size);

@@ -24,10 +24,15 @@
  * permits. */
 #define STOP_MOST_NS (60 * NS_PER_S)
 
-void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
-              void (*answer)(void *ctx, json_t *what), void *ctx)
+void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self,
+              struct loop *loop, void (*answer)(void *ctx, json_t *what), void *ctx)
 {
-        *j = (struct job){.options = options, .self = self, .loop = loop, .answer = answer, .ctx = ctx, .kill_ns = NEVER_NS};
+        *j = (struct job){.options = options,
+                          .self = self,
+                          .loop = loop,
+                          .answer = answer,
+                          .ctx = ctx,
+                          .kill_ns = NEVER_NS};
 }
 
 /* What was ordered last, which has ended or is to. */
@@ -55,15 +60,21 @@ bool job_is_running(const struct job *j)
 
 const char *job_status(const struct job *j)
 {
-        return !job_is_running(j) ? "no run" : j->streams.active ? "streams go" : j->press == JOB_GOES ? "a run goes" : "a run ends";
+        return !job_is_running(j)     ? "no run"
+               : j->streams.active    ? "streams go"
+               : j->press == JOB_GOES ? "a run goes"
+                                      : "a run ends";
 }
 
 uint64_t job_deadline_ns(const struct job *j)
 {
-        return j->streams.active ? loop_now_ns(j->loop) + LOOK_NS : j->child.running ? MIN(j->kill_ns, cpu_meter_deadline_ns(j->meter)) : NEVER_NS;
+        return j->streams.active  ? loop_now_ns(j->loop) + LOOK_NS
+               : j->child.running ? MIN(j->kill_ns, cpu_meter_deadline_ns(j->meter))
+                                  : NEVER_NS;
 }
 
-/* A reason may quote bytes of a file or an order, and end in the middle of a character: what is no UTF-8 is told without. */
+/* A reason may quote bytes of a file or an order, and end in the middle of a character: what is no UTF-8 is
+ * told without. */
 static json_t *text_to_json(const char *text)
 {
         json_t *as_it_is = json_string(text);
@@ -85,17 +96,22 @@ static void refuse(struct job *j, json_int_t id, const char *why)
         /* The reason quotes the order. */
         snprintf(text, sizeof text, "%s", why);
         log_warning("refused an order: %s", talk_printable(text));
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
+        j->answer(j->ctx,
+                  json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
 
 static void run_ended(void *ctx, struct child *c)
 {
         struct job *j = ctx;
-        json_t *report = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        json_t *report = c->report_bytes > 0
+                                 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
+                                 : NULL;
 
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state", "ended", "status", c->status, "cpu_seconds",
-                                    child_cpu_seconds(c), "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)), "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page", page_to_json(c->stats),
-                                    "report", report));
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state",
+                                    "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
+                                    "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
+                                    "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page",
+                                    page_to_json(c->stats), "report", report));
         const json_t *reason;
         size_t i;
 
@@ -126,7 +142,8 @@ static bool is_allowed(const struct job *j, const char *text, char *why, size_t 
 }
 
 /* Our own settings, then the order's. How many, or -EINVAL. */
-static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why, size_t size)
+static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why,
+                      size_t size)
 {
         size_t n = j->options->n_settings, i;
         const json_t *each;
@@ -152,7 +169,8 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
         return (ssize_t)n;
 }
 
-static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why, size_t size)
+static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why,
+                             size_t size)
 {
         _cleanup_free_ struct scenario *s = lab_load_scenario(j->options->config, settings, n, why, size);
 
@@ -169,7 +187,11 @@ static void run(struct job *j, json_int_t id, const json_t *order)
         char why[LOAD_WHY_MAX_BYTES];
         ssize_t n = gather(j, json_object_get(order, "settings"), settings, SETTINGS_MAX, why, sizeof why);
         struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
-        struct child_command command = {.program = "/proc/self/exe", .config = j->options->config, .settings = settings, .n_settings = (size_t)MAX(n, 0), .namespace = -1};
+        struct child_command command = {.program = "/proc/self/exe",
+                                        .config = j->options->config,
+                                        .settings = settings,
+                                        .n_settings = (size_t)MAX(n, 0),
+                                        .namespace = -1};
 
         if (!s) {
                 refuse(j, id, why);

@@ -1,5 +1,5 @@
-/* The one thing that a node which stands by is doing at the moment: a run of its node, as a child process, or ends of plain
- * streams. */
+/* The one thing that a node which stands by is doing at the moment: a run of its node, as a child process, or
+ * ends of plain streams. */
 #pragma once
 
 #include <jansson.h>
@@ -25,8 +25,8 @@ struct job {
         struct streams streams;
 };
 
-void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self, struct loop *loop,
-              void (*answer)(void *ctx, json_t *what), void *ctx);
+void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self,
+              struct loop *loop, void (*answer)(void *ctx, json_t *what), void *ctx);
 void job_fini(struct job *j); /* kills what still runs */
 /* An order from the network (docs/protocol.md, "Orders"). What is not allowed is refused in the answer. */
 void job_order(struct job *j, json_t *order, uint64_t now_ns);

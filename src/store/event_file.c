@@ -1,5 +1,5 @@
-/* Reads EventStorage files out of a private mapping; every word is checked against the bytes that are there before
- * it is believed. Repair is event_file_repair.c's. */
+/* Reads EventStorage files out of a private mapping; every word is checked against the bytes that are there
+ * before it is believed. Repair is event_file_repair.c's. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front is
- * kept and closed with a right end record. It does not search for events behind the damage. */
+/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front
+ * is kept and closed with a right end record. It does not search for events behind the damage. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         }
         if (eformat_word(record->event, 0) == EFORMAT_EVENT)
                 return 0;
-        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes, .reason = "data record holds no event"};
+        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes,
+                                        .reason = "data record holds no event"};
         return -EBADMSG;
 }
 
@@ -61,7 +62,8 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         struct event_file_end end = {
                 .events = (uint32_t)repair->events,
                 .megabytes = (uint32_t)(whole_bytes >> 20),
-                .run_events = (uint32_t)repair->events, /* files of the run before this one are not known here */
+                .run_events =
+                        (uint32_t)repair->events, /* files of the run before this one are not known here */
                 .run_megabytes = (uint32_t)(whole_bytes >> 20),
                 .status = 1,
         };

@@ -72,8 +72,11 @@ void record_put_data(uint8_t to[static EVENT_FILE_DATA_BYTES], uint32_t block, u
 void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end)
 {
         uint32_t words[] = {
-                EVENT_FILE_END, 10, end->date, end->time, end->events, end->megabytes, end->run_events,
-                end->run_megabytes, end->status, EVENT_FILE_END_MARK,
+                EVENT_FILE_END,  10,
+                end->date,       end->time,
+                end->events,     end->megabytes,
+                end->run_events, end->run_megabytes,
+                end->status,     EVENT_FILE_END_MARK,
         };
 
         put_words(to, words, ARRAY_SIZE(words));

@@ -359,8 +359,8 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 .events_written = w->closed_events + w->disk_events,
                 .events_synced = w->events_synced,
                 .events_closed = w->closed_events,
-                .file_bytes =
-                w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
+                .file_bytes = w->closed_bytes +
+                              (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
                 .files = w->files,
         };
 }

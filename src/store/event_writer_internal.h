@@ -20,16 +20,16 @@ struct event_writer {
         char directory[PATH_MAX];
         char writing[EVENT_WRITER_NAME_BYTES], final[EVENT_WRITER_NAME_BYTES];
         char path[PATH_MAX + EVENT_WRITER_NAME_BYTES];
-        unsigned files;        /* begun */
-        bool entry_is_synced;  /* the directory entry of the open file is on the disk */
+        unsigned files;       /* begun */
+        bool entry_is_synced; /* the directory entry of the open file is on the disk */
 
         /* Whole data records that are not in the file yet. The file holds `disk_bytes` of them; its end
          * record begins there. */
         uint8_t *buffer;
         size_t buffer_bytes, filled_bytes;
         uint64_t disk_bytes;
-        uint64_t file_events; /* in the file and the buffer */
-        uint64_t disk_events; /* of these, in the file */
+        uint64_t file_events;               /* in the file and the buffer */
+        uint64_t disk_events;               /* of these, in the file */
         uint64_t begun_bytes, waited_bytes; /* of the file: write-back begun, write-back done */
         uint64_t closed_events, closed_bytes, event_bytes, events_lost, events_synced;
 };

@@ -1,5 +1,5 @@
-/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later pass.
- * All of the file is checked when it is opened, so that nothing can fail afterwards. */
+/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later
+ * pass. All of the file is checked when it is opened, so that nothing can fail afterwards. */
 #include "evb/store/replay.h"
 
 #include <errno.h>
@@ -162,7 +162,8 @@ static int replay_index_file(struct replay *r, struct eformat_fault *fault)
         if (e < 0)
                 return e;
         if (r->n_events == 0 || r->n_sources == 0) {
-                *fault = (struct eformat_fault){.reason = r->n_events == 0 ? "no events in it" : "no ROS fragments in it"};
+                *fault = (struct eformat_fault){.reason = r->n_events == 0 ? "no events in it"
+                                                                           : "no ROS fragments in it"};
                 return -ENODATA;
         }
         r->events = calloc(r->n_events, sizeof *r->events);
@@ -180,7 +181,8 @@ static void replay_freep(struct replay **r)
         replay_free(*r);
 }
 
-static int say_why(char *why, size_t why_bytes, const char *path, const struct eformat_fault *fault, int error)
+static int say_why(char *why, size_t why_bytes, const char *path, const struct eformat_fault *fault,
+                   int error)
 {
         if (fault->reason)
                 snprintf(why, why_bytes, "%s: byte %zu: %s", path, fault->offset_bytes, fault->reason);

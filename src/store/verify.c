@@ -1,5 +1,5 @@
-/* One walk over all events of a file that compares what it finds with what should be there. What is wrong goes to a
- * callback, counts go to the report. */
+/* One walk over all events of a file that compares what it finds with what should be there. What is wrong
+ * goes to a callback, counts go to the report. */
 #include "evb/store/verify.h"
 
 #include <errno.h>

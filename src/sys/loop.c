@@ -192,7 +192,8 @@ int loop_wait(struct loop *l, uint64_t deadline_ns)
 {
         struct timespec wait = wait_time(clock_now_ns(), deadline_ns);
 
-        l->n_ready = epoll_pwait2(l->epoll_fd, l->ready, EVENTS_MAX, deadline_ns == NEVER_NS ? NULL : &wait, NULL);
+        l->n_ready =
+                epoll_pwait2(l->epoll_fd, l->ready, EVENTS_MAX, deadline_ns == NEVER_NS ? NULL : &wait, NULL);
         l->now_ns = clock_now_ns();
         if (l->n_ready < 0) {
                 l->n_ready = 0;

@@ -20,7 +20,8 @@ int thread_pin(const unsigned *cpus, size_t n_cpus)
         return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
 }
 
-int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t n_cpus, void *(*run)(void *), void *ctx)
+int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t n_cpus, void *(*run)(void *),
+                 void *ctx)
 {
         pthread_attr_t attributes;
         cpu_set_t set;

@@ -18,7 +18,10 @@
 
 static const char *verb_text(enum tc_verb verb)
 {
-        static const char *const texts[] = {[TC_ADD] = "adding", [TC_REPLACE] = "replacing by", [TC_CHANGE] = "changing", [TC_DELETE] = "deleting"};
+        static const char *const texts[] = {[TC_ADD] = "adding",
+                                            [TC_REPLACE] = "replacing by",
+                                            [TC_CHANGE] = "changing",
+                                            [TC_DELETE] = "deleting"};
 
         return texts[verb];
 }
@@ -35,7 +38,8 @@ static void tell(const struct tc_change *c, const struct tc_ack *ack, char *text
                 strbuf_add(&b, ": %s", ack->text);
 }
 
-int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n, struct tc_outcome *o)
+int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+               struct tc_outcome *o)
 {
         _cleanup_free_ struct tc_ack *acks = calloc(n + 1, sizeof *acks);
         char text[TC_OUTCOME_TEXT_MAX];
@@ -73,8 +77,10 @@ uint64_t tc_backlog(const struct tc_tree *have, const struct tc_tree *want)
         return bytes;
 }
 
-/* Waits until what is to be deleted holds no packet any more; *ret_bytes: what it still holds when patience ends. */
-int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, uint64_t patience_ns, uint64_t *ret_bytes)
+/* Waits until what is to be deleted holds no packet any more; *ret_bytes: what it still holds when patience
+ * ends. */
+int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, uint64_t patience_ns,
+                uint64_t *ret_bytes)
 {
         uint64_t until_ns = clock_now_ns() + patience_ns;
 
@@ -99,7 +105,8 @@ static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff 
         int r = 0;
 
         for (size_t i = d->n_before_tables; r >= 0 && i < d->n; i++) {
-                while ((r = apply_send(s, ifindex, &d->changes[i], 1, o)) == -EBUSY && clock_now_ns() < until_ns)
+                while ((r = apply_send(s, ifindex, &d->changes[i], 1, o)) == -EBUSY &&
+                       clock_now_ns() < until_ns)
                         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
         }
         if (r >= 0)
@@ -119,7 +126,9 @@ static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, 
                 r = tc_diff_make(&left, &now, want);
         if (r >= 0 && (left.n_before_drain > 0 || left.n > left.n_before_tables)) {
                 tc_object_name(left.changes[0].object, &b);
-                r = tc_outcome_fail(o, -EBADE, "the kernel took all changes, but what it has differs from what was asked: %s", name);
+                r = tc_outcome_fail(
+                        o, -EBADE,
+                        "the kernel took all changes, but what it has differs from what was asked: %s", name);
         } else if (r < 0)
                 tc_outcome_fail(o, r, "reading back: %s", strerror(-r));
         tc_diff_fini(&left);
@@ -147,14 +156,15 @@ static void undo(struct tc_socket *s, int ifindex, const struct tc_tree *before,
         } else
                 r = tc_restore(s, ifindex, before, &back);
         if (r < 0)
-                snprintf(o->error + length, sizeof o->error - length, "; and undoing what was done failed: %s", back.error);
+                snprintf(o->error + length, sizeof o->error - length,
+                         "; and undoing what was done failed: %s", back.error);
         o->operations = 0;
         tc_diff_fini(&diff);
         tc_tree_fini(&now);
 }
 
-static int delete_drained(struct tc_socket *s, int ifindex, const struct tc_diff *d, const struct tc_tree *want, uint64_t patience_ns,
-                          bool insist, struct tc_outcome *o)
+static int delete_drained(struct tc_socket *s, int ifindex, const struct tc_diff *d,
+                          const struct tc_tree *want, uint64_t patience_ns, bool insist, struct tc_outcome *o)
 {
         int r = apply_drain(s, ifindex, want, patience_ns, &o->dropped_bytes);
 
@@ -165,11 +175,12 @@ static int delete_drained(struct tc_socket *s, int ifindex, const struct tc_diff
                 o->dropped_bytes = 0;
                 return 0;
         }
-        return apply_send(s, ifindex, d->changes + d->n_before_drain, d->n_before_tables - d->n_before_drain, o);
+        return apply_send(s, ifindex, d->changes + d->n_before_drain, d->n_before_tables - d->n_before_drain,
+                          o);
 }
 
-int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const struct tc_tree *want, uint64_t patience_ns,
-             bool insist, struct tc_outcome *o)
+int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const struct tc_tree *want,
+             uint64_t patience_ns, bool insist, struct tc_outcome *o)
 {
         struct tc_diff diff = {};
         int r = tc_diff_make(&diff, have, want);

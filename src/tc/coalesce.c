@@ -60,7 +60,8 @@ static void take_fields(const struct nlmsghdr *m, void *ctx)
         mnl_attr_for_each(a, m, sizeof(struct genlmsghdr))
         {
                 for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-                        if (mnl_attr_get_type(a) == fields[i].attribute && mnl_attr_get_payload_len(a) >= sizeof(uint32_t))
+                        if (mnl_attr_get_type(a) == fields[i].attribute &&
+                            mnl_attr_get_payload_len(a) >= sizeof(uint32_t))
                                 *field(t, i) = mnl_attr_get_u32(a);
                 }
         }
@@ -71,7 +72,11 @@ int coalesce_read(const char *device, struct tc_tuning *ret)
         _cleanup_(ethtool_close) struct ethtool e;
         int r = ethtool_open(&e, NULL);
 
-        return r < 0 ? r : ethtool_ask(&e, ethtool_begin(&e, ETHTOOL_MSG_COALESCE_GET, ETHTOOL_A_COALESCE_HEADER, device), take_fields, ret);
+        return r < 0 ? r
+                     : ethtool_ask(
+                               &e,
+                               ethtool_begin(&e, ETHTOOL_MSG_COALESCE_GET, ETHTOOL_A_COALESCE_HEADER, device),
+                               take_fields, ret);
 }
 
 int coalesce_write(const char *device, const struct tc_tuning *want, struct tc_ack *ack)

@@ -209,7 +209,8 @@ static void keep_asked(struct tc_tuning *previous, const struct tc_tuning *want)
         coalesce_keep_asked(previous, want);
 }
 
-int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want, struct tc_tuning *previous, struct tc_ack *ack)
+int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want,
+                    struct tc_tuning *previous, struct tc_ack *ack)
 {
         struct tc_tuning before, now;
         int r = tc_tuning_read(device, &before);

@@ -16,7 +16,8 @@ struct differing {
 };
 
 /* `have` is what the kernel has in that place, where it has. */
-static void emit_for(struct differing *d, enum tc_verb verb, const struct tc_object *o, const struct tc_object *have)
+static void emit_for(struct differing *d, enum tc_verb verb, const struct tc_object *o,
+                     const struct tc_object *have)
 {
         if (d->diff.n == d->size) {
                 size_t size = MAX(2 * d->size, (size_t)64);
@@ -51,7 +52,8 @@ static bool is_of(const struct tc_object *class, uint32_t root)
 /* True: the root stays, and what hangs there can be compared. */
 static bool diff_root(struct differing *d)
 {
-        const struct tc_object *have = tc_tree_qdisc(d->have, TC_ROOT), *want = tc_tree_qdisc(d->want, TC_ROOT);
+        const struct tc_object *have = tc_tree_qdisc(d->have, TC_ROOT),
+                               *want = tc_tree_qdisc(d->want, TC_ROOT);
 
         if (has_handle(have) && has_handle(want) && tc_object_equal(have, want))
                 return true;
@@ -75,7 +77,8 @@ static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type typ
 
 /* Walks two trees side by side; either object may be missing. */
 static void walk(struct differing *d, enum tc_type type, bool root_stays,
-                 void (*meet)(struct differing *d, const struct tc_object *have, const struct tc_object *want))
+                 void (*meet)(struct differing *d, const struct tc_object *have,
+                              const struct tc_object *want))
 {
         size_t i = root_stays ? 0 : d->have->n, k = 0;
 
@@ -97,7 +100,8 @@ static void walk(struct differing *d, enum tc_type type, bool root_stays,
         }
 }
 
-/* Ids of parents are smaller than those of their children in our layouts, so the order of ids is from the top down. */
+/* Ids of parents are smaller than those of their children in our layouts, so the order of ids is from the top
+ * down. */
 static void meet_class(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
         if (want && !have)
@@ -106,13 +110,15 @@ static void meet_class(struct differing *d, const struct tc_object *have, const 
                 emit(d, TC_CHANGE, want);
 }
 
-/* Someone's queue instead of a TBF's own: without one the kernel makes the TBF one of its limit when it is changed. */
+/* Someone's queue instead of a TBF's own: without one the kernel makes the TBF one of its limit when it is
+ * changed. */
 static void give_own_queue(struct differing *d, const struct tc_object *queue)
 {
         for (size_t i = 0; i < d->want->n; i++) {
                 const struct tc_object *w = &d->want->objects[i], *h;
 
-                if (w->type != TC_QDISC || w->kind != &tc_kind_tbf || w->handle != TC_ID(TC_MAJOR(queue->parent), 0))
+                if (w->type != TC_QDISC || w->kind != &tc_kind_tbf ||
+                    w->handle != TC_ID(TC_MAJOR(queue->parent), 0))
                         continue;
                 h = tc_tree_qdisc(d->have, w->parent);
                 if (!h || h->handle != w->handle || h->kind != &tc_kind_tbf)
@@ -124,7 +130,8 @@ static void give_own_queue(struct differing *d, const struct tc_object *queue)
 
 static void meet_qdisc(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
-        if ((want ?: have)->parent == TC_ROOT || (want && tc_object_equal(want, have ?: &(struct tc_object){})))
+        if ((want ?: have)->parent == TC_ROOT ||
+            (want && tc_object_equal(want, have ?: &(struct tc_object){})))
                 return;
         if (!want) {
                 if (has_handle(have))
@@ -145,8 +152,8 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
         }
 }
 
-/* Where only the class differs the filter can be changed in place. Where the match does, the kernel would keep the old
- * one without a word. */
+/* Where only the class differs the filter can be changed in place. Where the match does, the kernel would
+ * keep the old one without a word. */
 static bool can_change(const struct tc_object *have, const struct tc_object *want)
 {
         struct tc_object same = *have;
@@ -167,7 +174,8 @@ static enum filter_rank rank_of(const struct tc_object *f)
         return f->params.u32.divisor > 0 ? RANK_TABLE : f->params.u32.link > 0 ? RANK_WAY : RANK_MATCH;
 }
 
-static void meet_filter(struct differing *d, const struct tc_object *have, const struct tc_object *want, enum filter_rank rank)
+static void meet_filter(struct differing *d, const struct tc_object *have, const struct tc_object *want,
+                        enum filter_rank rank)
 {
         if (!want || rank_of(want) != rank || (have && tc_object_equal(have, want)))
                 return;
@@ -214,7 +222,8 @@ static void delete_unwanted(struct differing *d)
         d->diff.n_before_drain = d->diff.n;
         for (size_t i = d->have->n; i-- > 0;) {
                 o = &d->have->objects[i];
-                if (o->type == TC_CLASS && is_of(o, tc_tree_qdisc(d->want, TC_ROOT)->handle) && !tc_tree_class(d->want, o->handle))
+                if (o->type == TC_CLASS && is_of(o, tc_tree_qdisc(d->want, TC_ROOT)->handle) &&
+                    !tc_tree_class(d->want, o->handle))
                         emit(d, TC_DELETE, o);
         }
         d->diff.n_before_tables = d->diff.n;
@@ -231,7 +240,8 @@ static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, 
         return h->parent != root && !(above && above->parent == root);
 }
 
-/* A filter in the way of one that is wanted: a priority has but one protocol, and tables of all priorities one numbering. */
+/* A filter in the way of one that is wanted: a priority has but one protocol, and tables of all priorities
+ * one numbering. */
 static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
 {
         bool is_table = rank_of(h) == RANK_TABLE;
@@ -243,13 +253,15 @@ static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
                         continue;
                 if (w->priority == h->priority && (w->chain != h->chain || w->protocol != h->protocol))
                         return true;
-                if (is_table && rank_of(w) == RANK_TABLE && w->handle == h->handle && w->priority != h->priority)
+                if (is_table && rank_of(w) == RANK_TABLE && w->handle == h->handle &&
+                    w->priority != h->priority)
                         return true;
         }
         return false;
 }
 
-/* What others did to it cannot be undone in place, not without what the kernel does not tell: it is made anew. */
+/* What others did to it cannot be undone in place, not without what the kernel does not tell: it is made
+ * anew. */
 static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint32_t root = tc_tree_qdisc(want, TC_ROOT)->handle;

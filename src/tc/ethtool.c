@@ -60,7 +60,8 @@ static void take_text(struct ethtool *a, const struct nlmsghdr *m)
         }
 }
 
-int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m, void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx)
+int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m,
+                void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx)
 {
         uint32_t sequence = m->nlmsg_seq;
 
@@ -72,7 +73,8 @@ int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m, void (*answer)(cons
 
                 if (n < 0)
                         return -errno;
-                for (const struct nlmsghdr *in = (void *)a->buffer; mnl_nlmsg_ok(in, left); in = mnl_nlmsg_next(in, &left)) {
+                for (const struct nlmsghdr *in = (void *)a->buffer; mnl_nlmsg_ok(in, left);
+                     in = mnl_nlmsg_next(in, &left)) {
                         int32_t error;
 
                         if (in->nlmsg_seq != sequence)
@@ -99,7 +101,8 @@ static void take_family(const struct nlmsghdr *m, void *ctx)
 
         mnl_attr_for_each(a, m, sizeof(struct genlmsghdr))
         {
-                if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID && mnl_attr_get_payload_len(a) >= sizeof *family)
+                if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID &&
+                    mnl_attr_get_payload_len(a) >= sizeof *family)
                         *family = mnl_attr_get_u16(a);
         }
 }
@@ -125,7 +128,8 @@ int ethtool_open(struct ethtool *a, struct tc_ack *ack)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
-struct nlmsghdr *ethtool_begin(struct ethtool *a, uint8_t command, uint16_t header_attribute, const char *device)
+struct nlmsghdr *ethtool_begin(struct ethtool *a, uint8_t command, uint16_t header_attribute,
+                               const char *device)
 {
         struct nlmsghdr *m = begin(a, a->family, command, 0);
         struct nlattr *header = mnl_attr_nest_start(m, header_attribute);

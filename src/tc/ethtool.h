@@ -19,6 +19,8 @@ struct ethtool {
 int ethtool_open(struct ethtool *e, struct tc_ack *ack);
 void ethtool_close(struct ethtool *e);
 /* A request about a device, in the buffer of *e; attributes are added behind. */
-struct nlmsghdr *ethtool_begin(struct ethtool *e, uint8_t command, uint16_t header_attribute, const char *device);
+struct nlmsghdr *ethtool_begin(struct ethtool *e, uint8_t command, uint16_t header_attribute,
+                               const char *device);
 /* Sends it; each answer goes to `answer` (may be NULL). 0, or negative errno. */
-int ethtool_ask(struct ethtool *e, const struct nlmsghdr *m, void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx);
+int ethtool_ask(struct ethtool *e, const struct nlmsghdr *m,
+                void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx);

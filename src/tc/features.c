@@ -6,8 +6,9 @@
 #include "ethtool.h"
 
 /* All of NETIF_F_GSO_SOFTWARE that UDP and TCP use, and the general switch. */
-static const char *const segmentation[] = {"tx-generic-segmentation", "tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
-                                           "tx-tcp6-segmentation", "tx-udp-segmentation"};
+static const char *const segmentation[] = {"tx-generic-segmentation", "tx-tcp-segmentation",
+                                           "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
+                                           "tx-tcp6-segmentation",    "tx-udp-segmentation"};
 
 int tc_device_segment(const char *device, bool on, struct tc_ack *ack)
 {

@@ -38,5 +38,7 @@ static void words_packets(const struct tc_object *o, struct strbuf *b)
         strbuf_add(b, " limit %u", o->params.fifo.limit);
 }
 
-const struct tc_kind tc_kind_bfifo = {.name = "bfifo", .encode = encode, .decode = decode, .equal = equal, .words = words_bytes};
-const struct tc_kind tc_kind_pfifo = {.name = "pfifo", .encode = encode, .decode = decode, .equal = equal, .words = words_packets};
+const struct tc_kind tc_kind_bfifo = {
+        .name = "bfifo", .encode = encode, .decode = decode, .equal = equal, .words = words_bytes};
+const struct tc_kind tc_kind_pfifo = {
+        .name = "pfifo", .encode = encode, .decode = decode, .equal = equal, .words = words_packets};

@@ -57,7 +57,8 @@ static int decode(struct tc_object *o, const struct nlattr *options)
                 return decode_qdisc(o, a[TCA_HTB_INIT], a[TCA_HTB_DIRECT_QLEN]);
         if (!kind_get(a[TCA_HTB_PARMS], &opt, sizeof opt))
                 return -EBADMSG;
-        if (opt.rate.overhead != opt.ceil.overhead || opt.rate.mpu || opt.ceil.mpu || kind_counts_cells(&opt.rate) || kind_counts_cells(&opt.ceil))
+        if (opt.rate.overhead != opt.ceil.overhead || opt.rate.mpu || opt.ceil.mpu ||
+            kind_counts_cells(&opt.rate) || kind_counts_cells(&opt.ceil))
                 return -EBADMSG;
         o->params.htb_class = (struct tc_htb_class){
                 .rate_bytes = kind_get_u64(a[TCA_HTB_RATE64], opt.rate.rate),
@@ -79,8 +80,9 @@ static bool equal(const struct tc_object *x, const struct tc_object *y)
                 return x->params.htb_qdisc.default_class == y->params.htb_qdisc.default_class &&
                        x->params.htb_qdisc.rate2quantum == y->params.htb_qdisc.rate2quantum;
         return a->rate_bytes == b->rate_bytes && a->ceil_bytes == b->ceil_bytes &&
-               tc_ticks_equal(a->burst_ticks, b->burst_ticks) && tc_ticks_equal(a->cburst_ticks, b->cburst_ticks) &&
-               a->quantum_bytes == b->quantum_bytes && a->priority == b->priority && a->overhead_bytes == b->overhead_bytes;
+               tc_ticks_equal(a->burst_ticks, b->burst_ticks) &&
+               tc_ticks_equal(a->cburst_ticks, b->cburst_ticks) && a->quantum_bytes == b->quantum_bytes &&
+               a->priority == b->priority && a->overhead_bytes == b->overhead_bytes;
 }
 
 static void words(const struct tc_object *o, struct strbuf *b)
@@ -88,16 +90,19 @@ static void words(const struct tc_object *o, struct strbuf *b)
         const struct tc_htb_class *c = &o->params.htb_class;
 
         if (o->type == TC_QDISC) {
-                strbuf_add(b, " default 0x%x r2q %u", o->params.htb_qdisc.default_class, o->params.htb_qdisc.rate2quantum);
+                strbuf_add(b, " default 0x%x r2q %u", o->params.htb_qdisc.default_class,
+                           o->params.htb_qdisc.rate2quantum);
                 return;
         }
         kind_add_rate_words(b, "rate", c->rate_bytes);
         kind_add_rate_words(b, "ceil", c->ceil_bytes);
         strbuf_add(b, " burst %llub cburst %llub quantum %u prio %u",
                    (unsigned long long)tc_bytes_of_ticks(c->burst_ticks, c->rate_bytes),
-                   (unsigned long long)tc_bytes_of_ticks(c->cburst_ticks, c->ceil_bytes), c->quantum_bytes, c->priority);
+                   (unsigned long long)tc_bytes_of_ticks(c->cburst_ticks, c->ceil_bytes), c->quantum_bytes,
+                   c->priority);
         if (c->overhead_bytes)
                 strbuf_add(b, " overhead %u", c->overhead_bytes);
 }
 
-const struct tc_kind tc_kind_htb = {.name = "htb", .encode = encode, .decode = decode, .equal = equal, .words = words};
+const struct tc_kind tc_kind_htb = {
+        .name = "htb", .encode = encode, .decode = decode, .equal = equal, .words = words};

@@ -1,4 +1,5 @@
-/* What the kinds share: reading nested attributes with their lengths checked, rates as the kernel wants them. */
+/* What the kinds share: reading nested attributes with their lengths checked, rates as the kernel wants them.
+ */
 #pragma once
 
 #include <linux/pkt_sched.h>
@@ -13,7 +14,8 @@ bool kind_get(const struct nlattr *a, void *ret, size_t size_bytes);
 uint32_t kind_get_u32(const struct nlattr *a, uint32_t otherwise);
 uint64_t kind_get_u64(const struct nlattr *a, uint64_t otherwise);
 
-/* A rate in the 32 bits of the old form, as much as fits. With the link layer named no rate table is needed. */
+/* A rate in the 32 bits of the old form, as much as fits. With the link layer named no rate table is needed.
+ */
 struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes);
 /* Of a link layer that is not Ethernet: as ATM, which sends whole cells. */
 bool kind_counts_cells(const struct tc_ratespec *rate);

@@ -25,7 +25,8 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         struct tc_tbf_qopt opt;
 
         kind_read(options, a, TCA_TBF_MAX);
-        if (!kind_get(a[TCA_TBF_PARMS], &opt, sizeof opt) || opt.peakrate.rate > 0 || a[TCA_TBF_PRATE64] || opt.rate.mpu || kind_counts_cells(&opt.rate))
+        if (!kind_get(a[TCA_TBF_PARMS], &opt, sizeof opt) || opt.peakrate.rate > 0 || a[TCA_TBF_PRATE64] ||
+            opt.rate.mpu || kind_counts_cells(&opt.rate))
                 return -EBADMSG;
         o->params.tbf = (struct tc_tbf){
                 .rate_bytes = kind_get_u64(a[TCA_TBF_RATE64], opt.rate.rate),
@@ -51,9 +52,11 @@ static void words(const struct tc_object *o, struct strbuf *b)
 
         kind_add_rate_words(b, "rate", t->rate_bytes);
         strbuf_add(b, " burst %llub limit %ub",
-                   (unsigned long long)(t->burst_bytes ?: tc_bytes_of_ticks(t->burst_ticks, t->rate_bytes)), t->limit_bytes);
+                   (unsigned long long)(t->burst_bytes ?: tc_bytes_of_ticks(t->burst_ticks, t->rate_bytes)),
+                   t->limit_bytes);
         if (t->overhead_bytes)
                 strbuf_add(b, " overhead %u", t->overhead_bytes);
 }
 
-const struct tc_kind tc_kind_tbf = {.name = "tbf", .encode = encode, .decode = decode, .equal = equal, .words = words};
+const struct tc_kind tc_kind_tbf = {
+        .name = "tbf", .encode = encode, .decode = decode, .equal = equal, .words = words};

@@ -10,7 +10,8 @@
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         const struct tc_u32 *u = &o->params.u32;
-        uint8_t bytes[sizeof(struct tc_u32_sel) + TC_U32_KEYS_MAX * sizeof(struct tc_u32_key)] __attribute__((aligned(8))) = {};
+        uint8_t bytes[sizeof(struct tc_u32_sel) + TC_U32_KEYS_MAX * sizeof(struct tc_u32_key)]
+                __attribute__((aligned(8))) = {};
         struct tc_u32_sel *sel = (void *)bytes;
 
         if (u->divisor > 0) {
@@ -82,7 +83,8 @@ static bool equal(const struct tc_object *x, const struct tc_object *y)
 {
         const struct tc_u32 *a = &x->params.u32, *b = &y->params.u32;
 
-        if (a->classid != b->classid || a->link != b->link || a->divisor != b->divisor || a->n_matches != b->n_matches)
+        if (a->classid != b->classid || a->link != b->link || a->divisor != b->divisor ||
+            a->n_matches != b->n_matches)
                 return false;
         if (memcmp(a->hash_mask, b->hash_mask, sizeof a->hash_mask) != 0 || a->hash_offset != b->hash_offset)
                 return false;
@@ -106,12 +108,14 @@ static void words(const struct tc_object *o, struct strbuf *b)
         if (o->handle >> 12 > 0)
                 strbuf_add(b, " ht %x:%x:", o->handle >> 20, o->handle >> 12 & 0xff);
         for (unsigned i = 0; i < u->n_matches; i++)
-                strbuf_add(b, " match u32 0x%08x 0x%08x at %d", number(u->matches[i].value), number(u->matches[i].mask),
-                           u->matches[i].offset);
+                strbuf_add(b, " match u32 0x%08x 0x%08x at %d", number(u->matches[i].value),
+                           number(u->matches[i].mask), u->matches[i].offset);
         if (u->link > 0)
-                strbuf_add(b, " hashkey mask 0x%08x at %d link %x:", number(u->hash_mask), u->hash_offset, u->link >> 20);
+                strbuf_add(b, " hashkey mask 0x%08x at %d link %x:", number(u->hash_mask), u->hash_offset,
+                           u->link >> 20);
         else
                 strbuf_add(b, " flowid %s", tc_handle_format(u->classid, classid));
 }
 
-const struct tc_kind tc_kind_u32 = {.name = "u32", .encode = encode, .decode = decode, .equal = equal, .words = words};
+const struct tc_kind tc_kind_u32 = {
+        .name = "u32", .encode = encode, .decode = decode, .equal = equal, .words = words};

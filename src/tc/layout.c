@@ -43,7 +43,8 @@ enum tc_backend tc_layout_backend(const struct tc_tree *have)
 const char *tc_backend_name(enum tc_backend backend)
 {
         static const char *const names[] = {
-                [TC_BACKEND_NONE] = "none", [TC_BACKEND_AUTO] = "auto", [TC_BACKEND_HTB] = "htb", [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
+                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",       [TC_BACKEND_HTB] = "htb",
+                [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
         };
 
         return names[backend];
@@ -99,7 +100,8 @@ static void match_version(struct tc_object *f)
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
 }
 
-/* UDP to the control port. Later fragments of a packet carry no port: for IPv4 they are told by their offset. */
+/* UDP to the control port. Later fragments of a packet carry no port: for IPv4 they are told by their offset.
+ */
 static int add_control(struct tc_tree *t, uint16_t port)
 {
         struct tc_object v4 = filter(CONTROL_V4), v6 = filter(CONTROL_V6);
@@ -232,12 +234,14 @@ static int choose_numbers(struct numbers *n, const struct tc_plan *p, const stru
                 uint32_t minor = TC_MINOR(have->objects[i].params.u32.classid);
                 struct known k = {.minor = minor};
 
-                if (tc_layout_address(&have->objects[i], &k.address) && minor > FIRST_MINOR && minor < 2 * FIRST_MINOR)
+                if (tc_layout_address(&have->objects[i], &k.address) && minor > FIRST_MINOR &&
+                    minor < 2 * FIRST_MINOR)
                         known[n_known++] = k;
         }
         qsort(known, n_known, sizeof *known, compare_addresses);
         for (size_t i = 0; i < p->n; i++) {
-                const struct known *k = bsearch(&p->addresses[i], known, n_known, sizeof *known, compare_addresses);
+                const struct known *k =
+                        bsearch(&p->addresses[i], known, n_known, sizeof *known, compare_addresses);
 
                 if (!k || n->taken[k->minor - FIRST_MINOR])
                         continue;

@@ -7,7 +7,8 @@
 #include "evb/tc/units.h"
 #include "layout_internal.h"
 
-/* HTB takes turns by leaves' quanta only, and keeps that of an inner class as it was before it had children: always the same. */
+/* HTB takes turns by leaves' quanta only, and keeps that of an inner class as it was before it had children:
+ * always the same. */
 #define LINK_QUANTUM_BYTES 60000
 #define CBQ_EWMA_LOG 5
 #define CBQ_MIN_PACKET_BYTES 64
@@ -22,7 +23,8 @@
 
 enum { PRIORITY_CONTROL, PRIORITY_DATA, PRIORITY_OTHER };
 
-static struct tc_object object(enum tc_type type, const struct tc_kind *kind, uint32_t handle, uint32_t parent)
+static struct tc_object object(enum tc_type type, const struct tc_kind *kind, uint32_t handle,
+                               uint32_t parent)
 {
         struct tc_object o = {.type = type, .handle = handle, .parent = parent, .kind = kind};
 
@@ -34,14 +36,17 @@ static int add_htb_root(struct tc_tree *t)
 {
         struct tc_object o = object(TC_QDISC, &tc_kind_htb, TC_OUR_ROOT, TC_ROOT);
 
-        o.params.htb_qdisc = (struct tc_htb_qdisc){.default_class = TC_MINOR(TC_OTHER_CLASS), .rate2quantum = TC_OUR_MAJOR};
+        o.params.htb_qdisc = (struct tc_htb_qdisc){.default_class = TC_MINOR(TC_OTHER_CLASS),
+                                                   .rate2quantum = TC_OUR_MAJOR};
         return tc_tree_add(t, &o);
 }
 
 /* A class may borrow up to ceil_bps; below it, what shapes may hold it lower. */
-static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s, uint64_t ceil_bps, int priority)
+static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
+                   uint64_t ceil_bps, int priority)
 {
-        struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid, classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
+        struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid,
+                                    classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
         uint64_t rate_bytes = tc_rate_bytes(s->guaranteed_bps), ceil_bytes = tc_rate_bytes(ceil_bps);
         /* At the ceiling a packet of each burst must pass, or HTB takes turns too short to keep it. */
         uint64_t cburst_bytes = ceil_bps > s->rate_bps ? p->link_burst_bytes : s->burst_bytes;
@@ -112,10 +117,13 @@ static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uin
                 uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
                 const struct tc_share *s = &p->shares[i];
 
-                r = add_htb(t, p, classid, s, p->backend == TC_BACKEND_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps), PRIORITY_DATA);
+                r = add_htb(t, p, classid, s,
+                            p->backend == TC_BACKEND_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps),
+                            PRIORITY_DATA);
                 if (r < 0)
                         break;
-                r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes) : add_tbf(t, p, classid, s);
+                r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes)
+                                                 : add_tbf(t, p, classid, s);
         }
         return r;
 }
@@ -127,8 +135,9 @@ static uint32_t ticks_of_seconds(double seconds)
         return ticks >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
-/* How long a class may have been idle and still count as such, so that it can send a burst: the average idle time is a
- * weighted mean with the gain 2^-ewma, and is kept in the kernel scaled up by that (Floyd 1995, section 3). */
+/* How long a class may have been idle and still count as such, so that it can send a burst: the average idle
+ * time is a weighted mean with the gain 2^-ewma, and is kept in the kernel scaled up by that (Floyd 1995,
+ * section 3). */
 static uint32_t max_idle(double bandwidth, double rate, double packet)
 {
         double g = 1 - 1 / (double)(1 << CBQ_EWMA_LOG), idle = packet / bandwidth * (1 - g);
@@ -138,15 +147,16 @@ static uint32_t max_idle(double bandwidth, double rate, double packet)
         return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
 }
 
-/* What a class may send in its turn is its weight relative to the mean of its priority, times a packet; of what exceeds 32
- * packets the kernel makes half of one. */
+/* What a class may send in its turn is its weight relative to the mean of its priority, times a packet; of
+ * what exceeds 32 packets the kernel makes half of one. */
 static uint32_t weight(const struct tc_plan *p, uint64_t rate)
 {
         uint64_t least = rate;
 
         for (size_t i = 0; i < p->n; i++)
                 least = MIN(least, tc_rate_bytes(p->shares[i].guaranteed_bps));
-        return (uint32_t)MAX(MIN(MIN(rate, CBQ_MAX_WEIGHT_RATIO * least) / 10, (uint64_t)UINT32_MAX), UINT64_C(1));
+        return (uint32_t)MAX(MIN(MIN(rate, CBQ_MAX_WEIGHT_RATIO * least) / 10, (uint64_t)UINT32_MAX),
+                             UINT64_C(1));
 }
 
 static struct tc_cbq cbq(const struct tc_plan *p, uint64_t guaranteed_bps, int priority)
@@ -166,19 +176,24 @@ static struct tc_cbq cbq(const struct tc_plan *p, uint64_t guaranteed_bps, int p
                 .ewma_log = CBQ_EWMA_LOG,
         };
 
-        c.cell_log = tc_rate_table(table, c.rate_bytes, MAX(p->frame_bytes, CBQ_CELLS_FROM_BYTES), CBQ_MIN_PACKET_BYTES);
+        c.cell_log = tc_rate_table(table, c.rate_bytes, MAX(p->frame_bytes, CBQ_CELLS_FROM_BYTES),
+                                   CBQ_MIN_PACKET_BYTES);
         return c;
 }
 
-static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, uint64_t guaranteed_bps, int priority)
+static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, uint64_t guaranteed_bps,
+                   int priority)
 {
-        struct tc_object o = object(TC_CLASS, &tc_kind_cbq, classid, classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
+        struct tc_object o = object(TC_CLASS, &tc_kind_cbq, classid,
+                                    classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
 
         o.params.cbq = cbq(p, guaranteed_bps, priority);
         o.params.cbq.bounded = classid == TC_LINK_CLASS;
         /* It shares its priority with the class of other traffic, and must not be too heavy for that. */
         if (classid == TC_LINK_CLASS)
-                o.params.cbq.weight = MIN(o.params.cbq.weight, CBQ_MAX_WEIGHT_RATIO * weight(p, tc_rate_bytes(p->other.guaranteed_bps)));
+                o.params.cbq.weight =
+                        MIN(o.params.cbq.weight,
+                            CBQ_MAX_WEIGHT_RATIO * weight(p, tc_rate_bytes(p->other.guaranteed_bps)));
         if (classid == TC_OTHER_CLASS) {
                 o.params.cbq.split = TC_OUR_ROOT;
                 o.params.cbq.default_map = CBQ_ALL_PRIORITIES;
@@ -193,7 +208,8 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
         root.params.cbq = cbq(p, p->link_rate_bps, PRIORITY_OTHER);
         root.params.cbq.bounded = root.params.cbq.isolated = true;
-        root.params.cbq.off_time = TC_OUR_MAJOR; /* has no effect at the top, which is never made to wait: carries our mark */
+        root.params.cbq.off_time =
+                TC_OUR_MAJOR; /* has no effect at the top, which is never made to wait: carries our mark */
         r = tc_tree_add(t, &root);
         if (r >= 0)
                 r = add_cbq(t, p, TC_LINK_CLASS, p->link_rate_bps, PRIORITY_OTHER);
@@ -218,5 +234,6 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
 int layout_add_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
-        return p->backend == TC_BACKEND_CBQ_TBF ? add_cbq_classes(t, p, minors) : add_htb_classes(t, p, minors);
+        return p->backend == TC_BACKEND_CBQ_TBF ? add_cbq_classes(t, p, minors)
+                                                : add_htb_classes(t, p, minors);
 }

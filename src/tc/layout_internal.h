@@ -3,7 +3,8 @@
 
 #include "evb/tc/layout.h"
 
-/* Destinations have the classes FIRST_MINOR + 1 and on; the qdisc below each has the same number as its major one. */
+/* Destinations have the classes FIRST_MINOR + 1 and on; the qdisc below each has the same number as its major
+ * one. */
 #define FIRST_MINOR UINT32_C(0x1000)
 
 /* Eight bits of one word of the address, counted from its lowest bit, select the bucket. */

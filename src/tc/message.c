@@ -23,7 +23,8 @@ static uint16_t message_type(enum tc_type type, bool delete)
         return types[type][delete];
 }
 
-/* What the kernel has is deleted by the kernel's name for it; new filters get their number, and their table is told apart. */
+/* What the kernel has is deleted by the kernel's name for it; new filters get their number, and their table
+ * is told apart. */
 static uint32_t message_handle(const struct tc_change *c)
 {
         const struct tc_object *o = c->object;
@@ -98,7 +99,8 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
 
         kind_read(nest, a, TCA_STATS_MAX);
         /* The structure ends in padding that not every kernel sends. */
-        if (kind_get(a[TCA_STATS_BASIC], &basic, offsetof(struct gnet_stats_basic, packets) + sizeof basic.packets)) {
+        if (kind_get(a[TCA_STATS_BASIC], &basic,
+                     offsetof(struct gnet_stats_basic, packets) + sizeof basic.packets)) {
                 s->known = true;
                 s->bytes = basic.bytes;
                 s->packets = kind_get_u64(a[TCA_STATS_PKT64], basic.packets);
@@ -112,7 +114,8 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
         }
 }
 
-/* Topmost tables have numbers of the kernel's choice, 0x800 and above; who has none of his own stands for all. */
+/* Topmost tables have numbers of the kernel's choice, 0x800 and above; who has none of his own stands for
+ * all. */
 static uint32_t u32_handle(uint32_t kernel_handle)
 {
         return kernel_handle >= UINT32_C(0x80000000) ? kernel_handle & 0xfffff : kernel_handle;
@@ -166,7 +169,8 @@ static int read_options(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
-/* Attributes are padded to four bytes; libmnl rounds up, and would read behind a message that is cut off in one. */
+/* Attributes are padded to four bytes; libmnl rounds up, and would read behind a message that is cut off in
+ * one. */
 static bool ends_with_an_attribute(const struct nlmsghdr *m)
 {
         return m->nlmsg_len % MNL_ALIGNTO == 0;
@@ -206,7 +210,8 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
         struct tcmsg tc;
         int r;
 
-        if (!object_type(m->nlmsg_type, &o.type) || mnl_nlmsg_get_payload_len(m) < sizeof tc || !ends_with_an_attribute(m))
+        if (!object_type(m->nlmsg_type, &o.type) || mnl_nlmsg_get_payload_len(m) < sizeof tc ||
+            !ends_with_an_attribute(m))
                 return -EBADMSG;
         memcpy(&tc, mnl_nlmsg_get_payload(m), sizeof tc);
         mnl_attr_for_each(a, m, sizeof tc)
@@ -216,7 +221,8 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
         }
         o.handle = o.kernel_handle = tc.tcm_handle;
         /* Topmost classes are told to hang at the root, whichever that is. */
-        o.parent = o.type == TC_CLASS && tc.tcm_parent == TC_ROOT ? TC_ID(TC_MAJOR(tc.tcm_handle), 0) : tc.tcm_parent;
+        o.parent = o.type == TC_CLASS && tc.tcm_parent == TC_ROOT ? TC_ID(TC_MAJOR(tc.tcm_handle), 0)
+                                                                  : tc.tcm_parent;
         if (o.type == TC_FILTER) {
                 o.priority = (uint16_t)(tc.tcm_info >> 16);
                 o.protocol = ntohs((uint16_t)tc.tcm_info);
@@ -266,9 +272,12 @@ int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
                         return -EBADMSG;
                 memcpy(&e, mnl_nlmsg_get_payload(m), sizeof e);
                 /* Without NLM_F_CAPPED the request follows, whole. */
-                offset = m->nlmsg_flags & NLM_F_CAPPED ? sizeof e : sizeof(int32_t) + MNL_ALIGN(MAX(e.msg.nlmsg_len, (uint32_t)sizeof e.msg));
+                offset = m->nlmsg_flags & NLM_F_CAPPED
+                                 ? sizeof e
+                                 : sizeof(int32_t) + MNL_ALIGN(MAX(e.msg.nlmsg_len, (uint32_t)sizeof e.msg));
         }
-        if (!(m->nlmsg_flags & NLM_F_ACK_TLVS) || offset > mnl_nlmsg_get_payload_len(m) || !ends_with_an_attribute(m))
+        if (!(m->nlmsg_flags & NLM_F_ACK_TLVS) || offset > mnl_nlmsg_get_payload_len(m) ||
+            !ends_with_an_attribute(m))
                 return 0;
         mnl_attr_for_each(a, m, (unsigned)offset)
         {

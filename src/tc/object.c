@@ -156,6 +156,6 @@ void tc_object_name(const struct tc_object *o, struct strbuf *b)
         else if (o->type == TC_QDISC)
                 strbuf_add(b, "%s %s below class %s", o->kind_name, handle, parent);
         else
-                strbuf_add(b, "%s filter %x:%x:%x of priority %u", o->kind_name, o->handle >> 20, o->handle >> 12 & 0xff,
-                           o->handle & 0xfff, o->priority);
+                strbuf_add(b, "%s filter %x:%x:%x of priority %u", o->kind_name, o->handle >> 20,
+                           o->handle >> 12 & 0xff, o->handle & 0xfff, o->priority);
 }

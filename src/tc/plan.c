@@ -71,7 +71,8 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
         char link[QUANTITY_TEXT_MAX];
 
         p->control_port = q->control_port;
-        p->other.guaranteed_bps = MAX(p->link_rate_bps / 1000 * CONTROL_PERMILLE, MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
+        p->other.guaranteed_bps = MAX(p->link_rate_bps / 1000 * CONTROL_PERMILLE,
+                                      MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
         p->other.rate_bps = p->link_rate_bps;
         p->other.burst_bytes = p->link_burst_bytes;
         p->other.limit_bytes = OTHER_LIMIT_BYTES;
@@ -84,8 +85,9 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                 p->control.guaranteed_bps = q->control_rate_bps;
                 snprintf(p->reason_control, sizeof p->reason_control, "as told");
         } else
-                snprintf(p->reason_control, sizeof p->reason_control, "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10, CONTROL_PERMILLE % 10,
-                         quantity_format_rate(p->link_rate_bps, link));
+                snprintf(p->reason_control, sizeof p->reason_control,
+                         "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,
+                         CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
 static int check_control(const struct tc_plan *p, char *why)
@@ -94,8 +96,10 @@ static int check_control(const struct tc_plan *p, char *why)
 
         if (p->control.guaranteed_bps + p->other.guaranteed_bps < p->link_rate_bps)
                 return 0;
-        snprintf(why, TC_REASON_MAX, "%s for control leave nothing of the link for data, allowed: less than %s",
-                 quantity_format_rate(p->control.guaranteed_bps, control), quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
+        snprintf(why, TC_REASON_MAX,
+                 "%s for control leave nothing of the link for data, allowed: less than %s",
+                 quantity_format_rate(p->control.guaranteed_bps, control),
+                 quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
         return -EINVAL;
 }
 
@@ -113,13 +117,17 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
         *ret_bps = 0;
         for (size_t i = 0; i < q->n_destinations; i++) {
                 if (q->destinations[i].rate_bps == 0 && q->link_rate_bps == 0) {
-                        snprintf(why, TC_REASON_MAX, "rate auto needs the rate of the link, allowed: a rate, or the link's rate told as well");
+                        snprintf(why, TC_REASON_MAX,
+                                 "rate auto needs the rate of the link, allowed: a rate, or the link's rate "
+                                 "told as well");
                         return -EINVAL;
                 }
                 if (q->destinations[i].rate_bps > 0)
                         continue;
-                *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 1000 * DATA_PERMILLE / sources;
-                snprintf(p->reason_rate, sizeof p->reason_rate, "auto: %u.%u %% of a port's %s less %s for control, over %u sources",
+                *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 1000 *
+                           DATA_PERMILLE / sources;
+                snprintf(p->reason_rate, sizeof p->reason_rate,
+                         "auto: %u.%u %% of a port's %s less %s for control, over %u sources",
                          DATA_PERMILLE / 10, DATA_PERMILLE % 10, quantity_format_rate(q->link_rate_bps, port),
                          quantity_format_rate(p->control.guaranteed_bps, control), sources);
                 break;
@@ -127,25 +135,29 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
         return 0;
 }
 
-/* max(1 ms of the rate, two frames) keeps the rate; a quarter of the switch port's buffer, over all sources, keeps its
- * packets, should all send their bursts at once. */
+/* max(1 ms of the rate, two frames) keeps the rate; a quarter of the switch port's buffer, over all sources,
+ * keeps its packets, should all send their bursts at once. */
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool tell)
 {
         uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
-        uint64_t bearable = q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 / MAX(q->sources, 1u) : UINT64_MAX;
+        uint64_t bearable =
+                q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 / MAX(q->sources, 1u) : UINT64_MAX;
 
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
-                s->burst_bytes = MIN(MAX(MIN(wanted, bearable), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
+                s->burst_bytes =
+                        MIN(MAX(MIN(wanted, bearable), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
         if (!tell)
                 return;
         if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as told");
         else if (s->burst_bytes == bearable)
-                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: a quarter of the switch port's %llu bytes, over %u sources",
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "auto: a quarter of the switch port's %llu bytes, over %u sources",
                          (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
         else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
-                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes", p->frame_bytes);
+                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
+                         p->frame_bytes);
         else
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: 1 ms of the rate");
 }
@@ -157,7 +169,8 @@ static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_limit, sizeof p->reason_limit, "as told");
         else if (tell)
                 snprintf(p->reason_limit, sizeof p->reason_limit,
-                         "auto: the burst and the %llu bytes of socket buffers that may send there, so that senders wait and nothing is dropped",
+                         "auto: the burst and the %llu bytes of socket buffers that may send there, so that "
+                         "senders wait and nothing is dropped",
                          (unsigned long long)q->send_buffer_bytes);
 }
 
@@ -172,16 +185,21 @@ static bool is_first(unsigned *told, unsigned rule)
         return first;
 }
 
-static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s, unsigned *told, const char *address)
+static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s,
+                        unsigned *told, const char *address)
 {
         uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
 
         if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(told, RULE_BUFFER))
-                warn(p, "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu: packets may be lost there",
-                     address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u), (unsigned long long)q->switch_buffer_bytes);
+                warn(p,
+                     "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu: "
+                     "packets may be lost there",
+                     address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u),
+                     (unsigned long long)q->switch_buffer_bytes);
         if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(told, RULE_SHORT))
-                warn(p, "%s: a burst of %llu bytes is less than 100 us of its rate: the rate may not be reached", address,
-                     (unsigned long long)s->burst_bytes);
+                warn(p,
+                     "%s: a burst of %llu bytes is less than 100 us of its rate: the rate may not be reached",
+                     address, (unsigned long long)s->burst_bytes);
 }
 
 /* Where it could not work at all, -EINVAL; where a rule is broken, a warning. */
@@ -192,28 +210,43 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
 
         tc_address_format(&p->addresses[i], address);
         if (s->burst_bytes < p->frame_bytes || s->limit_bytes < p->frame_bytes) {
-                snprintf(why, TC_REASON_MAX, "%s: burst %llu, limit %llu: below a frame of %u bytes every packet would be dropped, allowed: %u and more",
-                         address, (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes, p->frame_bytes, p->frame_bytes);
+                snprintf(why, TC_REASON_MAX,
+                         "%s: burst %llu, limit %llu: below a frame of %u bytes every packet would be "
+                         "dropped, allowed: %u and more",
+                         address, (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
+                         p->frame_bytes, p->frame_bytes);
                 return -EINVAL;
         }
-        if (s->rate_bps < 64 || s->rate_bps > TC_LINK_RATE_MAX_BPS || s->burst_bytes > UINT32_MAX || s->limit_bytes > UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX, "%s: out of range, allowed: rates from 64 bit/s to 400 Gbit/s, bursts and limits below 4 GiB", address);
+        if (s->rate_bps < 64 || s->rate_bps > TC_LINK_RATE_MAX_BPS || s->burst_bytes > UINT32_MAX ||
+            s->limit_bytes > UINT32_MAX) {
+                snprintf(why, TC_REASON_MAX,
+                         "%s: out of range, allowed: rates from 64 bit/s to 400 Gbit/s, bursts and limits "
+                         "below 4 GiB",
+                         address);
                 return -EINVAL;
         }
         if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX, "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf", address);
+                snprintf(why, TC_REASON_MAX,
+                         "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf",
+                         address);
                 return -EINVAL;
         }
         if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX, "%s: a burst of %llu bytes lasts longer at its rate than the kernel can count, allowed: up to %llu", address,
-                         (unsigned long long)s->burst_bytes, (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
+                snprintf(why, TC_REASON_MAX,
+                         "%s: a burst of %llu bytes lasts longer at its rate than the kernel can count, "
+                         "allowed: up to %llu",
+                         address, (unsigned long long)s->burst_bytes,
+                         (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
                 return -EINVAL;
         }
         check_burst(p, q, s, told, address);
         if (s->limit_bytes < q->send_buffer_bytes && is_first(told, RULE_LIMIT))
-                warn(p, "%s: a limit of %llu bytes is below the %llu of the socket buffers: packets may be dropped here, at the source",
+                warn(p,
+                     "%s: a limit of %llu bytes is below the %llu of the socket buffers: packets may be "
+                     "dropped here, at the source",
                      address, (unsigned long long)s->limit_bytes, (unsigned long long)q->send_buffer_bytes);
-        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps && is_first(told, RULE_PORT))
+        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps &&
+            is_first(told, RULE_PORT))
                 warn(p, "%s: %u sources of %s are more than a port of %s takes", address, MAX(q->sources, 1u),
                      quantity_format_rate(s->rate_bps, rate), quantity_format_rate(q->link_rate_bps, port));
         return 0;
@@ -231,10 +264,14 @@ static void plan_guarantees(struct tc_plan *p)
         for (size_t i = 0; i < p->n; i++) {
                 struct tc_share *s = &p->shares[i];
 
-                s->guaranteed_bps = sum <= room ? s->rate_bps : MAX((uint64_t)((unsigned __int128)s->rate_bps * room / sum), UINT64_C(64));
-                s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes), (uint64_t)QUANTUM_MAX_BYTES);
+                s->guaranteed_bps = sum <= room ? s->rate_bps
+                                                : MAX((uint64_t)((unsigned __int128)s->rate_bps * room / sum),
+                                                      UINT64_C(64));
+                s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes),
+                                                 (uint64_t)QUANTUM_MAX_BYTES);
         }
-        snprintf(p->reason_quantum, sizeof p->reason_quantum, "the burst, but at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
+        snprintf(p->reason_quantum, sizeof p->reason_quantum,
+                 "the burst, but at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
 }
 
 static int refuse_twins(const struct tc_plan *p, char *why)
@@ -245,7 +282,8 @@ static int refuse_twins(const struct tc_plan *p, char *why)
                 for (size_t k = 0; k < i; k++) {
                         if (!tc_address_equal(&p->addresses[i], &p->addresses[k]))
                                 continue;
-                        snprintf(why, TC_REASON_MAX, "%s is named twice, allowed: each destination once", tc_address_format(&p->addresses[i], text));
+                        snprintf(why, TC_REASON_MAX, "%s is named twice, allowed: each destination once",
+                                 tc_address_format(&p->addresses[i], text));
                         return -EINVAL;
                 }
         }
@@ -255,9 +293,12 @@ static int refuse_twins(const struct tc_plan *p, char *why)
 static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
         if (q->link_rate_bps == 0)
-                warn(p, "the rate of the link is not known: control and other traffic have no guarantee against data");
+                warn(p, "the rate of the link is not known: control and other traffic have no guarantee "
+                        "against data");
         if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
-                warn(p, "segmentation offload hands super-packets of up to %u bytes to HTB, which sends them whole: use htb+tbf, or switch offload off",
+                warn(p,
+                     "segmentation offload hands super-packets of up to %u bytes to HTB, which sends them "
+                     "whole: use htb+tbf, or switch offload off",
                      q->super_packet_bytes);
 }
 
@@ -267,7 +308,9 @@ static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
         uint64_t rate_bps;
         int r;
 
-        p->link_burst_bytes = MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes), (uint64_t)q->super_packet_bytes);
+        p->link_burst_bytes =
+                MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes),
+                    (uint64_t)q->super_packet_bytes);
         plan_control(p, q);
         r = check_control(p, why);
         if (r >= 0)

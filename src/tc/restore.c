@@ -1,4 +1,5 @@
-/* Foreign trees, put back from their dump: parents before children, and dumps turned into requests where the two differ. */
+/* Foreign trees, put back from their dump: parents before children, and dumps turned into requests where the
+ * two differ. */
 #include <errno.h>
 #include <linux/pkt_cls.h>
 #include <stdlib.h>
@@ -36,14 +37,18 @@ static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
         unsigned n = 0;
 
         if (o->type == TC_FILTER)
-                return 2 * DEPTH_MAX + (o->kind != &tc_kind_u32 ? 1 : o->params.u32.divisor > 0 ? 0 : o->params.u32.link > 0 ? 2 : 1);
+                return 2 * DEPTH_MAX + (o->kind != &tc_kind_u32     ? 1
+                                        : o->params.u32.divisor > 0 ? 0
+                                        : o->params.u32.link > 0    ? 2
+                                                                    : 1);
         for (uint32_t parent = o->parent; parent != TC_ROOT && n < DEPTH_MAX; n++) {
                 const struct tc_object *above = NULL;
 
                 if (TC_MINOR(parent) != 0)
                         above = tc_tree_class(t, parent);
                 for (size_t i = 0; !above && i < t->n; i++) {
-                        if (t->objects[i].type == TC_QDISC && t->objects[i].handle != 0 && TC_MAJOR(t->objects[i].handle) == TC_MAJOR(parent))
+                        if (t->objects[i].type == TC_QDISC && t->objects[i].handle != 0 &&
+                            TC_MAJOR(t->objects[i].handle) == TC_MAJOR(parent))
                                 above = &t->objects[i];
                 }
                 if (!above)
@@ -53,10 +58,12 @@ static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
         return n;
 }
 
-/* A topmost table has a number of the kernel's choice, and another one next time: without it the filter goes there. */
+/* A topmost table has a number of the kernel's choice, and another one next time: without it the filter goes
+ * there. */
 static bool is_topmost_table(const struct nlattr *a)
 {
-        return a->nla_type == TCA_U32_HASH && a->nla_len >= sizeof *a + sizeof(uint32_t) && mnl_attr_get_u32(a) >= UINT32_C(0x80000000);
+        return a->nla_type == TCA_U32_HASH && a->nla_len >= sizeof *a + sizeof(uint32_t) &&
+               mnl_attr_get_u32(a) >= UINT32_C(0x80000000);
 }
 
 /* Flags of a dump that are no request: in_hw, not_in_hw; and the counters of matches. */
@@ -90,7 +97,8 @@ static int compare_depth(const void *a, const void *b)
 {
         const struct replay *x = a, *y = b;
 
-        return (x->depth > y->depth) - (x->depth < y->depth) ?: tc_object_compare(x->change.object, y->change.object);
+        return (x->depth > y->depth) - (x->depth < y->depth)
+                       ?: tc_object_compare(x->change.object, y->change.object);
 }
 
 static int replay(struct tc_socket *s, int ifindex, struct tc_tree *saved, struct tc_outcome *o)
@@ -108,7 +116,8 @@ static int replay(struct tc_socket *s, int ifindex, struct tc_tree *saved, struc
                         continue;
                 if (!object->kind && strcmp(object->kind_name, "u32") == 0)
                         mend_u32(object);
-                steps[n++] = (struct replay){depth(saved, object), {object->type == TC_QDISC ? TC_REPLACE : TC_ADD, object, 0}};
+                steps[n++] = (struct replay){depth(saved, object),
+                                             {object->type == TC_QDISC ? TC_REPLACE : TC_ADD, object, 0}};
         }
         qsort(steps, n, sizeof *steps, compare_depth);
         for (size_t i = 0; i < n; i++)

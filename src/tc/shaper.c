@@ -23,7 +23,8 @@ struct tc_shaper {
         bool locked;
         /* by us: says what was there before, whatever others have changed since */
         struct tc_tree installed;
-        struct tc_tuning untuned, remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
+        struct tc_tuning untuned,
+                remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
 };
 
 int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct tc_outcome *o)
@@ -41,13 +42,20 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
         if (r < 0) {
                 tc_shaper_free(s);
                 if (r == -EBUSY)
-                        return tc_outcome_fail(o, r, "%s is being shaped by process %d: stop that first", device->name, holder);
-                return tc_outcome_fail(o, r == -EACCES ? -EPERM : r, "cannot keep what %s had before: %s%s", device->name, strerror(-r),
-                                       r == -EACCES || r == -EPERM ? "; shaping needs root (CAP_NET_ADMIN), and a state folder: /run/evb or $EVB_STATE_DIRECTORY" : "");
+                        return tc_outcome_fail(o, r, "%s is being shaped by process %d: stop that first",
+                                               device->name, holder);
+                return tc_outcome_fail(o, r == -EACCES ? -EPERM : r, "cannot keep what %s had before: %s%s",
+                                       device->name, strerror(-r),
+                                       r == -EACCES || r == -EPERM
+                                               ? "; shaping needs root (CAP_NET_ADMIN), and a state folder: "
+                                                 "/run/evb or $EVB_STATE_DIRECTORY"
+                                               : "");
         }
         s->locked = true;
         if (s->state.unreadable)
-                tc_outcome_warn(o, "%s cannot be read: what %s had before us is not known, and will not be put back", s->state.path, device->name);
+                tc_outcome_warn(
+                        o, "%s cannot be read: what %s had before us is not known, and will not be put back",
+                        s->state.path, device->name);
         *ret = s;
         return 0;
 }
@@ -98,8 +106,8 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* A root of that kind without parameters: a kernel that has the kind finds them wanting, one that has not says so. Either
- * way nothing changes. */
+/* A root of that kind without parameters: a kernel that has the kind finds them wanting, one that has not
+ * says so. Either way nothing changes. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
         struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
@@ -108,15 +116,20 @@ static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, st
         strcpy(o.kind_name, kind);
         if (tc_socket_change(s->socket, s->device.ifindex, &change, 1, ack) < 0)
                 return -EIO;
-        return ack->error == -EINVAL ? 1 : ack->error == -ENOENT || ack->error == -EOPNOTSUPP ? 0 : ack->error;
+        return ack->error == -EINVAL                                ? 1
+               : ack->error == -ENOENT || ack->error == -EOPNOTSUPP ? 0
+                                                                    : ack->error;
 }
 
-int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, char why[static TC_REASON_MAX], struct tc_outcome *o)
+int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
+                    char why[static TC_REASON_MAX], struct tc_outcome *o)
 {
         static const struct {
                 enum tc_backend backend;
                 const char *kinds[2];
-        } layouts[] = {{TC_BACKEND_HTB_TBF, {"htb", "tbf"}}, {TC_BACKEND_HTB, {"htb", NULL}}, {TC_BACKEND_CBQ_TBF, {"cbq", "tbf"}}};
+        } layouts[] = {{TC_BACKEND_HTB_TBF, {"htb", "tbf"}},
+                       {TC_BACKEND_HTB, {"htb", NULL}},
+                       {TC_BACKEND_CBQ_TBF, {"cbq", "tbf"}}};
         uint32_t handle = unused_handle(s);
         char missing[64] = "";
 
@@ -130,8 +143,9 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                         int r = probe_kind(s, handle, layouts[i].kinds[k], &ack);
 
                         if (r < 0)
-                                return tc_outcome_fail(o, r, "asking the kernel for %s on %s: %s%s%s%s", layouts[i].kinds[k], s->device.name,
-                                                       strerror(-r), ack.text[0] ? ": " : "", ack.text,
+                                return tc_outcome_fail(o, r, "asking the kernel for %s on %s: %s%s%s%s",
+                                                       layouts[i].kinds[k], s->device.name, strerror(-r),
+                                                       ack.text[0] ? ": " : "", ack.text,
                                                        r == -EPERM ? "; shaping needs CAP_NET_ADMIN" : "");
                         if (r == 0) {
                                 snprintf(missing, sizeof missing, "%s", layouts[i].kinds[k]);
@@ -143,22 +157,27 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                 *ret = layouts[i].backend;
                 if (asked == TC_BACKEND_AUTO)
                         snprintf(why, TC_REASON_MAX, "auto: %s, %s%s", tc_backend_name(*ret),
-                                 i == 0 ? "which this kernel has" : "as this kernel lacks ", i == 0 ? "" : missing);
+                                 i == 0 ? "which this kernel has" : "as this kernel lacks ",
+                                 i == 0 ? "" : missing);
                 else
                         snprintf(why, TC_REASON_MAX, "%s, as told", tc_backend_name(*ret));
                 return 0;
         }
-        return tc_outcome_fail(o, -EOPNOTSUPP, "qos.backend %s: this kernel has no %s (module sch_%s)", tc_backend_name(asked), missing, missing);
+        return tc_outcome_fail(o, -EOPNOTSUPP, "qos.backend %s: this kernel has no %s (module sch_%s)",
+                               tc_backend_name(asked), missing, missing);
 }
 
-/* Somebody was killed, or refused, while putting back: the root is still missing, or not all of it is there. */
+/* Somebody was killed, or refused, while putting back: the root is still missing, or not all of it is there.
+ */
 static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *have)
 {
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *saved = tc_tree_qdisc(&s->state.saved, TC_ROOT);
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT),
+                               *saved = tc_tree_qdisc(&s->state.saved, TC_ROOT);
 
         if (!s->state.restoring || !saved || tc_layout_owner(have) == TC_OWNER_OURS)
                 return false;
-        return !root || root->handle == 0 || (root->handle == saved->handle && strcmp(root->kind_name, saved->kind_name) == 0);
+        return !root || root->handle == 0 ||
+               (root->handle == saved->handle && strcmp(root->kind_name, saved->kind_name) == 0);
 }
 
 static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
@@ -211,8 +230,10 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_o
         return 0;
 }
 
-/* The plan did not come to be. What was there before us is ours to know only while something of ours is there. */
-static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_t n_asked, const struct tc_outcome *o)
+/* The plan did not come to be. What was there before us is ours to know only while something of ours is
+ * there. */
+static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_t n_asked,
+                        const struct tc_outcome *o)
 {
         struct tc_tree now = {};
 
@@ -240,7 +261,8 @@ static struct tc_tree take_tree(struct tc_tree *t)
         return taken;
 }
 
-int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns, bool insist, struct tc_outcome *o)
+int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
+                    bool insist, struct tc_outcome *o)
 {
         struct tc_tree have = {}, want = {};
         struct tc_destination *asked = s->state.asked;
@@ -330,7 +352,8 @@ int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_
         }
         if (r < 0) {
                 forget_tuning(s, &before);
-                return tc_outcome_fail(o, r, "tuning of %s: %s%s%s", s->device.name, strerror(-r), ack.text[0] ? ": " : "", ack.text);
+                return tc_outcome_fail(o, r, "tuning of %s: %s%s%s", s->device.name, strerror(-r),
+                                       ack.text[0] ? ": " : "", ack.text);
         }
         s->untuned = TC_TUNING_UNCHANGED;
         tc_tuning_remember(&s->untuned, &now, want);
@@ -352,7 +375,8 @@ void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *o)
         if (r >= 0)
                 forget_tuning(s, &s->remembered);
         else
-                snprintf(o->error + length, sizeof o->error - length, "; and its tuning could not be put back: %s", strerror(-r));
+                snprintf(o->error + length, sizeof o->error - length,
+                         "; and its tuning could not be put back: %s", strerror(-r));
 }
 
 static struct tc_tbf unbounded_tbf(const struct tc_tbf *t)
@@ -372,7 +396,8 @@ static bool make_faster(const struct tc_tree *have, struct tc_object *o)
 
         if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MAJOR(o->parent) == TC_OUR_MAJOR)
                 o->params.tbf = unbounded_tbf(&o->params.tbf);
-        else if (o->type == TC_CLASS && o->kind == &tc_kind_htb && o->parent == TC_LINK_CLASS && link && link->kind == &tc_kind_htb) {
+        else if (o->type == TC_CLASS && o->kind == &tc_kind_htb && o->parent == TC_LINK_CLASS && link &&
+                 link->kind == &tc_kind_htb) {
                 o->params.htb_class.ceil_bytes = link->params.htb_class.ceil_bytes;
                 o->params.htb_class.cburst_ticks = link->params.htb_class.cburst_ticks;
         } else
@@ -397,7 +422,8 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
                 const struct tc_object *f = &have->objects[i];
 
                 /* Elements of tables too: a table can go only when it is empty, and goes with the root. */
-                if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT && !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
+                if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT &&
+                    !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
                         changes[n++] = (struct tc_change){TC_DELETE, f, f->kernel_handle};
         }
         if (r >= 0)
@@ -422,7 +448,8 @@ static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
                 return 0;
         r = tc_tuning_write(s->socket, s->device.name, &s->state.previous, NULL, &ack);
         if (r < 0)
-                return tc_outcome_fail(o, r, "tuning of %s could not be put back: %s%s%s", s->device.name, strerror(-r), ack.text[0] ? ": " : "", ack.text);
+                return tc_outcome_fail(o, r, "tuning of %s could not be put back: %s%s%s", s->device.name,
+                                       strerror(-r), ack.text[0] ? ": " : "", ack.text);
         o->operations++;
         return 0;
 }
@@ -442,7 +469,8 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
                 return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
         o->owner = tc_layout_owner(&have);
         if (o->owner == TC_OWNER_OURS) {
-                /* What cannot be let out is dropped, and told; it must not keep us from giving the device back. */
+                /* What cannot be let out is dropped, and told; it must not keep us from giving the device
+                 * back. */
                 (void)let_out(s, &have, o);
                 o->error[0] = '\0';
                 s->state.restoring = true;
@@ -450,7 +478,8 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
                 (void)tc_state_write(&s->state);
                 r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o);
                 if (o->dropped_bytes > 0)
-                        tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped", (unsigned long long)o->dropped_bytes,
+                        tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped",
+                                        (unsigned long long)o->dropped_bytes,
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
         } else if (s->state.restoring)
                 r = finish_restoring(s, o);

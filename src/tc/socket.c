@@ -111,7 +111,8 @@ static int collect_acks(struct tc_socket *s, uint32_t first, size_t n, struct tc
                         continue;
                 if (r < 0)
                         return r;
-                for (const struct nlmsghdr *m = (void *)s->in; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
+                for (const struct nlmsghdr *m = (void *)s->in; mnl_nlmsg_ok(m, left);
+                     m = mnl_nlmsg_next(m, &left)) {
                         if (m->nlmsg_type != NLMSG_ERROR || m->nlmsg_seq - first >= n)
                                 continue;
                         r = tc_ack_decode(m, &acks[m->nlmsg_seq - first]);
@@ -124,7 +125,8 @@ static int collect_acks(struct tc_socket *s, uint32_t first, size_t n, struct tc
 }
 
 /* Fills the buffer from changes on; how many fitted. */
-static int fill_batch(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n, size_t *ret_bytes)
+static int fill_batch(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+                      size_t *ret_bytes)
 {
         size_t bytes = 0, k = 0;
 
@@ -143,7 +145,8 @@ static int fill_batch(struct tc_socket *s, int ifindex, const struct tc_change *
         return (int)k;
 }
 
-int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n, struct tc_ack *acks)
+int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+                     struct tc_ack *acks)
 {
         int succeeded = 0;
         bool refused = false;
@@ -171,8 +174,8 @@ int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *c
 }
 
 /* Gives every answer of a request to `answer`, up to its end. */
-static int collect_answers(struct tc_socket *s, uint32_t sequence, int (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx,
-                           struct tc_ack *ack)
+static int collect_answers(struct tc_socket *s, uint32_t sequence,
+                           int (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx, struct tc_ack *ack)
 {
         bool interrupted = false;
         int result = 0;
@@ -185,13 +188,18 @@ static int collect_answers(struct tc_socket *s, uint32_t sequence, int (*answer)
                         continue;
                 if (r < 0)
                         return r;
-                for (const struct nlmsghdr *m = (void *)s->in; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
+                for (const struct nlmsghdr *m = (void *)s->in; mnl_nlmsg_ok(m, left);
+                     m = mnl_nlmsg_next(m, &left)) {
                         if (m->nlmsg_seq != sequence)
                                 continue;
                         interrupted |= m->nlmsg_flags & NLM_F_DUMP_INTR;
                         if (m->nlmsg_type == NLMSG_ERROR || m->nlmsg_type == NLMSG_DONE) {
                                 r = tc_ack_decode(m, ack);
-                                return r < 0 ? r : ack->error < 0 ? ack->error : result < 0 ? result : interrupted ? -EAGAIN : 0;
+                                return r < 0            ? r
+                                       : ack->error < 0 ? ack->error
+                                       : result < 0     ? result
+                                       : interrupted    ? -EAGAIN
+                                                        : 0;
                         }
                         if (answer && result >= 0)
                                 result = answer(m, ctx);
@@ -199,8 +207,8 @@ static int collect_answers(struct tc_socket *s, uint32_t sequence, int (*answer)
         }
 }
 
-int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx,
-                  struct tc_ack *ack)
+int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const struct nlmsghdr *m, void *ctx),
+                  void *ctx, struct tc_ack *ack)
 {
         int r;
 
@@ -217,9 +225,10 @@ struct collecting {
         int ifindex;
 };
 
-/* What comes along in a dump and cannot be made or deleted by itself: a filter without number stands for its whole
- * priority, a topmost table of u32 comes with it; TBF and the like show their queue as a class, CBQ itself. What is hung up
- * for arriving packets (ingress, clsact) is beside the root: it stays whatever we do, and must not be put back twice. */
+/* What comes along in a dump and cannot be made or deleted by itself: a filter without number stands for its
+ * whole priority, a topmost table of u32 comes with it; TBF and the like show their queue as a class, CBQ
+ * itself. What is hung up for arriving packets (ingress, clsact) is beside the root: it stays whatever we do,
+ * and must not be put back twice. */
 static bool is_implied(const struct tc_object *o)
 {
         if (o->type == TC_QDISC)

@@ -118,8 +118,8 @@ static int object_from_json(const json_t *j, struct tc_tree *t)
 
 static json_t *tuning_to_json(const struct tc_tuning *t)
 {
-        return json_pack("[I, I, I, I, I]", (json_int_t)t->mtu_bytes, (json_int_t)t->rx_usecs, (json_int_t)t->rx_frames, (json_int_t)t->tx_usecs,
-                         (json_int_t)t->tx_frames);
+        return json_pack("[I, I, I, I, I]", (json_int_t)t->mtu_bytes, (json_int_t)t->rx_usecs,
+                         (json_int_t)t->rx_frames, (json_int_t)t->tx_usecs, (json_int_t)t->tx_frames);
 }
 
 static int tuning_from_json(const json_t *j, struct tc_tuning *ret)
@@ -128,7 +128,8 @@ static int tuning_from_json(const json_t *j, struct tc_tuning *ret)
 
         if (json_unpack((json_t *)j, "[I, I, I, I, I]", &v[0], &v[1], &v[2], &v[3], &v[4]) < 0)
                 return -EBADMSG;
-        *ret = (struct tc_tuning){(uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (uint32_t)v[3], (uint32_t)v[4]};
+        *ret = (struct tc_tuning){(uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (uint32_t)v[3],
+                                  (uint32_t)v[4]};
         return 0;
 }
 
@@ -141,7 +142,8 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
                 const char *address;
                 json_int_t rate;
 
-                if (json_unpack(json_array_get(j, i), "{s:s, s:I}", "address", &address, "rate_bps", &rate) < 0 ||
+                if (json_unpack(json_array_get(j, i), "{s:s, s:I}", "address", &address, "rate_bps", &rate) <
+                            0 ||
                     !tc_address_parse(&s->asked[s->n_asked].address, address))
                         return -EBADMSG;
                 s->asked[s->n_asked++].rate_bps = (uint64_t)rate;
@@ -183,8 +185,8 @@ static void forget(struct tc_state *s)
         s->restoring = false;
 }
 
-/* A namespace's cookie, unlike its number, never comes again before the next boot. Where either is not to be had the rest
- * has to do. */
+/* A namespace's cookie, unlike its number, never comes again before the next boot. Where either is not to be
+ * had the rest has to do. */
 static void make_identity(struct tc_state *s, const struct tc_device *d)
 {
         _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -214,7 +216,10 @@ static int make_path(struct tc_state *s, const struct tc_device *d)
         if (stat("/proc/thread-self/ns/net", &ns) < 0)
                 return -errno;
         make_identity(s, d);
-        return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino, d->ifindex) >= sizeof s->path ? -ENAMETOOLONG : 0;
+        return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino,
+                                d->ifindex) >= sizeof s->path
+                       ? -ENAMETOOLONG
+                       : 0;
 }
 
 static int lock(int fd, int *ret_holder)
@@ -242,7 +247,8 @@ static int open_locked(const char *path, int *ret_holder)
                 r = lock(fd, ret_holder);
                 if (r < 0)
                         return r;
-                if (fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+                if (fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+                    ours.st_dev == there.st_dev)
                         return take_fd(&fd);
         }
         return -EBUSY;
@@ -291,7 +297,8 @@ int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
         return 0;
 }
 
-/* Beside the old one, locked before it takes its place: a reader, or whoever comes after we were killed, has all of one. */
+/* Beside the old one, locked before it takes its place: a reader, or whoever comes after we were killed, has
+ * all of one. */
 static int replace(struct tc_state *s, const json_t *j)
 {
         char path[sizeof s->path + sizeof NEW];
@@ -327,9 +334,12 @@ int tc_state_write(struct tc_state *s)
         for (size_t i = 0; i < s->saved.n; i++)
                 json_array_append_new(saved, object_to_json(&s->saved.objects[i]));
         for (size_t i = 0; i < s->n_asked; i++)
-                json_array_append_new(asked, json_pack("{s:s, s:I}", "address", tc_address_format(&s->asked[i].address, address), "rate_bps",
-                                                       (json_int_t)s->asked[i].rate_bps));
-        j = json_pack("{s:i, s:s, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "restoring", (int)s->restoring, "saved", saved, "previous", tuning_to_json(&s->previous), "asked", asked);
+                json_array_append_new(asked, json_pack("{s:s, s:I}", "address",
+                                                       tc_address_format(&s->asked[i].address, address),
+                                                       "rate_bps", (json_int_t)s->asked[i].rate_bps));
+        j = json_pack("{s:i, s:s, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "restoring",
+                      (int)s->restoring, "saved", saved, "previous", tuning_to_json(&s->previous), "asked",
+                      asked);
         if (!j)
                 return -ENOMEM;
         r = replace(s, j);

@@ -17,17 +17,20 @@ static void add_class(struct tc_row *r, const struct tc_object *c)
         r->counters = c->counters;
         if (c->kind == &tc_kind_htb) {
                 r->rate_bps = c->params.htb_class.ceil_bytes * 8;
-                r->burst_bytes = tc_bytes_of_ticks(c->params.htb_class.cburst_ticks, c->params.htb_class.ceil_bytes);
+                r->burst_bytes =
+                        tc_bytes_of_ticks(c->params.htb_class.cburst_ticks, c->params.htb_class.ceil_bytes);
         } else if (c->kind == &tc_kind_cbq)
                 r->rate_bps = (uint64_t)c->params.cbq.rate_bytes * 8;
 }
 
-/* A class counts what has left it, its queue what had to wait or was dropped. HTB shows its queue's drops as its own. */
+/* A class counts what has left it, its queue what had to wait or was dropped. HTB shows its queue's drops as
+ * its own. */
 static void add_queue(struct tc_row *r, const struct tc_object *q)
 {
         if (q->kind == &tc_kind_tbf) {
                 r->rate_bps = q->params.tbf.rate_bytes * 8;
-                r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) - q->params.tbf.overhead_bytes;
+                r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) -
+                                 q->params.tbf.overhead_bytes;
                 r->limit_bytes = q->params.tbf.limit_bytes;
         } else if (q->kind == &tc_kind_bfifo)
                 r->limit_bytes = q->params.fifo.limit;
@@ -56,7 +59,8 @@ static void fill_kept(struct tc_row *r, const struct tc_tree *have, uint32_t cla
         fill_row(r, have, classid);
         if (c && c->kind == &tc_kind_htb) {
                 r->rate_bps = c->params.htb_class.rate_bytes * 8;
-                r->burst_bytes = tc_bytes_of_ticks(c->params.htb_class.burst_ticks, c->params.htb_class.rate_bytes);
+                r->burst_bytes =
+                        tc_bytes_of_ticks(c->params.htb_class.burst_ticks, c->params.htb_class.rate_bytes);
         }
 }
 
@@ -67,7 +71,8 @@ static int compare_rows(const void *a, const void *b)
         return (x->classid > y->classid) - (x->classid < y->classid);
 }
 
-int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const struct tc_destination *asked, size_t n_asked)
+int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const struct tc_destination *asked,
+                   size_t n_asked)
 {
         struct tc_status s = {.backend = tc_layout_backend(have), .owner = tc_layout_owner(have)};
 
@@ -128,9 +133,11 @@ static void add_place(const struct tc_object *o, struct strbuf *b)
                 strbuf_add(b, " parent %s %s %s", parent, o->type == TC_CLASS ? "classid" : "handle", handle);
 }
 
-int tc_commands(const struct tc_tree *want, const char *device, void (*line)(const char *text, void *ctx), void *ctx)
+int tc_commands(const struct tc_tree *want, const char *device, void (*line)(const char *text, void *ctx),
+                void *ctx)
 {
-        static const char *const types[] = {[TC_QDISC] = "qdisc", [TC_CLASS] = "class", [TC_FILTER] = "filter"};
+        static const char *const types[] = {
+                [TC_QDISC] = "qdisc", [TC_CLASS] = "class", [TC_FILTER] = "filter"};
         struct tc_tree nothing = {};
         struct tc_diff all;
         int r = tc_diff_make(&all, &nothing, want);

@@ -7,7 +7,8 @@
 
 uint32_t tc_ticks_of_bytes(uint64_t bytes, uint64_t rate_bytes)
 {
-        unsigned __int128 wanted = (unsigned __int128)bytes * NS_PER_S, each = (unsigned __int128)rate_bytes * TC_TICK_NS;
+        unsigned __int128 wanted = (unsigned __int128)bytes * NS_PER_S,
+                          each = (unsigned __int128)rate_bytes * TC_TICK_NS;
 
         assert(rate_bytes > 0);
         wanted = DIV_ROUND_UP(wanted, each);
@@ -29,7 +30,8 @@ uint64_t tc_rate_bytes(uint64_t bps)
         return bps / 8 + (bps % 8 > 0);
 }
 
-uint8_t tc_rate_table(uint32_t table[TC_RATE_TABLE_SIZE], uint64_t rate_bytes, uint32_t max_bytes, uint32_t min_bytes)
+uint8_t tc_rate_table(uint32_t table[TC_RATE_TABLE_SIZE], uint64_t rate_bytes, uint32_t max_bytes,
+                      uint32_t min_bytes)
 {
         uint8_t cell_log = 0;
 

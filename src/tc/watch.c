@@ -1,5 +1,5 @@
-/* Netlink's announcements of changes. A root that is deleted is announced once, a link that is deleted takes its qdiscs
- * along without a word: both groups are joined. */
+/* Netlink's announcements of changes. A root that is deleted is announced once, a link that is deleted takes
+ * its qdiscs along without a word: both groups are joined. */
 #include "evb/tc/watch.h"
 
 #include <errno.h>
@@ -84,8 +84,10 @@ static bool take(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_e
                 free(e.object.options);
                 return false;
         }
-        e.what = m->nlmsg_type == RTM_DELQDISC || m->nlmsg_type == RTM_DELTCLASS || m->nlmsg_type == RTM_DELTFILTER ? TC_EVENT_DELETED
-                                                                                                                  : TC_EVENT_CHANGED;
+        e.what = m->nlmsg_type == RTM_DELQDISC || m->nlmsg_type == RTM_DELTCLASS ||
+                                 m->nlmsg_type == RTM_DELTFILTER
+                         ? TC_EVENT_DELETED
+                         : TC_EVENT_CHANGED;
         *ret = e;
         return true;
 }

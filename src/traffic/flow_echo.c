@@ -13,12 +13,14 @@
 #define WAIT_MS 20
 #define FILL_BYTES 1400u
 
-static int open_datagrams(const struct flow_part *p, struct flow_page *page, const char *to, uint16_t port, int flags)
+static int open_datagrams(const struct flow_part *p, struct flow_page *page, const char *to, uint16_t port,
+                          int flags)
 {
         struct sockaddr_in from = flow_address(p->from, 0), other = flow_address(to, port);
         int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | flags, 0);
 
-        if (fd < 0 || bind(fd, (void *)&from, sizeof from) < 0 || connect(fd, (void *)&other, sizeof other) < 0)
+        if (fd < 0 || bind(fd, (void *)&from, sizeof from) < 0 ||
+            connect(fd, (void *)&other, sizeof other) < 0)
                 flow_fail(page);
         return fd;
 }
@@ -39,11 +41,13 @@ void flow_ask(const struct flow_part *p, struct flow_page *page, struct flow_end
                 char back[64];
                 uint64_t begin_ns;
 
-                for (unsigned left = 2 * p->buffer_bytes / FILL_BYTES; left > 0 && send(fill, data, sizeof data, 0) > 0; left--)
+                for (unsigned left = 2 * p->buffer_bytes / FILL_BYTES;
+                     left > 0 && send(fill, data, sizeof data, 0) > 0; left--)
                         ;
                 begin_ns = clock_now_ns();
                 errno = ETIMEDOUT;
-                if (send(fd, "echo", 4, 0) < 0 || poll(&wait, 1, ANSWER_MS) != 1 || recv(fd, back, sizeof back, 0) != 4)
+                if (send(fd, "echo", 4, 0) < 0 || poll(&wait, 1, ANSWER_MS) != 1 ||
+                    recv(fd, back, sizeof back, 0) != 4)
                         flow_fail(page);
                 histogram_add(&end->gaps_ns, clock_now_ns() - begin_ns, 1);
                 end->messages++;
@@ -56,12 +60,15 @@ void flow_ask(const struct flow_part *p, struct flow_page *page, struct flow_end
 /* The data go to a port of their own, where nobody takes them: an unreachable port would be answered. */
 void flow_answer(const struct flow_part *p, struct flow_page *page)
 {
-        struct sockaddr_in here = flow_address(p->to, p->port), from, data = flow_address(p->to, (uint16_t)(p->port + 1));
+        struct sockaddr_in here = flow_address(p->to, p->port), from,
+                           data = flow_address(p->to, (uint16_t)(p->port + 1));
         struct timeval wait = {.tv_usec = WAIT_MS * 1000};
-        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), sink = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+            sink = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         char message[64];
 
-        if (fd < 0 || sink < 0 || bind(fd, (void *)&here, sizeof here) < 0 || bind(sink, (void *)&data, sizeof data) < 0)
+        if (fd < 0 || sink < 0 || bind(fd, (void *)&here, sizeof here) < 0 ||
+            bind(sink, (void *)&data, sizeof data) < 0)
                 flow_fail(page);
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
         atomic_fetch_add(&page->ready, 1);

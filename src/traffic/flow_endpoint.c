@@ -1,4 +1,5 @@
-/* What the processes of a stream do until they are told to end. Every wait is bounded, so that they see it. */
+/* What the processes of a stream do until they are told to end. Every wait is bounded, so that they see it.
+ */
 #include "evb/traffic/flow_endpoint.h"
 
 #include <arpa/inet.h>
@@ -92,7 +93,8 @@ static int connect_sender(const struct flow_part *p, struct flow_page *page)
         struct sockaddr_in from = flow_address(p->from, 0), to = flow_address(p->to, p->port);
         int fd = open_socket(p, page, true);
 
-        if (p->kind == FLOW_MULTICAST && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from.sin_addr, sizeof from.sin_addr) < 0)
+        if (p->kind == FLOW_MULTICAST &&
+            setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from.sin_addr, sizeof from.sin_addr) < 0)
                 flow_fail(page);
         if (bind(fd, (void *)&from, sizeof from) < 0)
                 flow_fail(page);
@@ -108,10 +110,13 @@ static int connect_sender(const struct flow_part *p, struct flow_page *page)
 /* Waits, for 20 ms at most, until the next of so many in a second is due; false: it is not yet. */
 static bool pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
 {
-        uint64_t due_ns = begin_ns + (uint64_t)((unsigned __int128)done * NS_PER_S / per_s), now_ns = clock_now_ns();
+        uint64_t due_ns = begin_ns + (uint64_t)((unsigned __int128)done * NS_PER_S / per_s),
+                 now_ns = clock_now_ns();
 
         if (due_ns > now_ns + 50 * NS_PER_US)
-                nanosleep(&(struct timespec){.tv_nsec = (long)MIN(due_ns - now_ns - 50 * NS_PER_US, 20 * NS_PER_MS)}, NULL);
+                nanosleep(&(struct timespec){.tv_nsec = (long)MIN(due_ns - now_ns - 50 * NS_PER_US,
+                                                                  20 * NS_PER_MS)},
+                          NULL);
         while (clock_now_ns() < due_ns && clock_now_ns() - now_ns < 20 * NS_PER_MS)
                 ;
         return clock_now_ns() >= due_ns;
@@ -133,7 +138,8 @@ static void send_on(const struct flow_part *p, struct flow_page *page, struct fl
                 while (sent < p->message_bytes && flow_state(page) <= FLOW_GO) {
                         ssize_t n = send(fd, message + sent, p->message_bytes - sent, 0);
 
-                        if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ECONNREFUSED)
+                        if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS &&
+                            errno != ECONNREFUSED)
                                 flow_fail(page);
                         sent += n > 0 ? (size_t)n : 0;
                 }
@@ -155,7 +161,8 @@ static void listen_at(const struct flow_part *p, struct flow_page *page, int fd)
         if (bind(fd, (void *)&to, sizeof to) < 0)
                 flow_fail(page);
         if (p->kind == FLOW_MULTICAST) {
-                struct ip_mreqn group = {.imr_multiaddr = to.sin_addr, .imr_address = flow_address(p->at, 0).sin_addr};
+                struct ip_mreqn group = {.imr_multiaddr = to.sin_addr,
+                                         .imr_address = flow_address(p->at, 0).sin_addr};
 
                 if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group) < 0)
                         flow_fail(page);
@@ -201,7 +208,8 @@ static void receive_on(const struct flow_part *p, struct flow_page *page, struct
         while (part && flow_state(page) != FLOW_END) {
                 ssize_t n;
 
-                if (p->receiver_packets_per_s > 0 && begin_ns > 0 && !pace(begin_ns, messages, p->receiver_packets_per_s))
+                if (p->receiver_packets_per_s > 0 && begin_ns > 0 &&
+                    !pace(begin_ns, messages, p->receiver_packets_per_s))
                         continue;
                 n = recv(fd, part, PART_BYTES, 0);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -212,7 +220,8 @@ static void receive_on(const struct flow_part *p, struct flow_page *page, struct
                         continue;
                 begin_ns = begin_ns ?: clock_now_ns();
                 messages++;
-                /* Of TCP what still arrives when nothing is sent any more came too late for the time that is measured. */
+                /* Of TCP what still arrives when nothing is sent any more came too late for the time that is
+                 * measured. */
                 if (flow_state(page) == FLOW_WARM || (p->kind == FLOW_TCP && flow_state(page) != FLOW_GO))
                         continue;
                 end->messages++;
@@ -255,9 +264,13 @@ static void watch(const struct flow_part *p, struct flow_page *page, struct flow
         while (flow_state(page) != FLOW_END) {
                 uint8_t head[64], control[128];
                 struct iovec iov = {head, sizeof head};
-                struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+                struct msghdr m = {.msg_iov = &iov,
+                                   .msg_iovlen = 1,
+                                   .msg_control = control,
+                                   .msg_controllen = sizeof control};
                 ssize_t n = recvmsg(fd, &m, MSG_TRUNC);
-                bool meant = n >= WATCH_LEAST_BYTES && memcmp(head + ETH_HLEN + offsetof(struct iphdr, saddr), &from, sizeof from) == 0;
+                bool meant = n >= WATCH_LEAST_BYTES &&
+                             memcmp(head + ETH_HLEN + offsetof(struct iphdr, saddr), &from, sizeof from) == 0;
                 uint64_t at_ns = meant ? stamp_ns(&m) : 0;
 
                 if (at_ns == 0 || flow_state(page) != FLOW_GO)

@@ -106,7 +106,8 @@ bool flow_group_reap(struct flow_group *g)
                 if (WIFSIGNALED(status))
                         atomic_store(&g->page->failed, (unsigned)EPIPE);
                 g->ends[i].pid = 0;
-                g->ends[i].cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+                g->ends[i].cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                                         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
         }
         return all;
 }

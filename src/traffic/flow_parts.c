@@ -1,4 +1,5 @@
-/* Flows taken apart into what each end has to know, to JSON and back, and put together again from what the ends have counted. */
+/* Flows taken apart into what each end has to know, to JSON and back, and put together again from what the
+ * ends have counted. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,17 +47,20 @@ unsigned flow_parts(const struct flow *f, unsigned flow, struct flow_part ret[st
 
 json_t *flow_part_to_json(const struct flow_part *p)
 {
-        return json_pack("{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I}", "role", (int)p->role, "kind", (int)p->kind, "flow", (int)p->flow,
-                         "which", (int)p->which, "from", p->from, "to", p->to, "at", p->at, "port", (int)p->port, "message_bytes",
-                         (json_int_t)p->message_bytes, "buffer_bytes", (json_int_t)p->buffer_bytes, "messages_per_s", (json_int_t)p->messages_per_s,
-                         "receiver_packets_per_s", (json_int_t)p->receiver_packets_per_s);
+        return json_pack("{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I}", "role", (int)p->role,
+                         "kind", (int)p->kind, "flow", (int)p->flow, "which", (int)p->which, "from", p->from,
+                         "to", p->to, "at", p->at, "port", (int)p->port, "message_bytes",
+                         (json_int_t)p->message_bytes, "buffer_bytes", (json_int_t)p->buffer_bytes,
+                         "messages_per_s", (json_int_t)p->messages_per_s, "receiver_packets_per_s",
+                         (json_int_t)p->receiver_packets_per_s);
 }
 
 static bool take_number(const json_t *o, const char *name, uint64_t least, uint64_t most, uint64_t *ret)
 {
         const json_t *v = json_object_get(o, name);
 
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || (uint64_t)json_integer_value(v) < least || (uint64_t)json_integer_value(v) > most)
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || (uint64_t)json_integer_value(v) < least ||
+            (uint64_t)json_integer_value(v) > most)
                 return false;
         *ret = (uint64_t)json_integer_value(v);
         return true;
@@ -78,11 +82,14 @@ int flow_part_from_json(struct flow_part *ret, const json_t *o)
         uint64_t role, kind, flow, which, port, message, buffer;
 
         if (!take_number(o, "role", 0, FLOW_WATCHER, &role) || !take_number(o, "kind", 0, FLOW_ECHO, &kind) ||
-            !take_number(o, "flow", 0, FLOWS_MAX - 1, &flow) || !take_number(o, "which", 0, FLOW_RECEIVERS_MAX - 1, &which) ||
-            !take_number(o, "port", PORT_LEAST, UINT16_MAX - 1, &port) || !take_number(o, "message_bytes", 1, MESSAGE_MAX_BYTES, &message) ||
-            !take_number(o, "buffer_bytes", 0, BUFFER_MAX_BYTES, &buffer) || !take_number(o, "messages_per_s", 0, NS_PER_S, &p.messages_per_s) ||
-            !take_number(o, "receiver_packets_per_s", 0, NS_PER_S, &p.receiver_packets_per_s) || !take_text(o, "from", p.from) ||
-            !take_text(o, "to", p.to) || !take_text(o, "at", p.at))
+            !take_number(o, "flow", 0, FLOWS_MAX - 1, &flow) ||
+            !take_number(o, "which", 0, FLOW_RECEIVERS_MAX - 1, &which) ||
+            !take_number(o, "port", PORT_LEAST, UINT16_MAX - 1, &port) ||
+            !take_number(o, "message_bytes", 1, MESSAGE_MAX_BYTES, &message) ||
+            !take_number(o, "buffer_bytes", 0, BUFFER_MAX_BYTES, &buffer) ||
+            !take_number(o, "messages_per_s", 0, NS_PER_S, &p.messages_per_s) ||
+            !take_number(o, "receiver_packets_per_s", 0, NS_PER_S, &p.receiver_packets_per_s) ||
+            !take_text(o, "from", p.from) || !take_text(o, "to", p.to) || !take_text(o, "at", p.at))
                 return -EBADMSG;
         p.role = (enum flow_role)role;
         p.kind = (enum flow_kind)kind;
@@ -95,7 +102,8 @@ int flow_part_from_json(struct flow_part *ret, const json_t *o)
         return 0;
 }
 
-void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds, const struct histogram *cpu_shares)
+void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end,
+                     double cpu_seconds, const struct histogram *cpu_shares)
 {
         switch (p->role) {
         case FLOW_SENDER:

@@ -39,7 +39,8 @@ static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char w
         return tc_plan_make(ret, &q, why);
 }
 
-int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why, size_t size)
+int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why,
+                     size_t size)
 {
         char reason[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
@@ -55,7 +56,8 @@ int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow
         if (r >= 0)
                 r = tc_shaper_apply(shaper, &plan, false, 0, true, &o);
         if (r < 0) {
-                snprintf(why, size, "%s: %s%s%s", name, reason, o.error, reason[0] || o.error[0] ? "" : strerror(-r));
+                snprintf(why, size, "%s: %s%s%s", name, reason, o.error,
+                         reason[0] || o.error[0] ? "" : strerror(-r));
                 tc_shaper_free(shaper);
         } else
                 *ret = shaper;

@@ -1,5 +1,5 @@
-/* Streams from start to end, whoever plays them: processes in namespaces here, or nodes that stand by (flows_remote.c). What
- * each end does is in flow_ends.c. */
+/* Streams from start to end, whoever plays them: processes in namespaces here, or nodes that stand by
+ * (flows_remote.c). What each end does is in flow_ends.c. */
 #include "evb/traffic/flows.h"
 
 #include <errno.h>
@@ -65,7 +65,9 @@ static int wait_here(void *ctx, enum flow_state state, uint64_t deadline_ns)
 {
         struct flow_group *g = ctx;
 
-        while (!(state == FLOW_WAIT ? flow_group_is_ready(g) : state == FLOW_END ? flow_group_reap(g) : flow_group_is_quiet(g))) {
+        while (!(state == FLOW_WAIT  ? flow_group_is_ready(g)
+                 : state == FLOW_END ? flow_group_reap(g)
+                                     : flow_group_is_quiet(g))) {
                 if (flow_group_error(g) < 0 && state != FLOW_END)
                         break;
                 if (clock_now_ns() > deadline_ns)
@@ -95,7 +97,8 @@ static bool is_first_of_sender(const struct flow *flows, unsigned i)
         return i == 0 || flows[i].from != flows[i - 1].from;
 }
 
-static int start_all(struct flow_group *g, struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape)
+static int start_all(struct flow_group *g, struct netns_lab *lab, const struct flow *flows, unsigned n,
+                     const struct flow_shape *shape)
 {
         struct flow_part parts[FLOW_RECEIVERS_MAX + 2];
         int r = 0;
@@ -107,12 +110,17 @@ static int start_all(struct flow_group *g, struct netns_lab *lab, const struct f
                 if (shape->rate_bps > 0 && is_first_of_sender(flows, i))
                         r = lab_shape(netns_lab_node(lab, f->from->name), shape);
                 for (unsigned k = 0; r >= 0 && k < n_parts; k++)
-                        r = flow_group_start(g, &parts[k], netns_lab_node(lab, (parts[k].role == FLOW_SENDER ? f->from : f->to[parts[k].which])->name));
+                        r = flow_group_start(
+                                g, &parts[k],
+                                netns_lab_node(
+                                        lab, (parts[k].role == FLOW_SENDER ? f->from : f->to[parts[k].which])
+                                                     ->name));
         }
         return r;
 }
 
-int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape, double seconds, struct flow_result *results)
+int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const struct flow_shape *shape,
+              double seconds, struct flow_result *results)
 {
         static const struct flow_players here = {set_here, wait_here, pass_here};
         struct flow_group g;
@@ -124,10 +132,12 @@ int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const
         if (r >= 0)
                 r = flow_play(&here, &g, flows[0].kind, seconds);
         for (unsigned i = 0; r >= 0 && i < g.n; i++)
-                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i], g.ends[i].cpu_seconds, flow_group_shares(&g, i));
+                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i],
+                                g.ends[i].cpu_seconds, flow_group_shares(&g, i));
         for (unsigned i = 0; r >= 0 && shape->rate_bps > 0 && i < n; i++) {
                 if (is_first_of_sender(flows, i))
-                        r = lab_shape_drops(netns_lab_node(lab, flows[i].from->name), &results[i].source_drops);
+                        r = lab_shape_drops(netns_lab_node(lab, flows[i].from->name),
+                                            &results[i].source_drops);
         }
         flow_group_fini(&g);
         return r < 0 ? log_error_errno(r, "lab: a stream could not run: %m") : 0;

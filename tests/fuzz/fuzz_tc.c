@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         if (size < sizeof *m)
                 return 0;
-        /* As large as it is, so that reading behind it is seen; a socket hands on no message longer than what came. */
+        /* As large as it is, so that reading behind it is seen; a socket hands on no message longer than what
+         * came. */
         m = malloc(size);
         memcpy(m, data, size);
         m->nlmsg_len = (uint32_t)size;

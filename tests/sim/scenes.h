@@ -24,9 +24,11 @@ static inline void tell_seed(const char *what)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(sim_now));
 
-        print_error("%llu triggers, %llu complete, %llu partial, %llu lost, %llu assigned again, %llu ended again\n",
-                    (unsigned long long)d->triggers, (unsigned long long)d->complete, (unsigned long long)d->partial,
-                    (unsigned long long)d->lost, (unsigned long long)d->reassigned, (unsigned long long)d->ended_again);
+        print_error("%llu triggers, %llu complete, %llu partial, %llu lost, %llu assigned again, %llu ended "
+                    "again\n",
+                    (unsigned long long)d->triggers, (unsigned long long)d->complete,
+                    (unsigned long long)d->partial, (unsigned long long)d->lost,
+                    (unsigned long long)d->reassigned, (unsigned long long)d->ended_again);
         print_error("%s: replay with EVB_SIM_SEED=%llu\n", what, (unsigned long long)seed_now);
 }
 
@@ -53,7 +55,8 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
                 written += event->complete + event->partial > 0;
                 twice += event->complete + event->partial > 1;
         }
-        /* What was written and not counted, or counted and not written, is an event that a node took with it. */
+        /* What was written and not counted, or counted and not written, is an event that a node took with it.
+         */
         check(written >= d->complete + d->partial || d->lost + d->ended_again + d->reassigned > 0);
         check(twice <= d->reassigned);
         check(sim_wrong_bytes(s) == 0);
@@ -65,7 +68,8 @@ static inline void check_all_complete(struct sim *s, const struct sim_config *c)
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
 
         check_accounts(s, c);
-        check(d->triggers == c->events && d->complete == c->events && d->reassigned == 0 && d->ended_again == 0);
+        check(d->triggers == c->events && d->complete == c->events && d->reassigned == 0 &&
+              d->ended_again == 0);
         for (uint64_t e = 0; e < c->events; e++)
                 check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
 }
@@ -91,7 +95,8 @@ static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
 }
 
 /* Runs one system for many seeds, push and pull. */
-static inline void each_seed(unsigned seeds, scene_fn prepare, void (*verify)(struct sim *, const struct sim_config *))
+static inline void each_seed(unsigned seeds, scene_fn prepare,
+                             void (*verify)(struct sim *, const struct sim_config *))
 {
         uint64_t first, last = seeds_to_run(seeds, &first);
 

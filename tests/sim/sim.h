@@ -1,6 +1,6 @@
-/* A whole system of cores under virtual time: one DFM, ROSs and SFIs, and a network that loses, doubles and reorders by a
- * seed. Every message goes through real bytes, and payload is real pattern bytes, checked where events are written.
- * Nothing here looks at a clock or a socket; the same seed gives the same run. */
+/* A whole system of cores under virtual time: one DFM, ROSs and SFIs, and a network that loses, doubles and
+ * reorders by a seed. Every message goes through real bytes, and payload is real pattern bytes, checked where
+ * events are written. Nothing here looks at a clock or a socket; the same seed gives the same run. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,8 +21,9 @@ struct sim_config {
         struct fault_config faults;
         uint64_t away_from_ns, away_until_ns; /* in this time all data are lost */
         uint64_t latency_ns;
-        uint64_t shaped_bps; /* of a ROS's data to each SFI, which wait for their turn in a queue; 0: unshaped */
-        uint64_t write_ns;       /* an SFI writes an event in this time */
+        uint64_t shaped_bps; /* of a ROS's data to each SFI, which wait for their turn in a queue; 0: unshaped
+                              */
+        uint64_t write_ns;   /* an SFI writes an event in this time */
         uint64_t sfi_buffer_bytes;
         uint32_t sfi_slots, sfi_credits;
         uint32_t re_ask_max;
@@ -32,9 +33,9 @@ struct sim_config {
         struct dfm_former former; /* the former run, as the DFM knows it */
         bool arriving; /* fragments come from a front-end, at the trigger's rate times arrive_percent / 100 */
         uint32_t arrive_percent;
-        bool arrive_stream;        /* a frame without room waits; otherwise it is lost */
-        uint64_t arrive_skew_ns;   /* delay of each ROS's front-end against the one before */
-        uint32_t ros_entries;      /* 0: plenty */
+        bool arrive_stream;                     /* a frame without room waits; otherwise it is lost */
+        uint64_t arrive_skew_ns;                /* delay of each ROS's front-end against the one before */
+        uint32_t ros_entries;                   /* 0: plenty */
         uint64_t stall_from_ns, stall_until_ns; /* during this time no SFI writes */
 };
 

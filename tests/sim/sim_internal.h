@@ -8,7 +8,7 @@ struct sim_node {
         uint32_t index;
         bool live;
         uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI has left */
-        uint64_t wake_ns; /* the timer that is set; older ones in the heap are void */
+        uint64_t wake_ns;      /* the timer that is set; older ones in the heap are void */
         union {
                 struct dfm *dfm;
                 struct ros *ros;

@@ -65,7 +65,11 @@ void sim_drop_items(struct sim *s)
 
 static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t due_ns)
 {
-        struct sim_item item = {.due_ns = due_ns, .kind = ITEM_PACKET, .node = node, .bytes = malloc(MAX(n, (size_t)1)), .n = n};
+        struct sim_item item = {.due_ns = due_ns,
+                                .kind = ITEM_PACKET,
+                                .node = node,
+                                .bytes = malloc(MAX(n, (size_t)1)),
+                                .n = n};
 
         memcpy(item.bytes, bytes, n);
         push(s, item);

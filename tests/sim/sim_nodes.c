@@ -1,4 +1,5 @@
-/* Cores as nodes of the simulated system: what node/ does with sockets and threads, done with packets and timers. */
+/* Cores as nodes of the simulated system: what node/ does with sockets and threads, done with packets and
+ * timers. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index
 
 static uint32_t size_of(const struct sim_config *c, uint32_t ros, uint64_t event)
 {
-        return c->fixed ? c->fragment_bytes : (uint32_t)(random_mix(pattern_key(SEED, ros, event)) % (2 * c->fragment_bytes + 1));
+        return c->fixed ? c->fragment_bytes
+                        : (uint32_t)(random_mix(pattern_key(SEED, ros, event)) % (2 * c->fragment_bytes + 1));
 }
 
 struct describe_ctx {
@@ -239,7 +241,8 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
                         continue;
                 chunk_jobs[i].payload = n->buffer + jobs[i].at;
                 if (jobs[i].fill)
-                        pattern_fill(pattern_key(SEED, n->index, c->event), n->buffer + jobs[i].at, 0, c->fragment_bytes);
+                        pattern_fill(pattern_key(SEED, n->index, c->event), n->buffer + jobs[i].at, 0,
+                                     c->fragment_bytes);
         }
         made = chunk_pack(s->packer, &h, chunk_jobs, k, &d);
         taken = made > 1 && random_below(&s->random, 4) == 0 ? 1 + random_below(&s->random, made) : made;
@@ -275,7 +278,8 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         struct message_to to;
 
         while (s->now_ns >= n->arrive_ns) {
-                uint64_t period_ns = UINT64_C(1000000000000) / s->config.rate_millihertz * 100 / s->config.arrive_percent;
+                uint64_t period_ns =
+                        UINT64_C(1000000000000) / s->config.rate_millihertz * 100 / s->config.arrive_percent;
 
                 if (!arrive(s, n, n->arrive_frame)) {
                         n->arrive_ns = s->now_ns + FULL_PAUSE_NS;
@@ -312,8 +316,8 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
                 if (there && (f->bytes != size_of(&s->config, i, built.event) ||
-                              (f->bytes > 0 &&
-                               pattern_check(pattern_key(SEED, i, built.event), n->buffer + f->at, 0, f->bytes) != f->bytes)))
+                              (f->bytes > 0 && pattern_check(pattern_key(SEED, i, built.event),
+                                                             n->buffer + f->at, 0, f->bytes) != f->bytes)))
                         s->wrong_bytes++;
         }
 }
@@ -325,7 +329,8 @@ static void write_events(struct sim *s, struct sim_node *n)
         uint32_t done = 0;
 
         for (size_t i = 0; i < k; i++) {
-                uint64_t from_ns = n->n_writing > 0 ? MAX(s->now_ns, n->written_ns[n->n_writing - 1]) : s->now_ns;
+                uint64_t from_ns =
+                        n->n_writing > 0 ? MAX(s->now_ns, n->written_ns[n->n_writing - 1]) : s->now_ns;
 
                 if (from_ns >= s->config.stall_from_ns && from_ns < s->config.stall_until_ns)
                         from_ns = s->config.stall_until_ns;

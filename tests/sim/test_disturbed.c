@@ -2,7 +2,8 @@
 #include "scenes.h"
 
 /* Runs for a while, does something to the system, and runs to the end. */
-static void disturb(unsigned seeds, void (*harm)(struct sim *), void (*verify)(struct sim *, const struct sim_config *))
+static void disturb(unsigned seeds, void (*harm)(struct sim *),
+                    void (*verify)(struct sim *, const struct sim_config *))
 {
         uint64_t first, last = seeds_to_run(seeds, &first);
 
@@ -164,10 +165,12 @@ static void throw_rubbish(struct sim *s)
                                                .sender_role = (enum node_role)(1 + random_below(&random, 3)),
                                                .sender_index = (uint16_t)random_below(&random, 8),
                                                .transaction = (uint32_t)random_next(&random)}};
-                static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON, MESSAGE_REQUEST};
+                static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON,
+                                                 MESSAGE_REQUEST};
                 size_t n;
 
-                /* Some are whole messages with odd values, some are noise. Types that can end a run are left out. */
+                /* Some are whole messages with odd values, some are noise. Types that can end a run are left
+                 * out. */
                 m.header.type = types[random_below(&random, ARRAY_SIZE(types))];
                 m.update_ack.finished_ack = (uint32_t)random_next(&random);
                 m.n = 0;
@@ -176,12 +179,16 @@ static void throw_rubbish(struct sim *s)
                         uint32_t event = (uint32_t)random_below(&random, 700);
 
                         m.request.entries[0] = (struct request_entry){
-                                .event = event, .l1_id = event, .from_bytes = 32 * (uint32_t)random_below(&random, 100), .to_bytes = UINT32_MAX};
+                                .event = event,
+                                .l1_id = event,
+                                .from_bytes = 32 * (uint32_t)random_below(&random, 100),
+                                .to_bytes = UINT32_MAX};
                 }
                 n = message_encode(&m, bytes, sizeof bytes);
                 if (i % 2)
                         bytes[random_below(&random, n)] ^= (uint8_t)(1 + random_below(&random, 255));
-                sim_inject(s, (enum node_role)(1 + i % 3), (uint32_t)(i % 2), bytes, random_below(&random, 10) ? n : n / 2);
+                sim_inject(s, (enum node_role)(1 + i % 3), (uint32_t)(i % 2), bytes,
+                           random_below(&random, 10) ? n : n / 2);
         }
 }
 

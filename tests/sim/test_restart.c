@@ -156,9 +156,9 @@ static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
 static struct message forge(struct random *r, uint64_t cookie)
 {
         static const uint32_t types[] = {
-            MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD, MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
-            MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,  MESSAGE_ALIVE,   MESSAGE_TOTALS,
-            MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,  MESSAGE_INQUIRY, MESSAGE_INVENTORY};
+                MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD, MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+                MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,  MESSAGE_ALIVE,   MESSAGE_TOTALS,
+                MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,  MESSAGE_INQUIRY, MESSAGE_INVENTORY};
         struct message m = {.header = {.cookie = cookie, .transaction = (uint32_t)random_next(r)}};
 
         m.header.type = types[random_below(r, ARRAY_SIZE(types))];
@@ -179,8 +179,8 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
                 m.n = 1;
-                m.assign.entries[0] =
-                    (struct assign_entry){.event = random_below(r, 700), .sfi = (uint16_t)random_below(r, 2)};
+                m.assign.entries[0] = (struct assign_entry){.event = random_below(r, 700),
+                                                            .sfi = (uint16_t)random_below(r, 2)};
                 m.assign.entries[0].l1_id = (uint32_t)m.assign.entries[0].event;
                 break;
         case MESSAGE_CLEAR:
@@ -196,7 +196,7 @@ static struct message forge(struct random *r, uint64_t cookie)
                 m.n = 1;
                 m.update.granted = UINT64_MAX;
                 m.update.entries[0] =
-                    (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
+                        (struct finished_entry){.event = random_below(r, 700), .end = EVENT_LOST};
                 break;
         }
         return m;

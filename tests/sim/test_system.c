@@ -9,7 +9,8 @@ static void verify_quiet(struct sim *s, const struct sim_config *c)
         for (uint32_t i = 0; i < c->n_sfi; i++) {
                 const struct sfi_counts *k = sfi_counts(sim_sfi(s, i));
 
-                check(k->re_asked == 0 && k->duplicate == 0 && k->late == 0 && k->no_room == 0 && k->datagrams_lost == 0);
+                check(k->re_asked == 0 && k->duplicate == 0 && k->late == 0 && k->no_room == 0 &&
+                      k->datagrams_lost == 0);
         }
         for (uint32_t i = 0; i < c->n_ros; i++)
                 check(ros_counts(sim_ros(s, i))->clear_gaps == 0);
@@ -58,13 +59,15 @@ static void lose_2(struct sim_config *c, bool push)
 static void lose_5_and_more(struct sim_config *c, bool push)
 {
         (void)push;
-        c->faults = (struct fault_config){.loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
+        c->faults = (struct fault_config){
+                .loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
 }
 
 static void lose_20(struct sim_config *c, bool push)
 {
         (void)push;
-        c->faults = (struct fault_config){.loss = 0.2, .reorder = 0.1, .duplicate = 0.1, .seed = c->faults.seed};
+        c->faults =
+                (struct fault_config){.loss = 0.2, .reorder = 0.1, .duplicate = 0.1, .seed = c->faults.seed};
         c->events = 100;
         c->timeout_ns = 20 * NS_PER_S;
 }

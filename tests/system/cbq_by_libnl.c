@@ -28,10 +28,11 @@ static void print_object(struct nl_object *o, void *type)
         struct rtnl_qdisc *q = (struct rtnl_qdisc *)o;
         const char *kind = rtnl_tc_get_kind(tc) ?: "";
 
-        printf("{\"type\": \"%s\", \"kind\": \"%s\", \"handle\": %u, \"parent\": %u", (const char *)type, kind,
-               rtnl_tc_get_handle(tc), rtnl_tc_get_parent(tc));
+        printf("{\"type\": \"%s\", \"kind\": \"%s\", \"handle\": %u, \"parent\": %u", (const char *)type,
+               kind, rtnl_tc_get_handle(tc), rtnl_tc_get_parent(tc));
         if (strcmp(type, "qdisc") == 0 && strcmp(kind, "tbf") == 0)
-                printf(", \"rate_bytes\": %d, \"limit_bytes\": %d", rtnl_qdisc_tbf_get_rate(q), rtnl_qdisc_tbf_get_limit(q));
+                printf(", \"rate_bytes\": %d, \"limit_bytes\": %d", rtnl_qdisc_tbf_get_rate(q),
+                       rtnl_qdisc_tbf_get_limit(q));
         if (strcmp(type, "qdisc") == 0 && strcmp(kind, "bfifo") == 0)
                 printf(", \"limit_bytes\": %d", rtnl_qdisc_fifo_get_limit(q));
         print_text(o);

@@ -1,9 +1,9 @@
-/* Makes event files for readers that share no code with us (test_foreign_readers.py): the store's own parts, driven from a
- * command line. It is no part of the program.
+/* Makes event files for readers that share no code with us (test_foreign_readers.py): the store's own parts,
+ * driven from a command line. It is no part of the program.
  *
- *   event_tool rebuild IN DIRECTORY FORMAT PASSES [LOST...]  take apart, build again; sources LOST never come; prints the path
- *   event_tool pattern DIRECTORY FORMAT SOURCES EVENTS       events of pattern sources; prints the path
- *   event_tool repair IN OUT */
+ *   event_tool rebuild IN DIRECTORY FORMAT PASSES [LOST...]  take apart, build again; sources LOST never
+ * come; prints the path event_tool pattern DIRECTORY FORMAT SOURCES EVENTS       events of pattern sources;
+ * prints the path event_tool repair IN OUT */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

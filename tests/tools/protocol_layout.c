@@ -1,5 +1,5 @@
-/* Prints, as JSON, each kind of message as bytes, and the value that every field was given: what docs/protocol.md is held
- * against. It checks nothing itself. */
+/* Prints, as JSON, each kind of message as bytes, and the value that every field was given: what
+ * docs/protocol.md is held against. It checks nothing itself. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static void begin(const char *name, uint32_t type)
 
 static void field(const char *name, uint64_t value, unsigned size)
 {
-        printf("%s[\"%s\", \"%s\", %llu, %u]", n_fields++ ? ", " : "", part_now, name, (unsigned long long)value, size);
+        printf("%s[\"%s\", \"%s\", %llu, %u]", n_fields++ ? ", " : "", part_now, name,
+               (unsigned long long)value, size);
 }
 
 static void end(const uint8_t *bytes, size_t n)
@@ -42,7 +43,7 @@ static void end_message(const struct message *m)
 #define SET(target, name, number)                                                                            \
         do {                                                                                                 \
                 (target).name = (__typeof__((target).name))(number);                                         \
-                field(#name, (uint64_t)(target).name, sizeof (target).name);                                 \
+                field(#name, (uint64_t)(target).name, sizeof(target).name);                                  \
         } while (0)
 
 static struct message m;
@@ -263,7 +264,8 @@ static void fragments(void)
 int main(void)
 {
         printf("{\"types\": [");
-#define X(constant, number, name, direction) printf("%s[%u, \"%s\"]", number == MESSAGE_UPDATE ? "" : ", ", number, name);
+#define X(constant, number, name, direction)                                                                 \
+        printf("%s[%u, \"%s\"]", number == MESSAGE_UPDATE ? "" : ", ", number, name);
         MESSAGE_TYPES(X)
 #undef X
         printf("],\n\"messages\": {");

@@ -1,7 +1,7 @@
-/* A buddy allocator of offsets: divides a fixed number of bytes into power-of-two blocks, touching none of them.
- * All its bookkeeping is allocated at init; allocation and release take O(log(size/min_block)) and cannot fail
- * half way. Low offsets are preferred after release order (LIFO), so that memory in use stays warm and small.
- * One thread. */
+/* A buddy allocator of offsets: divides a fixed number of bytes into power-of-two blocks, touching none of
+ * them. All its bookkeeping is allocated at init; allocation and release take O(log(size/min_block)) and
+ * cannot fail half way. Low offsets are preferred after release order (LIFO), so that memory in use stays
+ * warm and small. One thread. */
 #pragma once
 
 #include <stddef.h>
@@ -11,9 +11,9 @@
 
 struct arena;
 
-/* `size_bytes` is rounded down to a multiple of `min_block_bytes` and taken whole, as several top-level blocks where it
- * is no power of two. Blocks are powers of two from `min_block_bytes` to `max_block_bytes`, both powers of two.
- * -EINVAL, -ENOMEM. */
+/* `size_bytes` is rounded down to a multiple of `min_block_bytes` and taken whole, as several top-level
+ * blocks where it is no power of two. Blocks are powers of two from `min_block_bytes` to `max_block_bytes`,
+ * both powers of two. -EINVAL, -ENOMEM. */
 int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes, uint64_t max_block_bytes);
 struct arena *arena_free(struct arena *arena); /* always returns NULL */
 

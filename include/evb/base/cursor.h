@@ -1,5 +1,6 @@
-/* A bounds-checked walk over little-endian bytes, for reading what came from the wire and writing what goes to it.
- * An access past the end sets `failed`, reads as 0 and writes nothing; check `failed` once, at the end. */
+/* A bounds-checked walk over little-endian bytes, for reading what came from the wire and writing what goes
+ * to it. An access past the end sets `failed`, reads as 0 and writes nothing; check `failed` once, at the
+ * end. */
 #pragma once
 
 #include <stdbool.h>

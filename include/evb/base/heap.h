@@ -12,7 +12,7 @@ struct heap {
         struct heap_node {
                 uint64_t key, tie;
                 uint32_t item;
-        } *nodes;
+        } * nodes;
         uint32_t *places; /* of each item in `nodes`; HEAP_NONE: absent */
         uint32_t n, capacity;
 };
@@ -24,5 +24,5 @@ void heap_fini(struct heap *h);
 void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie);
 void heap_remove(struct heap *h, uint32_t item); /* no effect if the item is absent */
 bool heap_has(const struct heap *h, uint32_t item);
-uint32_t heap_first(const struct heap *h); /* HEAP_NONE: empty */
+uint32_t heap_first(const struct heap *h);     /* HEAP_NONE: empty */
 uint64_t heap_first_key(const struct heap *h); /* UINT64_MAX: empty */

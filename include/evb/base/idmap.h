@@ -1,6 +1,6 @@
 /* A hash map from 64-bit ids to 32-bit indices, of fixed capacity, with deletion; made for event numbers.
- * Open addressing, linear probing, backward-shift deletion: no tombstones, so it is as fast after a day as at start.
- * One thread. Every id but UINT64_MAX is allowed. */
+ * Open addressing, linear probing, backward-shift deletion: no tombstones, so it is as fast after a day as at
+ * start. One thread. Every id but UINT64_MAX is allowed. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ struct idmap {
         struct idmap_cell {
                 uint64_t id;
                 uint32_t value;
-        } *cells;
+        } * cells;
         uint32_t mask, count, capacity;
 };
 

@@ -1,4 +1,5 @@
-/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64): the same everywhere for a seed. */
+/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64): the same everywhere
+ * for a seed. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* The options of a subcommand: one table feeds the parser and the help. The common ones are the same everywhere. */
+/* The options of a subcommand: one table feeds the parser and the help. The common ones are the same
+ * everywhere. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ struct option_entry {
         const char *name;     /* "node" is --node */
         const char *argument; /* what it takes, "NAME"; NULL: a flag */
         const char *help;
-        const char **value;   /* where its argument goes (flags: their own name) */
+        const char **value;       /* where its argument goes (flags: their own name) */
         struct option_list *list; /* instead, for one that may be repeated */
 };
 
@@ -45,13 +46,16 @@ struct options {
 /* What parsing ends in when it is not to go on: the exit status. */
 enum options_result { OPTIONS_GO_ON = -1 };
 
-/* argv[0] is the subcommand. `json` alone means standard output; a word after it is its file only where it is written
- * --json=FILE or where all positional arguments (`n_words`) have been given before it. Mistakes are told on standard
- * error: exit status 2. */
-int options_parse(struct options *o, const struct command *command, const struct option_entry *own, size_t n_own,
-                  size_t n_words, int argc, char **argv);
-/* The verb that argv[1] names, as in `evb qos plan`: one of n structures of each_bytes that begin with a struct command,
- * whose name is "qos plan". NULL: *ret_status is the exit status, and what there is has been told. */
-const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv, int *ret_status);
+/* argv[0] is the subcommand. `json` alone means standard output; a word after it is its file only where it is
+ * written
+ * --json=FILE or where all positional arguments (`n_words`) have been given before it. Mistakes are told on
+ * standard error: exit status 2. */
+int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
+                  size_t n_own, size_t n_words, int argc, char **argv);
+/* The verb that argv[1] names, as in `evb qos plan`: one of n structures of each_bytes that begin with a
+ * struct command, whose name is "qos plan". NULL: *ret_status is the exit status, and what there is has been
+ * told. */
+const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
+                              int *ret_status);
 /* Where --json goes; NULL where it is not asked for, or (the error has been told) cannot be opened. */
 FILE *options_open_json(const struct options *o);

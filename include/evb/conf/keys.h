@@ -1,4 +1,5 @@
-/* The one table of keys. The scenario file, --set, `evb check`, the help and the man page are made from it. */
+/* The one table of keys. The scenario file, --set, `evb check`, the help and the man page are made from it.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -21,13 +22,16 @@ enum key_kind {
 struct scenario_key {
         const char *section, *name;
         enum key_kind kind;
-        size_t offset; /* in struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX] (KEY_TEXT) */
+        size_t offset; /* in struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX]
+                          (KEY_TEXT) */
         const char *standard; /* value where nothing is said */
-        const char *words;    /* KEY_CHOICE: all values, separated by '|'; else one word with a meaning of its own */
+        const char *
+                words; /* KEY_CHOICE: all values, separated by '|'; else one word with a meaning of its own */
         uint64_t word_value;  /* of that word */
         uint64_t least, most; /* of numbers */
         const char *help;
-        bool local; /* paths here, and where nodes find each other: not to be set by an order from elsewhere */
+        bool local; /* paths here, and where nodes find each other: not to be set by an order from elsewhere
+                     */
 };
 
 extern const struct scenario_key scenario_keys[];
@@ -37,7 +41,8 @@ const struct scenario_key *scenario_key_find(const char *section, const char *na
 /* What a key allows, in words: "push|pull", "a time (ns, us, ms, s, min, h)"; returns `text`. */
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes);
 /* The value as it would be written in a file; returns `text`. */
-char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text, size_t size_bytes);
+char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
+                         size_t size_bytes);
 /* 0, or -EINVAL: not such a value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
 /* "SECTION.KEY=VALUE" sets a local key, or a node's: nobody but who starts the program may. */

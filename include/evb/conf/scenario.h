@@ -1,5 +1,6 @@
-/* A scenario: what a run is to do, read from an INI file and from settings of the command line by one table of keys
- * (conf/keys.h). Values are resolved: bytes, nanoseconds, bits per second; a member is named after its key. */
+/* A scenario: what a run is to do, read from an INI file and from settings of the command line by one table
+ * of keys (conf/keys.h). Values are resolved: bytes, nanoseconds, bits per second; a member is named after
+ * its key. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,13 +12,13 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_AUTO 0              /* value of a number whose key says `auto` */
+#define SCENARIO_AUTO 0 /* value of a number whose key says `auto` */
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.re-ask = auto */
-#define SCENARIO_MAX UINT64_MAX      /* trigger.rate = max */
+#define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
 /* What network.send-buffer = auto asks the kernel for. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
-#define SCENARIO_UNLIMITED 0         /* network.link-rate = unlimited */
+#define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
 
 enum scenario_mode { MODE_PUSH, MODE_PULL };
 enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
@@ -31,7 +32,7 @@ enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 struct scenario_node {
         char name[32];
         enum node_role role;
-        unsigned index; /* among the nodes of its role */
+        unsigned index;   /* among the nodes of its role */
         char address[64]; /* "": not set yet */
         char device[32];
         unsigned cpus[SCENARIO_CPUS_MAX];
@@ -51,7 +52,7 @@ struct scenario {
         } trigger;
         struct {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
-                    lost_after_ns, node_timeout_ns;
+                        lost_after_ns, node_timeout_ns;
         } dfm;
         struct {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
@@ -65,7 +66,8 @@ struct scenario {
                 double sizes_mean_bytes, sizes_sigma;
         } ros;
         struct {
-                uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding, buffer_size_bytes;
+                uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
+                        buffer_size_bytes;
                 uint64_t timeout_ns, re_ask, re_ask_after_ns, verify, durability;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
@@ -77,7 +79,8 @@ struct scenario {
                 char command_from[SCENARIO_TEXT_MAX]; /* asked by conf/standby.h */
         } network;
         struct {
-                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes, required;
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
+                        required;
                 uint64_t on_drift; /* enum scenario_drift */
         } qos;
         /* SCENARIO_UNCHANGED: left as they are. */
@@ -108,8 +111,8 @@ struct scenario_errors {
         char text[SCENARIO_ERRORS_MAX][512];
 };
 
-/* -EINVAL: *errors says what is wrong, each as `FILE:LINE: SECTION.KEY: what, allowed: …`; or errno of opening the file.
- * A scenario is large: allocate it. */
+/* -EINVAL: *errors says what is wrong, each as `FILE:LINE: SECTION.KEY: what, allowed: …`; or errno of
+ * opening the file. A scenario is large: allocate it. */
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors);
 /* Loading what this writes gives the same scenario. */

@@ -1,9 +1,10 @@
-/* The data message (type Fragments): a header, then chunks, each a chunk header and a piece of one fragment. Cuts
- * fragments into datagrams and reads them back. Pure; payload is only pointed at.
+/* The data message (type Fragments): a header, then chunks, each a chunk header and a piece of one fragment.
+ * Cuts fragments into datagrams and reads them back. Pure; payload is only pointed at.
  *
- * Cut: a piece starts at a multiple of EVB_CUT_BYTES and, unless it ends its fragment, is a multiple long. Several
- * fragments share a datagram; a datagram that another follows in the same batch is padded with zeros to exactly the
- * full size (at most EVB_CUT_BYTES + CHUNK_HEADER_BYTES), so that the kernel can cut one super-packet (UDP_SEGMENT). */
+ * Cut: a piece starts at a multiple of EVB_CUT_BYTES and, unless it ends its fragment, is a multiple long.
+ * Several fragments share a datagram; a datagram that another follows in the same batch is padded with zeros
+ * to exactly the full size (at most EVB_CUT_BYTES + CHUNK_HEADER_BYTES), so that the kernel can cut one
+ * super-packet (UDP_SEGMENT). */
 #pragma once
 
 #include <stdbool.h>
@@ -29,8 +30,8 @@ void chunk_encode(const struct chunk *c, uint8_t bytes[static CHUNK_HEADER_BYTES
 /* False where a field contradicts another, a bound or the check word. */
 bool chunk_decode(struct chunk *ret, const uint8_t bytes[static CHUNK_HEADER_BYTES]);
 
-/* Reads the chunks of one datagram: after MESSAGE_OK call next until it returns false; then `malformed` tells whether
- * the rest was not to be understood. */
+/* Reads the chunks of one datagram: after MESSAGE_OK call next until it returns false; then `malformed` tells
+ * whether the rest was not to be understood. */
 struct chunk_reader {
         struct message_header header;
         const uint8_t *at, *end;
@@ -48,8 +49,8 @@ struct chunk_job {
         const uint8_t *payload; /* of the whole fragment */
 };
 
-/* One datagram as a list of pieces; iov[0] is the header. After it `jobs_done` jobs of the batch are out, and the next
- * one goes on at `next_offset`: where a sender gets no further, it knows what is left. */
+/* One datagram as a list of pieces; iov[0] is the header. After it `jobs_done` jobs of the batch are out, and
+ * the next one goes on at `next_offset`: where a sender gets no further, it knows what is left. */
 struct chunk_datagram {
         struct iovec *iov;
         uint32_t n_iov;
@@ -68,7 +69,8 @@ void chunk_packer_set_stream(struct chunk_packer *p);
 void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 
-/* Cuts jobs into datagrams of `header` (whose transaction is that of the first and grows by one a datagram) until the
- * jobs or the packer's datagrams are used up. Returns the number of datagrams; valid until the next call. */
+/* Cuts jobs into datagrams of `header` (whose transaction is that of the first and grows by one a datagram)
+ * until the jobs or the packer's datagrams are used up. Returns the number of datagrams; valid until the next
+ * call. */
 size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
                   size_t n_jobs, const struct chunk_datagram **ret);

@@ -60,10 +60,10 @@ struct dfm_config {
 enum dfm_notice_kind {
         NOTICE_JOINED,
         NOTICE_RESTARTED, /* another process took its place before its silence was noticed */
-        NOTICE_LEFT,     /* it said so */
-        NOTICE_SILENT,   /* not heard for node_timeout_ns */
-        NOTICE_REFUSED,  /* `verdict`, and `key` or `run` */
-        NOTICE_TAKEN_UP, /* a former DFM's run goes on; `run` */
+        NOTICE_LEFT,      /* it said so */
+        NOTICE_SILENT,    /* not heard for node_timeout_ns */
+        NOTICE_REFUSED,   /* `verdict`, and `key` or `run` */
+        NOTICE_TAKEN_UP,  /* a former DFM's run goes on; `run` */
         NOTICE_UNRELIABLE,
         NOTICE_FAILED, /* an SFI's output has failed */
         NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
@@ -95,8 +95,8 @@ struct dfm_counts {
         uint64_t ended_again; /* finished by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;
-        uint64_t payload_bytes; /* of complete events */
-        uint64_t busy_ns;       /* up to the last step */
+        uint64_t payload_bytes;                       /* of complete events */
+        uint64_t busy_ns;                             /* up to the last step */
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 

@@ -1,5 +1,5 @@
-/* The words of event building that every layer shares: numbers of events and nodes, what a trigger knows of its event,
- * and how an event or a fragment can end. */
+/* The words of event building that every layer shares: numbers of events and nodes, what a trigger knows of
+ * its event, and how an event or a fragment can end. */
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +17,8 @@
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI };
 
 /* What the trigger knows of an event: the header of the built event is made from this alone.
- * Events are numbered by the DFM from 0 in a run ("event" in all messages); global and L1 id are what the header shows. */
+ * Events are numbered by the DFM from 0 in a run ("event" in all messages); global and L1 id are what the
+ * header shows. */
 struct event_info {
         uint64_t global_id;
         uint32_t l1_id;

@@ -40,16 +40,16 @@ struct member {
         struct member_config config;
         enum node_role role;
         uint16_t index;
-        uint64_t cookie; /* 0: in no run yet */
-        uint64_t dfm;    /* incarnation of the DFM that this node follows */
-        uint32_t run;    /* 0: not known yet */
+        uint64_t cookie;      /* 0: in no run yet */
+        uint64_t dfm;         /* incarnation of the DFM that this node follows */
+        uint32_t run;         /* 0: not known yet */
         uint64_t join_due_ns; /* NEVER_NS: joined */
         uint64_t last_join_ns;
-        uint64_t heard_ns; /* time of our DFM's last message; 0: none yet */
+        uint64_t heard_ns;            /* time of our DFM's last message; 0: none yet */
         enum welcome_verdict refusal; /* WELCOME_OK: none */
         uint16_t refused_key;
-        uint32_t refused_run; /* the DFM's */
-        uint64_t foreign;     /* messages of another run or DFM */
+        uint32_t refused_run;                        /* the DFM's */
+        uint64_t foreign;                            /* messages of another run or DFM */
         struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; no former DFM is followed again */
         uint32_t n_former;
 };

@@ -1,7 +1,8 @@
 /* Every message between the roles: one header, the control messages, and their way to bytes and back.
- * docs/protocol.md gives every byte; tests/tools/test_protocol_doc.py holds it against this file. The type numbers of
- * Run-2 are used where one exists, with payloads of our own; no compatibility with another system is claimed.
- * All integers are little-endian. Pure: no clock, no socket, nothing allocated. Any thread, with its own structs. */
+ * docs/protocol.md gives every byte; tests/tools/test_protocol_doc.py holds it against this file. The type
+ * numbers of Run-2 are used where one exists, with payloads of our own; no compatibility with another system
+ * is claimed. All integers are little-endian. Pure: no clock, no socket, nothing allocated. Any thread, with
+ * its own structs. */
 #pragma once
 
 #include <stdbool.h>
@@ -51,11 +52,11 @@ struct message_header {
 /* Why bytes are not a message of this run. */
 enum message_verdict {
         MESSAGE_OK,
-        MESSAGE_SHORT,       /* fewer bytes than the header or than it promises */
-        MESSAGE_FOREIGN,     /* another program's: magic */
+        MESSAGE_SHORT,   /* fewer bytes than the header or than it promises */
+        MESSAGE_FOREIGN, /* another program's: magic */
         MESSAGE_OTHER_VERSION,
-        MESSAGE_OTHER_RUN,   /* another cookie */
-        MESSAGE_MALFORMED,   /* the check word, a length, a count or a value is wrong */
+        MESSAGE_OTHER_RUN, /* another cookie */
+        MESSAGE_MALFORMED, /* the check word, a length, a count or a value is wrong */
 };
 
 /* The check word of `n` bytes: see docs/protocol.md. */
@@ -70,7 +71,7 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
 
 struct assign_entry {
         uint64_t event;
-        uint64_t time_ns;  /* of the trigger, since 1970, UTC */
+        uint64_t time_ns; /* of the trigger, since 1970, UTC */
         uint32_t l1_id;
         uint32_t sequence; /* counts what was assigned to this SFI since it joined */
         uint16_t sfi;
@@ -85,8 +86,8 @@ struct assign_entry {
 struct finished_entry {
         uint64_t event;
         uint64_t payload_bytes;
-        uint32_t missing;  /* fragments that the event lacks */
-        uint32_t end;      /* enum event_end, or UPDATE_WRITING */
+        uint32_t missing; /* fragments that the event lacks */
+        uint32_t end;     /* enum event_end, or UPDATE_WRITING */
 };
 
 /* The event is open: it is built and being written, which may take longer than the DFM waits for an event. */
@@ -159,9 +160,9 @@ struct message {
                         struct event_info infos[MESSAGE_ENTRIES_MAX];
                 } assign;
                 struct {
-                        uint64_t granted;     /* events that may have been assigned to this SFI since it joined */
-                        uint32_t assign_ack;  /* all assignments below this sequence have come */
-                        uint32_t first;       /* sequence of the first entry; one a finished event */
+                        uint64_t granted; /* events that may have been assigned to this SFI since it joined */
+                        uint32_t assign_ack; /* all assignments below this sequence have come */
+                        uint32_t first;      /* sequence of the first entry; one a finished event */
                         uint64_t incarnation;
                         struct finished_entry entries[MESSAGE_ENTRIES_MAX];
                 } update;
@@ -171,7 +172,7 @@ struct message {
                 } clear;
                 struct {
                         uint64_t oldest, triggers;
-                        uint32_t state;    /* enum run_state */
+                        uint32_t state;      /* enum run_state */
                         uint32_t clear_next; /* sequence of the next Clear: shows a lost last one */
                         uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is there */
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is there */
@@ -181,11 +182,11 @@ struct message {
                 } request;
                 struct {
                         uint64_t incarnation;
-                        uint64_t frames; /* ROS: counted from the front-end so far, lost ones included */
-                        uint32_t state;  /* enum run_state */
+                        uint64_t frames;    /* ROS: counted from the front-end so far, lost ones included */
+                        uint32_t state;     /* enum run_state */
                         uint32_t reason_ms; /* for how long */
-                        uint16_t flags;  /* ALIVE_* */
-                        uint16_t reason; /* enum node_reason */
+                        uint16_t flags;     /* ALIVE_* */
+                        uint16_t reason;    /* enum node_reason */
                 } alive;
                 struct {
                         uint64_t incarnation;
@@ -218,9 +219,10 @@ struct message {
                 } inventory;
                 struct {
                         uint32_t incarnation; /* low half of the ROS's */
-                } xoff; /* XON and XOFF */
+                } xoff;                       /* XON and XOFF */
                 struct {
-                        uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail shows */
+                        uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail
+                                               shows */
                         uint64_t fragments;
                 } totals;
         };

@@ -1,6 +1,6 @@
-/* The bytes of a `pattern` source: byte i of source s in event e is fixed by (seed, s, e, i), so that anyone can check all
- * of it. The 64-bit little-endian word k (bytes 8k to 8k+7) is key + k * PATTERN_STEP (mod 2^64), with key a mix of the
- * other three: equal only where event, source, seed and place all are. */
+/* The bytes of a `pattern` source: byte i of source s in event e is fixed by (seed, s, e, i), so that anyone
+ * can check all of it. The 64-bit little-endian word k (bytes 8k to 8k+7) is key + k * PATTERN_STEP (mod
+ * 2^64), with key a mix of the other three: equal only where event, source, seed and place all are. */
 #pragma once
 
 #include <stddef.h>

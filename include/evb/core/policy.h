@@ -1,4 +1,5 @@
-/* Which SFI gets the next event: a table of policies, each a pure choice among the SFIs with a free credit. */
+/* Which SFI gets the next event: a table of policies, each a pure choice among the SFIs with a free credit.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +16,8 @@ struct policy_sfi {
 struct policy {
         const char *name;
         const char *help;
-        /* The index chosen, or POLICY_NONE where no SFI has a credit. `last`: the choice before (POLICY_NONE: none). */
+        /* The index chosen, or POLICY_NONE where no SFI has a credit. `last`: the choice before (POLICY_NONE:
+         * none). */
         uint32_t (*choose)(const struct policy_sfi *sfis, uint32_t n, uint32_t last);
 };
 

@@ -32,11 +32,14 @@ struct ros_config {
         uint32_t entries; /* fragments held at most */
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
-        /* Made at the asking: what the fragment of this event is; pure. NULL: fragments arrive by themselves. */
+        /* Made at the asking: what the fragment of this event is; pure. NULL: fragments arrive by themselves.
+         */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
-        uint64_t pending_after_ns; /* asked for again so long after it was first asked for: it is reported as pending */
-        uint32_t waiting_max; /* fragments asked for and not arrived, above which triggers are held back (XOFF) */
+        uint64_t pending_after_ns; /* asked for again so long after it was first asked for: it is reported as
+                                      pending */
+        uint32_t waiting_max;      /* fragments asked for and not arrived, above which triggers are held back
+                                      (XOFF) */
 };
 
 /* A fragment, or a part of it, to be sent to one SFI. */
@@ -59,7 +62,7 @@ struct ros_counts {
         uint64_t implausible;    /* requests for events far beyond all known ones */
         uint64_t full;           /* fragments that found no room */
         uint64_t source_lost;
-        uint64_t clear_gaps; /* Clear messages that the sequence misses */
+        uint64_t clear_gaps;     /* Clear messages that the sequence misses */
         uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be believed */
         uint64_t xoff;
 };
@@ -77,8 +80,8 @@ uint64_t ros_deadline_ns(const struct ros *r);
 
 /* An SFI at or after `from` that has something to be sent; UINT32_MAX: none. */
 uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from);
-/* The oldest jobs for an SFI, at most n; they stay until ros_sent() says that the first `done` of them are out, and that
- * of the next one the bytes below `next_offset` are. */
+/* The oldest jobs for an SFI, at most n; they stay until ros_sent() says that the first `done` of them are
+ * out, and that of the next one the bytes below `next_offset` are. */
 size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset);
 /* The number of the next data datagram to an SFI; `n` were sent. */
@@ -90,7 +93,8 @@ void ros_unpin(struct ros *r, uint32_t entry);
 /* An SFI is gone or has restarted: drops what waits to be sent to it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
-/* Sources that arrive: event `r`'s next frame has come, `bytes` long (ROS_STORE: copy it to *ret_at, then ros_landed()). */
+/* Sources that arrive: event `r`'s next frame has come, `bytes` long (ROS_STORE: copy it to *ret_at, then
+ * ros_landed()). */
 enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_t *ret_at);
 void ros_landed(struct ros *r);
 /* The next `n` frames will never come, or could not be stored. */

@@ -29,12 +29,13 @@ struct sfi_config {
         uint64_t buffer_bytes; /* for payload */
         uint32_t credits;      /* events that may be assigned at a time; 0: from what fits */
         uint32_t outstanding;  /* pull: events asked for at a time; 0: from what fits */
-        uint64_t room_bytes;   /* what may be on its way at a time without loss (socket buffer); 0: no bound known */
+        uint64_t room_bytes;   /* what may be on its way at a time without loss (socket buffer); 0: no bound
+                                  known */
         uint64_t timeout_ns;
         /* maximum consecutive unanswered retries; 0: none, UINT32_MAX: until the event times out */
         uint32_t re_ask_max;
         uint64_t re_ask_after_ns; /* 0: from what is usual */
-        bool reliable;            /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
+        bool reliable; /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
 };
@@ -64,9 +65,9 @@ struct sfi_fragment {
         uint32_t cuts_there; /* units of EVB_CUT_BYTES that have come */
         uint16_t order;
         uint8_t form, status;
-        bool known; /* something of it has come */
+        bool known;    /* something of it has come */
         bool in_parts; /* some piece of it was not all of it */
-        bool whole; /* all of it has, or the ROS said that there is nothing */
+        bool whole;    /* all of it has, or the ROS said that there is nothing */
         bool asked_again;
 };
 
@@ -80,7 +81,7 @@ struct sfi_built {
 
 struct sfi_counts {
         uint64_t assigned, complete, partial, lost;
-        uint64_t payload_bytes; /* of complete events */
+        uint64_t payload_bytes;      /* of complete events */
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
         uint64_t implausible; /* chunks of events far beyond all assigned ones */
@@ -94,17 +95,20 @@ struct sfi;
 int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns); /* -EINVAL, -ENOMEM */
 struct sfi *sfi_free(struct sfi *s);
 
-/* Hot path, for batches: first the places, then, once the payload of all SFI_STORE ones is copied, that it is there. */
+/* Hot path, for batches: first the places, then, once the payload of all SFI_STORE ones is copied, that it is
+ * there. */
 void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t n);
 void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, size_t n);
-/* The place of a SFI_STORE piece is still its own: to be asked where the payload comes in later than the chunk header. */
+/* The place of a SFI_STORE piece is still its own: to be asked where the payload comes in later than the
+ * chunk header. */
 bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *piece);
 /* One data datagram of ROS `source` has come, whatever is in it. */
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 
 /* A decoded control message; false where it makes no sense. */
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m);
-/* The next message that is due; a Request to MESSAGE_TO_ALL goes to every ROS in turn. False: nothing more now. */
+/* The next message that is due; a Request to MESSAGE_TO_ALL goes to every ROS in turn. False: nothing more
+ * now. */
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t sfi_deadline_ns(const struct sfi *s);
 

@@ -1,6 +1,7 @@
-/* When triggers come: periodic, Poisson or in bursts, at a rate in thousandths of a hertz, or as fast as they are taken.
- * Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers catch up, nothing drifts and
- * no rounding adds up. Time during which triggers are held back (busy) does not count: the schedule waits. Pure. */
+/* When triggers come: periodic, Poisson or in bursts, at a rate in thousandths of a hertz, or as fast as they
+ * are taken. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers catch
+ * up, nothing drifts and no rounding adds up. Time during which triggers are held back (busy) does not count:
+ * the schedule waits. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -23,11 +24,12 @@ struct trigger {
 };
 
 /* The first trigger is due at `now_ns` (Poisson: one interval later). rate_millihertz >= 1, burst >= 1. */
-void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst, uint64_t seed,
-                  uint64_t now_ns);
+void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst,
+                  uint64_t seed, uint64_t now_ns);
 /* Takes up to `max` triggers that are due at now_ns; returns how many. */
 uint64_t trigger_take(struct trigger *t, uint64_t now_ns, uint64_t max);
 /* When the next one is due; may lie in the past. */
 uint64_t trigger_next_ns(const struct trigger *t);
-/* Triggers that were due were held back until now_ns: the next one is due now, the rest follow at the rate. */
+/* Triggers that were due were held back until now_ns: the next one is due now, the rest follow at the rate.
+ */
 void trigger_hold(struct trigger *t, uint64_t now_ns);

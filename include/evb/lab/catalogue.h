@@ -1,5 +1,6 @@
-/* The published measurements, to be made again: one table of them. A measurement is a set of points; each is made by itself
- * and gives a flat JSON object of figures, so that a run can be interrupted and gone on with. */
+/* The published measurements, to be made again: one table of them. A measurement is a set of points; each is
+ * made by itself and gives a flat JSON object of figures, so that a run can be interrupted and gone on with.
+ */
 #pragma once
 
 #include <jansson.h>
@@ -14,7 +15,8 @@
 struct lab_measurement;
 struct judging;
 
-/* Machines to measure on, whose nodes stand by. Where there are none, each point has namespaces of this machine to itself. */
+/* Machines to measure on, whose nodes stand by. Where there are none, each point has namespaces of this
+ * machine to itself. */
 struct lab_bed {
         const struct scenario *scenario;
         struct remote *remote;
@@ -24,10 +26,10 @@ struct lab_bed {
 struct lab_point {
         const struct lab_measurement *measurement;
         const struct lab_bed *bed; /* NULL: this machine */
-        const char *panel; /* NULL: the measurement has none */
+        const char *panel;         /* NULL: the measurement has none */
         const char *series;
         double x;
-        double seconds; /* that it is expected to take */
+        double seconds;                  /* that it is expected to take */
         char settings[LAB_SETTINGS_MAX]; /* "KEY=VALUE KEY=VALUE"; scenario keys, or those of the kind */
 };
 
@@ -36,7 +38,8 @@ struct lab_series {
         const char *name, *settings;
 };
 
-/* A small picture of its own, with all series over all x: what is varied besides. Its settings go before those of the series. */
+/* A small picture of its own, with all series over all x: what is varied besides. Its settings go before
+ * those of the series. */
 struct lab_panel {
         const char *name; /* "ROW, COLUMN" or "COLUMN": its place in the whole picture */
         const char *settings;
@@ -54,7 +57,7 @@ enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };
 
 struct lab_measurement {
         const char *id, *title;
-        const char *published; /* what came out then */
+        const char *published;             /* what came out then */
         const char *x_label, *y_label, *y; /* y: which figure of the points is plotted */
         bool log_x;
         const char *base; /* settings of all points */
@@ -77,7 +80,8 @@ extern const size_t n_lab_catalogue;
 
 const struct lab_measurement *lab_find(const char *id);
 /* The points of a measurement; how many. */
-size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max);
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick,
+                  struct lab_point *ret, size_t max);
 /* The setting that shortens the points of a --quick run. */
 const char *lab_quick_setting(const struct lab_measurement *m);
 /* Whether the testbed has enough nodes for a point, and the MTU and buffer that it needs; if not, `lack` says

@@ -1,5 +1,5 @@
-/* A node as a child process: this same program, started, watched through a pidfd, its report read from its standard output.
- * Its page of counters outlives it. One thread: that of the loop. */
+/* A node as a child process: this same program, started, watched through a pidfd, its report read from its
+ * standard output. Its page of counters outlives it. One thread: that of the loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,7 +34,7 @@ struct child_command {
         const char *program, *config;
         const char *const *settings; /* --set */
         size_t n_settings;
-        int namespace;               /* to run in; -1: the caller's */
+        int namespace; /* to run in; -1: the caller's */
 };
 
 /* Negative errno, logged; child_fini() is due in any case. */

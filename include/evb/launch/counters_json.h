@@ -7,7 +7,8 @@
 #include "evb/node/stats.h"
 
 json_t *page_to_json(const struct node_stats *s);
-/* What is missing or no number counts as 0: another version's page has other counters. -EBADMSG: no such page. */
+/* What is missing or no number counts as 0: another version's page has other counters. -EBADMSG: no such
+ * page. */
 int page_from_json(struct node_stats *ret, const json_t *page);
 
 /* Filled buckets alone. */

@@ -1,7 +1,8 @@
-/* What other processes take of a processor, from interval to interval, by the kernel's account in nanoseconds: histograms, one for
- * each group of processes. A process of several threads may take more than one processor. One thread.
- * The kernel brings the account of a process up to date when it goes to sleep, or at the next tick (thread_group_cputime() in
- * kernel/sched/cputime.c; 1 to 10 ms): intervals are to be much longer, and a share may be off by a tick of them. */
+/* What other processes take of a processor, from interval to interval, by the kernel's account in
+ * nanoseconds: histograms, one for each group of processes. A process of several threads may take more than
+ * one processor. One thread. The kernel brings the account of a process up to date when it goes to sleep, or
+ * at the next tick (thread_group_cputime() in kernel/sched/cputime.c; 1 to 10 ms): intervals are to be much
+ * longer, and a share may be off by a tick of them. */
 #pragma once
 
 #include <jansson.h>
@@ -30,12 +31,13 @@ void cpu_meter_remove(struct cpu_meter *m, pid_t pid);
 void cpu_meter_restart(struct cpu_meter *m);
 /* An interval ends, and the next one begins: each process's share of a processor in it is counted. */
 void cpu_meter_sample(struct cpu_meter *m);
-/* To be called often: samples once an interval while what is to be measured goes on, and not what came before it or after. */
+/* To be called often: samples once an interval while what is to be measured goes on, and not what came before
+ * it or after. */
 void cpu_meter_turn(struct cpu_meter *m, uint64_t now_ns, bool goes_on);
 /* When the interval ends. */
 uint64_t cpu_meter_deadline_ns(const struct cpu_meter *m);
 /* Borrowed. */
 const struct histogram *cpu_meter_shares(const struct cpu_meter *m, size_t group);
-/* {"p10", "p50", "p90", "p99", "edges", "below"}, in per cent of a processor: `below` are the shares of intervals that are not
- * above each of the edges, from 0 to 1. null where nothing was counted. */
+/* {"p10", "p50", "p90", "p99", "edges", "below"}, in per cent of a processor: `below` are the shares of
+ * intervals that are not above each of the edges, from 0 to 1. null where nothing was counted. */
 json_t *cpu_meter_describe(const struct histogram *shares);

@@ -1,5 +1,6 @@
-/* Every node of a scenario as a process of its own on this machine: started, watched, ended, and their reports made into
- * one. It starts the same program that systemd would, and decides nothing of event building. One thread. */
+/* Every node of a scenario as a process of its own on this machine: started, watched, ended, and their
+ * reports made into one. It starts the same program that systemd would, and decides nothing of event
+ * building. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +23,7 @@ struct launch_options {
 };
 
 /* SIGTERM and SIGINT end the run; a caller that holds them back (sys/loop.h) finds one waiting afterwards.
- * Runs to the end: bounded whatever the nodes do, once the run is over or told to stop. An exit status: 0 all events
- * complete, 1 fell short, 2 wrong scenario, 77 a privilege is missing. What went wrong has been logged. */
+ * Runs to the end: bounded whatever the nodes do, once the run is over or told to stop. An exit status: 0 all
+ * events complete, 1 fell short, 2 wrong scenario, 77 a privilege is missing. What went wrong has been
+ * logged. */
 int launch_run(const struct launch_options *options);

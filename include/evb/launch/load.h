@@ -6,4 +6,5 @@
 #define LOAD_WHY_MAX_BYTES 600u
 
 /* A file's scenario with settings over it; NULL: `why` has the first mistake. Freed by the caller. */
-struct scenario *lab_load_scenario(const char *path, const char *const *settings, size_t n, char *why, size_t size);
+struct scenario *lab_load_scenario(const char *path, const char *const *settings, size_t n, char *why,
+                                   size_t size);

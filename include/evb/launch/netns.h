@@ -1,6 +1,7 @@
-/* A testbed of network namespaces on this machine: one for each node, joined by veths to a bridge in one more, which is
- * the switch. All of them are called evb-PID-NAME and seen by `ip netns`; all go with netns_lab_free(), and those of a
- * launcher that was killed go at the next netns_lab_new(). Needs CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
+/* A testbed of network namespaces on this machine: one for each node, joined by veths to a bridge in one
+ * more, which is the switch. All of them are called evb-PID-NAME and seen by `ip netns`; all go with
+ * netns_lab_free(), and those of a launcher that was killed go at the next netns_lab_new(). Needs
+ * CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
 #pragma once
 
 #include "evb/conf/scenario.h"

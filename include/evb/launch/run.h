@@ -16,7 +16,7 @@ struct launch {
         size_t n_children, n_running;
         char directory[64], config[96];
         uint64_t start_ns, end_ns;
-        struct cpu_meter *meter; /* a group for each role */
+        struct cpu_meter *meter;                   /* a group for each role */
         struct histogram cpu_shares[ROLE_SFI + 1]; /* of what it has counted */
         bool has_switch_drops;
         uint64_t switch_drops;

@@ -1,6 +1,7 @@
 /* Datagram endpoints behind a small table of functions: UDP sockets, and links within one process for tests.
- * They move batches: several datagrams to a system call, and several to a super-packet where the kernel cuts and joins
- * them itself (UDP_SEGMENT, UDP_GRO; udp(7)). One thread an endpoint; nothing is allocated after it is made. */
+ * They move batches: several datagrams to a system call, and several to a super-packet where the kernel cuts
+ * and joins them itself (UDP_SEGMENT, UDP_GRO; udp(7)). One thread an endpoint; nothing is allocated after it
+ * is made. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,14 +27,14 @@ struct outgoing {
 };
 
 struct endpoint_counts {
-        uint64_t sent, received;        /* datagrams */
-        uint64_t send_failed;           /* datagrams that the kernel finally refused; not part of `sent` */
+        uint64_t sent, received; /* datagrams */
+        uint64_t send_failed;    /* datagrams that the kernel finally refused; not part of `sent` */
         uint64_t send_failed_bytes;
-        int send_error;                 /* errno of the last refusal */
-        uint64_t dropped;               /* datagrams lost at this endpoint's full receive buffer */
-        uint64_t super_packets;         /* sent, each of several datagrams */
-        uint64_t calls;                 /* system calls that moved something */
-        bool segmentation_refused;      /* the kernel does not cut super-packets here: datagrams go one by one */
+        int send_error;            /* errno of the last refusal */
+        uint64_t dropped;          /* datagrams lost at this endpoint's full receive buffer */
+        uint64_t super_packets;    /* sent, each of several datagrams */
+        uint64_t calls;            /* system calls that moved something */
+        bool segmentation_refused; /* the kernel does not cut super-packets here: datagrams go one by one */
 };
 
 struct endpoint;
@@ -49,20 +50,22 @@ struct endpoint {
         const struct endpoint_ops *ops;
         int fd; /* to poll; owned */
         struct net_address local;
-        uint64_t granted_receive_bytes, granted_send_bytes; /* what the kernel counts as usable: half of what it reports */
+        uint64_t granted_receive_bytes,
+                granted_send_bytes; /* what the kernel counts as usable: half of what it reports */
         struct endpoint_counts counts;
 };
 
 enum segmentation { SEGMENTATION_AUTO, SEGMENTATION_ON, SEGMENTATION_OFF };
 
 struct udp_config {
-        struct net_address local;            /* to bind; port 0: any */
-        const struct net_address *connect;   /* send to and take from this peer alone; or NULL */
-        const struct net_address *group;     /* bind to this multicast group instead, joined on the device of `local` */
+        struct net_address local;          /* to bind; port 0: any */
+        const struct net_address *connect; /* send to and take from this peer alone; or NULL */
+        const struct net_address
+                *group; /* bind to this multicast group instead, joined on the device of `local` */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* 0: the system's default */
         enum segmentation segmentation;
-        uint32_t super_packet_max_bytes;     /* 0: as large as the kernel takes */
-        const char *device;                  /* bind to it; NULL or "": not */
+        uint32_t super_packet_max_bytes; /* 0: as large as the kernel takes */
+        const char *device;              /* bind to it; NULL or "": not */
 };
 
 /* Negative errno. */

@@ -13,10 +13,10 @@
 
 struct front_end;
 
-/* `at` is the port on `local` (udp), or "HOST:PORT" (tcp). The core and its buffer are borrowed. Negative errno; the error
- * has been logged. */
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local, struct loop *loop,
-                  struct ros *core, uint8_t *buffer, struct node_stats *stats);
+/* `at` is the port on `local` (udp), or "HOST:PORT" (tcp). The core and its buffer are borrowed. Negative
+ * errno; the error has been logged. */
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local,
+                  struct loop *loop, struct ros *core, uint8_t *buffer, struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
 /* After each wake-up: takes what is there. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);

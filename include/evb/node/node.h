@@ -1,5 +1,6 @@
-/* One role as a running process: opens its sockets and files, runs until the run is over or a signal stops it, drains,
- * and reports. Protocol decisions are the core's; this is where they meet sockets, files and the clock. */
+/* One role as a running process: opens its sockets and files, runs until the run is over or a signal stops
+ * it, drains, and reports. Protocol decisions are the core's; this is where they meet sockets, files and the
+ * clock. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* Where a ROS's fragments come from: a table of kinds. Some make a fragment at the asking, so that they need no clock:
- * `pattern` (bytes that anyone can check) and `file:` (an event file, taken apart). Others arrive by themselves from
- * front-end electronics, `udp:` and `tcp:`; see node/front_end.h for those. One thread. */
+/* Where a ROS's fragments come from: a table of kinds. Some make a fragment at the asking, so that they need
+ * no clock: `pattern` (bytes that anyone can check) and `file:` (an event file, taken apart). Others arrive
+ * by themselves from front-end electronics, `udp:` and `tcp:`; see node/front_end.h for those. One thread. */
 #pragma once
 
 #include <stddef.h>
@@ -14,9 +14,9 @@ enum source_sizes { SIZES_FIXED, SIZES_UNIFORM, SIZES_LOGNORMAL };
 /* How many bytes a pattern source's fragment of an event has: the same for every reader. */
 struct pattern_sizes {
         enum source_sizes kind;
-        uint32_t bytes;            /* SIZES_FIXED */
-        uint32_t least, most;      /* SIZES_UNIFORM, both included */
-        double mean_bytes, sigma;  /* SIZES_LOGNORMAL: mean of the sizes, sigma of their logarithm */
+        uint32_t bytes;           /* SIZES_FIXED */
+        uint32_t least, most;     /* SIZES_UNIFORM, both included */
+        double mean_bytes, sigma; /* SIZES_LOGNORMAL: mean of the sizes, sigma of their logarithm */
 };
 
 uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key);
@@ -25,7 +25,8 @@ struct source;
 
 /* What becomes of a fragment made at the asking. `path` and `why` are for `file:`. */
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
-/* -EINVAL: the file has fewer sources than index + 1; other errors as replay_open(). `why` tells the story. */
+/* -EINVAL: the file has fewer sources than index + 1; other errors as replay_open(). `why` tells the story.
+ */
 int source_new_file(struct source **ret, uint32_t index, const char *path, char *why, size_t why_bytes);
 struct source *source_free(struct source *source);
 

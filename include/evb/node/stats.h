@@ -1,5 +1,5 @@
-/* The counters of one node, in a page that outlives its process: `evb run` passes each node a memfd, so that the
- * accounts of a node that is killed are still there. One table gives every counter its name and meaning.
+/* The counters of one node, in a page that outlives its process: `evb run` passes each node a memfd, so that
+ * the accounts of a node that is killed are still there. One table gives every counter its name and meaning.
  * Written by the node (each counter by one thread), read by anyone at any time. */
 #pragma once
 
@@ -38,12 +38,12 @@
         X(packets_send_failed, "data datagrams that the kernel refused to send")                             \
         X(packets_received, "data datagrams received")                                                       \
         X(packets_lost, "data datagrams that the sequence numbers miss")                                     \
-        X(events_implausible, "fragments or requests of an event far beyond all known ones")                \
+        X(events_implausible, "fragments or requests of an event far beyond all known ones")                 \
         X(sequence_suspects, "messages whose sequence number jumped too far to be believed")                 \
         X(packets_foreign, "datagrams of another run, program or version")                                   \
         X(packets_malformed, "datagrams that contradict themselves")                                         \
         X(packets_socket_dropped, "datagrams dropped by this node's full socket buffers")                    \
-        X(packets_source_dropped, "packets dropped at the source by its own shaping: an alarm")               \
+        X(packets_source_dropped, "packets dropped at the source by its own shaping: an alarm")              \
         X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \
         X(shaping_repairs, "times a ROS repaired its shaping after others had changed it")                   \
         X(clear_gaps, "clear messages that the sequence numbers miss")                                       \
@@ -64,7 +64,8 @@ struct node_stats {
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
         /* Of a ROS's shaping, as the kernel has it: enum tc_backend, and the rate for one destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
-        _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames; /* of its device; UINT32_MAX: not to be had */
+        _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs,
+                tx_frames; /* of its device; UINT32_MAX: not to be had */
 #define X(name, help) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X
@@ -78,7 +79,8 @@ enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_S
 /* One writer a counter, so a relaxed load and store do. */
 static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
 {
-        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                              memory_order_relaxed);
 }
 
 static inline uint64_t stats_get(const _Atomic uint64_t *counter)

@@ -25,7 +25,8 @@
 
 #define EVENT_FILE_DATA_BYTES 16u /* the record before each event */
 #define EVENT_FILE_END_BYTES 40u
-#define EVENT_FILE_TEXT_MAX 256u  /* application and core name with their ends; longer ones are cut when read */
+#define EVENT_FILE_TEXT_MAX                                                                                  \
+        256u /* application and core name with their ends; longer ones are cut when read */
 #define EVENT_FILE_METADATA_MAX 16u
 
 /* The records at the front. */
@@ -81,9 +82,9 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
                         struct eformat_fault *ret_fault);
 
 struct event_file_repair {
-        uint64_t events;       /* whole ones, kept */
-        uint64_t cut_bytes;    /* of what came after them, a damaged end record too */
-        bool was_whole;        /* nothing was wrong; nothing has been changed */
+        uint64_t events;            /* whole ones, kept */
+        uint64_t cut_bytes;         /* of what came after them, a damaged end record too */
+        bool was_whole;             /* nothing was wrong; nothing has been changed */
         struct eformat_fault fault; /* what was wrong, where not */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
 };

@@ -27,7 +27,7 @@ typedef void (*event_writer_sealing)(void *userdata);
 typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
 
 struct event_writer_settings {
-        const char *directory;   /* must exist */
+        const char *directory; /* must exist */
         /* ATLAS-like, see event_writer_core_name(); files are DIRECTORY/CORE._NNNN.data, NNNN from 0001 or
          * from the highest existing number plus 1, closed files or not. */
         const char *core_name;
@@ -37,9 +37,9 @@ struct event_writer_settings {
         uint64_t file_events, file_bytes;
         uint32_t run, trigger_type, lumi_block;
         uint64_t detector_mask;
-        bool has_seed;           /* of pattern sources; see struct event_file_front */
+        bool has_seed; /* of pattern sources; see struct event_file_front */
         uint64_t seed;
-        size_t buffer_bytes;     /* 0: 4 MiB */
+        size_t buffer_bytes;        /* 0: 4 MiB */
         event_writer_closed closed; /* may be NULL, like the others */
         event_writer_sealing sealing;
         event_writer_left left;
@@ -48,7 +48,7 @@ struct event_writer_settings {
 
 struct event_writer_counts {
         uint64_t events, event_bytes; /* accepted and not lost since; bytes without data records */
-        uint64_t events_lost;    /* accepted, then lost with the buffer to an error of the disk */
+        uint64_t events_lost;         /* accepted, then lost with the buffer to an error of the disk */
         /* Of `events`, in order of acceptance, this many from the first on are: */
         uint64_t events_written; /* with the kernel: they survive the process */
         uint64_t events_synced;  /* on the disk: they survive the machine */

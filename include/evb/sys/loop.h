@@ -1,4 +1,5 @@
-/* An event loop over epoll: descriptors, one deadline, signals. One thread; nothing is allocated after loop_new(). */
+/* An event loop over epoll: descriptors, one deadline, signals. One thread; nothing is allocated after
+ * loop_new(). */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@ uint64_t clock_utc_ns(void); /* CLOCK_REALTIME */
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *loop);
 
-/* The same three for a descriptor; a removed one is not called again, even within the same wake-up. Negative errno. */
+/* The same three for a descriptor; a removed one is not called again, even within the same wake-up. Negative
+ * errno. */
 int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
@@ -38,8 +40,8 @@ bool signals_are_waiting(void);
 /* Takes one of these blocked signals if it comes within `wait_ns`; whether one came. */
 bool signals_wait(uint64_t wait_ns);
 
-/* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls what is
- * ready. 0, or negative errno. */
+/* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls
+ * what is ready. 0, or negative errno. */
 int loop_wait(struct loop *loop, uint64_t deadline_ns);
 /* The time of the last wake-up. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -12,8 +12,9 @@ void memory_unmap(void *memory, size_t size_bytes);
 void *memory_map_shared(size_t size_bytes);
 
 /* A page that outlives its processes' deaths as long as someone holds the descriptor. */
-int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret); /* makes it; negative errno */
-int memory_share_map(int fd, size_t size_bytes, void **ret);                        /* an inherited one; -EINVAL: too small */
+int memory_share_new(const char *name, size_t size_bytes, int *ret_fd,
+                     void **ret);                            /* makes it; negative errno */
+int memory_share_map(int fd, size_t size_bytes, void **ret); /* an inherited one; -EINVAL: too small */
 
 uint64_t memory_peak_bytes(void); /* resident set of this process, its highest so far */
 double cpu_used_seconds(void);    /* of all its threads, user and system */

@@ -1,5 +1,6 @@
-/* The kinds that we speak, one file each (kind_htb.c and so on), in one table. A kind turns its parameters into netlink
- * attributes and back, compares them, and writes them as words of a tc command line. Never trusts what it reads. */
+/* The kinds that we speak, one file each (kind_htb.c and so on), in one table. A kind turns its parameters
+ * into netlink attributes and back, compares them, and writes them as words of a tc command line. Never
+ * trusts what it reads. */
 #pragma once
 
 #include <libmnl/libmnl.h>
@@ -10,7 +11,8 @@ struct tc_kind {
         const char *name;
         /* The attributes within TCA_OPTIONS. */
         void (*encode)(struct nlmsghdr *m, const struct tc_object *o);
-        /* Fills o->params; -EBADMSG: truncated, contradictory, or with features that the parameters cannot express. */
+        /* Fills o->params; -EBADMSG: truncated, contradictory, or with features that the parameters cannot
+         * express. */
         int (*decode)(struct tc_object *o, const struct nlattr *options);
         bool (*equal)(const struct tc_object *a, const struct tc_object *b);
         void (*words)(const struct tc_object *o, struct strbuf *b);

@@ -14,7 +14,8 @@
 #include "evb/tc/object.h"
 #include "evb/tc/plan.h"
 
-/* Handle of our root, and again as HTB's rate2quantum or CBQ's off-time, of no effect there: by both we know our own. */
+/* Handle of our root, and again as HTB's rate2quantum or CBQ's off-time, of no effect there: by both we know
+ * our own. */
 #define TC_OUR_MAJOR 0xe7bu
 #define TC_OUR_ROOT TC_ID(TC_OUR_MAJOR, 0)
 #define TC_LINK_CLASS TC_ID(TC_OUR_MAJOR, 1)
@@ -25,7 +26,7 @@
 
 /* Whose root is it? */
 enum tc_owner {
-        TC_OWNER_KERNEL,    /* none, or the default one */
+        TC_OWNER_KERNEL, /* none, or the default one */
         TC_OWNER_OURS,
         TC_OWNER_CLASSLESS, /* set by someone; can be put back as it was */
         TC_OWNER_FOREIGN,   /* has classes, or cannot be put back exactly: left alone unless forced */
@@ -35,11 +36,12 @@ enum tc_owner tc_layout_owner(const struct tc_tree *have);
 /* A qdisc that cannot be put back exactly, because the kernel does not report all of it; NULL: none. */
 const struct tc_object *tc_layout_incomplete(const struct tc_tree *have);
 
-/* The tree for a plan. Destinations that `have` (sorted; may be empty) knows keep their classes, and so what is queued.
- * Sorted; freed by the caller. */
+/* The tree for a plan. Destinations that `have` (sorted; may be empty) knows keep their classes, and so what
+ * is queued. Sorted; freed by the caller. */
 int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct tc_tree *have);
 
-/* Which kind of tree of ours it is: TC_BACKEND_HTB, TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF; TC_BACKEND_NONE: not ours. */
+/* Which kind of tree of ours it is: TC_BACKEND_HTB, TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF; TC_BACKEND_NONE:
+ * not ours. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
 /* The destination that a filter is for; false: it is of another kind. */

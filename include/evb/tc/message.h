@@ -21,16 +21,19 @@ struct tc_change {
         uint32_t kernel_handle;         /* TC_CHANGE and TC_DELETE of a filter: what the kernel calls it */
 };
 
-/* Writes a message of at most TC_MESSAGE_MAX bytes; sequence number and flags for an acknowledgement are the socket's
- * business. -EMSGSIZE: foreign options too long. */
+/* Writes a message of at most TC_MESSAGE_MAX bytes; sequence number and flags for an acknowledgement are the
+ * socket's business. -EMSGSIZE: foreign options too long. */
 int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *change);
-/* Reads RTM_{NEW,DEL}{QDISC,TCLASS,TFILTER}; options are copied, and owned by the caller. An object of a kind, or with
- * parameters, that we do not speak comes out with kind NULL. -EBADMSG: not such a message; -ENOMEM. */
-/* Fills params and kind from the options that an object carries; kind stays NULL where we do not speak them. */
+/* Reads RTM_{NEW,DEL}{QDISC,TCLASS,TFILTER}; options are copied, and owned by the caller. An object of a
+ * kind, or with parameters, that we do not speak comes out with kind NULL. -EBADMSG: not such a message;
+ * -ENOMEM. */
+/* Fills params and kind from the options that an object carries; kind stays NULL where we do not speak them.
+ */
 int tc_object_decode_options(struct tc_object *o);
 int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_ifindex);
 
-/* What became of one change. `text` is the kernel's own (extended ACK); may be set on success too: a warning. */
+/* What became of one change. `text` is the kernel's own (extended ACK); may be set on success too: a warning.
+ */
 #define TC_ACK_TEXT_MAX 160
 struct tc_ack {
         int error; /* 0, or negative errno; -ECANCELED: not sent, as an earlier one was refused */

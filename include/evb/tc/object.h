@@ -1,5 +1,6 @@
-/* Qdiscs, classes and filters of one device as values: what we want, and what the kernel has, in the same form, so that the
- * two can be compared. A tree owns its objects. Nothing here speaks to the kernel. One thread a tree. */
+/* Qdiscs, classes and filters of one device as values: what we want, and what the kernel has, in the same
+ * form, so that the two can be compared. A tree owns its objects. Nothing here speaks to the kernel. One
+ * thread a tree. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,14 +16,14 @@
 
 #define TC_ID(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
 #define TC_MAJOR(handle) ((uint32_t)(handle) >> 16)
-#define TC_MINOR(handle) ((uint32_t)(handle) & 0xffff)
+#define TC_MINOR(handle) ((uint32_t)(handle)&0xffff)
 #define TC_ROOT UINT32_MAX /* TC_H_ROOT */
 
 enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
 
 struct tc_htb_qdisc {
-        uint32_t default_class; /* minor */
-        uint32_t rate2quantum;  /* of no effect where classes tell their quantum: carries our mark */
+        uint32_t default_class;  /* minor */
+        uint32_t rate2quantum;   /* of no effect where classes tell their quantum: carries our mark */
         uint32_t direct_packets; /* queue for what no class takes; 0: the device's. Not compared */
 };
 
@@ -36,7 +37,8 @@ struct tc_htb_class {
 struct tc_tbf {
         uint64_t rate_bytes;
         uint32_t burst_ticks, limit_bytes;
-        uint32_t burst_bytes; /* sent beside the ticks, exact; 0 in what was read, as the kernel does not tell it */
+        uint32_t burst_bytes; /* sent beside the ticks, exact; 0 in what was read, as the kernel does not tell
+                                 it */
         uint16_t overhead_bytes;
 };
 
@@ -45,11 +47,13 @@ struct tc_cbq {
         uint32_t rate_bytes;
         uint32_t max_idle, min_idle, off_time;
         uint32_t average_packet_bytes, allot_bytes, weight;
-        uint32_t split, default_map; /* default_map bit p: takes packets of priority p that no filter took, below `split` */
+        uint32_t split, default_map; /* default_map bit p: takes packets of priority p that no filter took,
+                                        below `split` */
         uint16_t min_packet_bytes;
         uint8_t cell_log, priority, ewma_log;
         bool bounded, isolated;
-        uint64_t bandwidth_bytes; /* of the link: what idle times are made from; the kernel does not keep it, tc wants it */
+        uint64_t bandwidth_bytes; /* of the link: what idle times are made from; the kernel does not keep it,
+                                     tc wants it */
 };
 
 struct tc_fifo {
@@ -64,8 +68,8 @@ struct tc_u32_match {
 
 struct tc_u32 {
         uint32_t classid;
-        uint32_t link;      /* handle of the table that matching packets go on to; 0: none */
-        uint32_t divisor;   /* not 0: this is such a table */
+        uint32_t link;    /* handle of the table that matching packets go on to; 0: none */
+        uint32_t divisor; /* not 0: this is such a table */
         uint8_t hash_mask[4];
         int16_t hash_offset; /* which packet bytes, under the mask, choose the bucket of `link` */
         uint8_t n_matches;
@@ -90,10 +94,11 @@ struct tc_kind;
 
 struct tc_object {
         enum tc_type type;
-        /* Qdisc: MAJOR:0 (0: the kernel's own). Class: its id. u32 filter: table << 20 | bucket << 12 | number, where table 0
-         * stands for the topmost one of the filter's priority, whatever number the kernel gave that. */
+        /* Qdisc: MAJOR:0 (0: the kernel's own). Class: its id. u32 filter: table << 20 | bucket << 12 |
+         * number, where table 0 stands for the topmost one of the filter's priority, whatever number the
+         * kernel gave that. */
         uint32_t handle;
-        uint32_t parent; /* TC_ROOT; a class or qdisc; of a filter: where it is attached */
+        uint32_t parent;             /* TC_ROOT; a class or qdisc; of a filter: where it is attached */
         uint16_t priority, protocol; /* of filters; ETH_P_*, host order */
         uint32_t chain;              /* of filters: others' may be in other chains than 0 */
         uint32_t kernel_handle;      /* as the kernel says it, to delete by; 0 in what is wanted */
@@ -128,7 +133,8 @@ void tc_tree_sort(struct tc_tree *t);
 int tc_object_compare(const struct tc_object *a, const struct tc_object *b);
 /* The same in every property; statistics apart. */
 bool tc_object_equal(const struct tc_object *a, const struct tc_object *b);
-/* In a sorted tree: what is in the same place; the class of that id; the qdisc that hangs at a parent (a class, or TC_ROOT). NULL: none. */
+/* In a sorted tree: what is in the same place; the class of that id; the qdisc that hangs at a parent (a
+ * class, or TC_ROOT). NULL: none. */
 const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place);
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);

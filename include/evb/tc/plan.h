@@ -1,5 +1,5 @@
-/* How a sender's traffic is to be shaped: from the link, the sources, the switch's buffer and the socket buffers to rate,
- * burst, limit and quantum of each destination, with the reason of each. Pure. */
+/* How a sender's traffic is to be shaped: from the link, the sources, the switch's buffer and the socket
+ * buffers to rate, burst, limit and quantum of each destination, with the reason of each. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,13 +46,14 @@ struct tc_request {
         uint64_t link_rate_bps; /* of this wire and of a destination's port */
         uint32_t mtu_bytes;
         uint64_t switch_buffer_bytes;
-        uint32_t sources;           /* that send to one destination */
-        uint64_t send_buffer_bytes; /* of all this machine's sockets to one destination, as the kernel grants it */
+        uint32_t sources;            /* that send to one destination */
+        uint64_t send_buffer_bytes;  /* of all this machine's sockets to one destination, as the kernel grants
+                                        it */
         uint32_t super_packet_bytes; /* the largest that segmentation offload hands to the qdisc; 0: none */
         /* Wishes. */
         enum tc_backend backend; /* resolved: not AUTO, not NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
-        uint16_t control_port; /* 0: no class for control */
+        uint16_t control_port;   /* 0: no class for control */
         uint16_t overhead_bytes; /* that a packet takes on the wire beyond what the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;

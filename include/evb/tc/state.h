@@ -1,6 +1,7 @@
-/* What must outlive the process that shapes a device: the qdiscs that were there before, the settings of the interface, and
- * the rates that were asked for. A file for each device of each network namespace, which is locked as well, so that two
- * do not shape one device. Numbers of namespaces and devices come again: it says as well which of them it is of. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
+/* What must outlive the process that shapes a device: the qdiscs that were there before, the settings of the
+ * interface, and the rates that were asked for. A file for each device of each network namespace, which is
+ * locked as well, so that two do not shape one device. Numbers of namespaces and devices come again: it says
+ * as well which of them it is of. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
 #pragma once
 
 #include "evb/tc/device.h"
@@ -8,11 +9,11 @@
 #include "evb/tc/plan.h"
 
 struct tc_state {
-        int fd; /* locked */
-        bool empty; /* nothing to be remembered: the file goes when it is closed */
+        int fd;          /* locked */
+        bool empty;      /* nothing to be remembered: the file goes when it is closed */
         bool unreadable; /* something was there, and is not understood */
         char path[256];
-        char of[96]; /* the device, this boot's and this namespace's */
+        char of[96];               /* the device, this boot's and this namespace's */
         struct tc_tree saved;      /* n == 0: the kernel's own default */
         bool restoring;            /* `saved` is being put back; whoever finds this set finishes it */
         struct tc_tuning previous; /* of the interface */
@@ -20,8 +21,8 @@ struct tc_state {
         size_t n_asked;
 };
 
-/* Opens, locks and reads; an empty or unreadable file is an empty state. -EBUSY: *ret_holder is the process that shapes
- * this device; other errno: of opening the file. */
+/* Opens, locks and reads; an empty or unreadable file is an empty state. -EBUSY: *ret_holder is the process
+ * that shapes this device; other errno: of opening the file. */
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
 /* Reads without locking. -ENOENT: no state is kept for this device. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);

@@ -1,4 +1,5 @@
-/* What the kernel says of our tree, a row for each destination; nothing here is told from memory but what was asked for. */
+/* What the kernel says of our tree, a row for each destination; nothing here is told from memory but what was
+ * asked for. */
 #pragma once
 
 #include "evb/tc/layout.h"
@@ -7,9 +8,9 @@ struct tc_row {
         bool present;
         struct tc_address address; /* of destinations */
         uint32_t classid;
-        uint64_t asked_bps;        /* 0: not known */
+        uint64_t asked_bps;                          /* 0: not known */
         uint64_t rate_bps, burst_bytes, limit_bytes; /* as installed */
-        struct tc_counters counters; /* of class and queue together */
+        struct tc_counters counters;                 /* of class and queue together */
 };
 
 struct tc_status {
@@ -22,8 +23,11 @@ struct tc_status {
 };
 
 /* Pure. `asked` may be NULL. 0 or -ENOMEM. */
-int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const struct tc_destination *asked, size_t n_asked);
+int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const struct tc_destination *asked,
+                   size_t n_asked);
 void tc_status_fini(struct tc_status *s);
 
-/* The changes from nothing to a tree as tc command lines, in the order of their need: calls `line` for each. */
-int tc_commands(const struct tc_tree *want, const char *device, void (*line)(const char *text, void *ctx), void *ctx);
+/* The changes from nothing to a tree as tc command lines, in the order of their need: calls `line` for each.
+ */
+int tc_commands(const struct tc_tree *want, const char *device, void (*line)(const char *text, void *ctx),
+                void *ctx);

@@ -13,7 +13,7 @@ struct tc_event {
                 TC_EVENT_LOST, /* more happened than we could read: look again */
         } what;
         bool by_us;
-        uint32_t port; /* netlink port id of who did it: most often a process id; 0: the kernel */
+        uint32_t port;           /* netlink port id of who did it: most often a process id; 0: the kernel */
         struct tc_object object; /* options owned by the receiver: free(object.options) */
 };
 

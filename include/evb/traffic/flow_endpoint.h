@@ -1,5 +1,5 @@
-/* The two ends of a stream, and the one who watches the wire: what each has to know, and what it does in a process of its own,
- * writing into a shared page. */
+/* The two ends of a stream, and the one who watches the wire: what each has to know, and what it does in a
+ * process of its own, writing into a shared page. */
 #pragma once
 
 #include <jansson.h>
@@ -15,7 +15,7 @@ enum flow_role { FLOW_SENDER, FLOW_RECEIVER, FLOW_WATCHER };
 struct flow_part {
         enum flow_role role;
         enum flow_kind kind;
-        unsigned flow, which; /* of all flows; of its receivers */
+        unsigned flow, which;          /* of all flows; of its receivers */
         char from[64], to[64], at[64]; /* sender; receiver or group; where this end is */
         uint16_t port;
         uint32_t message_bytes, buffer_bytes;
@@ -27,7 +27,7 @@ enum flow_state { FLOW_WAIT, FLOW_WARM, FLOW_GO, FLOW_STOP_SENDING, FLOW_END };
 
 struct flow_end {
         uint64_t messages, bytes; /* written by its process alone, read when that has ended */
-        uint64_t socket_drops; /* datagrams that its socket's buffer had no room for */
+        uint64_t socket_drops;    /* datagrams that its socket's buffer had no room for */
         struct histogram gaps_ns;
 };
 
@@ -41,10 +41,12 @@ struct flow_page {
 /* The parts of a flow, in the order in which they are to be started; how many. */
 unsigned flow_parts(const struct flow *f, unsigned flow, struct flow_part ret[static FLOW_RECEIVERS_MAX + 2]);
 json_t *flow_part_to_json(const struct flow_part *p);
-/* -EBADMSG: no such part, or numbers beyond what any measurement has. Addresses are for the caller to judge. */
+/* -EBADMSG: no such part, or numbers beyond what any measurement has. Addresses are for the caller to judge.
+ */
 int flow_part_from_json(struct flow_part *ret, const json_t *o);
 /* Adds what an end has counted to its flow's result. */
-void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end, double cpu_seconds, const struct histogram *cpu_shares);
+void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end,
+                     double cpu_seconds, const struct histogram *cpu_shares);
 
 /* Until the page's state is FLOW_END. Does not return where it fails: page->failed says why. */
 void flow_end_run(const struct flow_part *p, struct flow_page *page, struct flow_end *end);

@@ -1,4 +1,5 @@
-/* The ends of flows as processes, all with one shared page: those of all namespaces here, or those of one machine. */
+/* The ends of flows as processes, all with one shared page: those of all namespaces here, or those of one
+ * machine. */
 #pragma once
 
 #include <sys/types.h>

@@ -5,8 +5,8 @@
 
 struct flow_players {
         void (*set)(void *ctx, enum flow_state state);
-        /* FLOW_WAIT: until all ends are ready; FLOW_STOP_SENDING: until senders are quiet; FLOW_END: until all have ended and told
-         * what they counted. -ETIMEDOUT, or why an end failed. */
+        /* FLOW_WAIT: until all ends are ready; FLOW_STOP_SENDING: until senders are quiet; FLOW_END: until
+         * all have ended and told what they counted. -ETIMEDOUT, or why an end failed. */
         int (*wait)(void *ctx, enum flow_state state, uint64_t deadline_ns);
         /* Lets streams go for so long. */
         void (*pass)(void *ctx, uint64_t duration_ns);

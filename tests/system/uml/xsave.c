@@ -1,6 +1,6 @@
-/* Preloaded into user-mode Linux 5.10, which knows no processor state larger than AVX-512's first form: it hands that much to
- * PTRACE_SETREGSET, and where the processor has more (AMX) the kernel takes all of it or nothing (EFAULT). Then the rest is
- * set to what it is already. */
+/* Preloaded into user-mode Linux 5.10, which knows no processor state larger than AVX-512's first form: it
+ * hands that much to PTRACE_SETREGSET, and where the processor has more (AMX) the kernel takes all of it or
+ * nothing (EFAULT). Then the rest is set to what it is already. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -30,7 +30,8 @@ long ptrace(enum __ptrace_request request, ...)
         if (!next)
                 next = (ptrace_function *)dlsym(RTLD_NEXT, "ptrace");
         r = next(request, pid, address, data);
-        if (r == 0 || errno != EFAULT || request != PTRACE_SETREGSET || (unsigned long)address != NT_X86_XSTATE)
+        if (r == 0 || errno != EFAULT || request != PTRACE_SETREGSET ||
+            (unsigned long)address != NT_X86_XSTATE)
                 return r;
         part = data;
         if (next(PTRACE_GETREGSET, pid, address, &whole) < 0 || whole.iov_len <= part->iov_len) {

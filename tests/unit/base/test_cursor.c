@@ -4,7 +4,8 @@
 #include "evb/base/cursor.h"
 #include "evb/base/random.h"
 
-static const uint8_t wire[] = {0x01, 0x03, 0x02, 0x07, 0x06, 0x05, 0x04, 0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09, 0x08};
+static const uint8_t wire[] = {0x01, 0x03, 0x02, 0x07, 0x06, 0x05, 0x04, 0x0f,
+                               0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09, 0x08};
 
 static void order_of_bytes(void **state)
 {
@@ -72,7 +73,8 @@ static void bytes_in_place(void **state)
         assert_true(writer_left(&w) == 0 && !w.failed);
 }
 
-/* Fields of random widths in an array of random size, exactly on the heap where the sanitizer watches its ends. */
+/* Fields of random widths in an array of random size, exactly on the heap where the sanitizer watches its
+ * ends. */
 static void what_is_written_is_read(void **state)
 {
         struct random random, widths, again;

@@ -1,4 +1,5 @@
-/* The log: one line a message on standard error, with its sender, its error and under the journal its priority. */
+/* The log: one line a message on standard error, with its sender, its error and under the journal its
+ * priority. */
 #include "../test.h"
 
 #include <errno.h>
@@ -61,7 +62,8 @@ static void errors_are_named_and_returned(void **state)
         /* Said or not, it is returned, and errno is as it was. */
         assert_int_equal(log_full_errno(LOG_LEVEL_INFO, -EAGAIN, "not said"), -EAGAIN);
         assert_int_equal(errno, EIO);
-        assert_string_equal(release_lines(), "dfm: opening: No such file or directory\ndfm: opening: Permission denied\n");
+        assert_string_equal(release_lines(),
+                            "dfm: opening: No such file or directory\ndfm: opening: Permission denied\n");
 }
 
 static void the_journal_gets_priorities(void **state)

@@ -33,7 +33,8 @@ static void arena_gives_and_takes(void **state)
                         used -= held[k].bytes;
                         held[k].bytes = 0;
                 } else {
-                        uint64_t wanted = random_below(&r, 20 * MIN_BLOCK), block = arena_block_bytes(a, wanted);
+                        uint64_t wanted = random_below(&r, 20 * MIN_BLOCK),
+                                 block = arena_block_bytes(a, wanted);
                         uint64_t at = arena_alloc(a, wanted);
 
                         assert_true(block >= MAX(wanted, UINT64_C(1)) && (block & (block - 1)) == 0);

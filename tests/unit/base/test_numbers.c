@@ -47,7 +47,8 @@ static void random_is_the_same_everywhere(void **state)
                 assert_int_equal(random_next(&a), random_next(&b));
         random_init(&b, 43);
         assert_int_not_equal(random_next(&a), random_next(&b));
-        assert_int_equal(random_mix(0), UINT64_C(0xE220A8397B1DCDAF)); /* splitmix64's first output for seed 0 */
+        assert_int_equal(random_mix(0),
+                         UINT64_C(0xE220A8397B1DCDAF)); /* splitmix64's first output for seed 0 */
 }
 
 static void random_distributions(void **state)

@@ -52,12 +52,22 @@ static void reads(void **state)
 static void refuses(void **state)
 {
         static const struct good bad[] = {
-                {quantity_parse_bytes, "", 0},        {quantity_parse_bytes, "x", 0},       {quantity_parse_bytes, "1 furlong", 0},
-                {quantity_parse_bytes, "-1", 0},      {quantity_parse_bytes, "1.5", 0},     {quantity_parse_bytes, "1KiB2", 0},
-                {quantity_parse_bytes, "0.3B", 0},    {quantity_parse_bytes, ".", 0},       {quantity_parse_bytes, "1..5kB", 0},
-                {quantity_parse_rate, "1MB", 0},      {quantity_parse_time, "5", 0},        {quantity_parse_time, "1 h 2", 0},
-                {quantity_parse_count, "1KiB", 0},    {quantity_parse_frequency, "1s", 0},
-                {quantity_parse_bytes, "18446744073709551616", 0}, {quantity_parse_bytes, "99999999TiB", 0},
+                {quantity_parse_bytes, "", 0},
+                {quantity_parse_bytes, "x", 0},
+                {quantity_parse_bytes, "1 furlong", 0},
+                {quantity_parse_bytes, "-1", 0},
+                {quantity_parse_bytes, "1.5", 0},
+                {quantity_parse_bytes, "1KiB2", 0},
+                {quantity_parse_bytes, "0.3B", 0},
+                {quantity_parse_bytes, ".", 0},
+                {quantity_parse_bytes, "1..5kB", 0},
+                {quantity_parse_rate, "1MB", 0},
+                {quantity_parse_time, "5", 0},
+                {quantity_parse_time, "1 h 2", 0},
+                {quantity_parse_count, "1KiB", 0},
+                {quantity_parse_frequency, "1s", 0},
+                {quantity_parse_bytes, "18446744073709551616", 0},
+                {quantity_parse_bytes, "99999999TiB", 0},
         };
 
         (void)state;

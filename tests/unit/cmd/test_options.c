@@ -13,7 +13,8 @@
 
 static struct options o;
 static const char *node, *fast;
-static char line[4096], said[2][4096]; /* what is parsed; what was written to standard output and standard error */
+static char line[4096],
+        said[2][4096]; /* what is parsed; what was written to standard output and standard error */
 
 static int nothing(int argc, char **argv)
 {
@@ -190,8 +191,15 @@ static void test_json_files(void **state)
 static void test_help(void **state)
 {
         static const char *const told[] = {
-                "evb test FILE [OPTION]...\nNothing at all.\n", "--node NAME ", "which", "--fast ", "--set SECTION.KEY=VALUE",
-                "--json [FILE]", "--progress", "--help", "--version",
+                "evb test FILE [OPTION]...\nNothing at all.\n",
+                "--node NAME ",
+                "which",
+                "--fast ",
+                "--set SECTION.KEY=VALUE",
+                "--json [FILE]",
+                "--progress",
+                "--help",
+                "--version",
         };
 
         /* Asked for, help is no mistake, whatever else is missing. */
@@ -207,8 +215,9 @@ static void test_help(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_words),    cmocka_unit_test(test_own),  cmocka_unit_test(test_unknown),
-                cmocka_unit_test(test_settings), cmocka_unit_test(test_json), cmocka_unit_test(test_json_files),
+                cmocka_unit_test(test_words),   cmocka_unit_test(test_own),
+                cmocka_unit_test(test_unknown), cmocka_unit_test(test_settings),
+                cmocka_unit_test(test_json),    cmocka_unit_test(test_json_files),
                 cmocka_unit_test(test_help),
         };
 

@@ -71,9 +71,9 @@ static void each_common_key_changes_its_own_digest(void **state)
 static void what_is_a_nodes_own_changes_none(void **state)
 {
         static const char *const settings[] = {
-            "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
-            "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "dfm.keep-alive=90ms",
-            "trigger.events=5",      "sfi.re-ask=3"};
+                "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
+                "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "dfm.keep-alive=90ms",
+                "trigger.events=5",      "sfi.re-ask=3"};
         struct member_keys keys;
 
         (void)state;

@@ -54,7 +54,8 @@ static void test_bounds(void **state)
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
                 static const char *const units[] = {
-                        [KEY_COUNT] = "", [KEY_BYTES] = "", [KEY_RATE] = "", [KEY_TIME] = "ns", [KEY_FREQUENCY] = "mHz",
+                        [KEY_COUNT] = "",  [KEY_BYTES] = "",        [KEY_RATE] = "",
+                        [KEY_TIME] = "ns", [KEY_FREQUENCY] = "mHz",
                 };
                 char value[64];
 
@@ -69,11 +70,13 @@ static void test_bounds(void **state)
                 assert_int_equal(scenario_key_set(&sample, k, text), 0);
                 assert_int_equal(*(uint64_t *)((char *)&sample + k->offset), k->most);
                 if (k->least > 0) {
-                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->least - 1, units[k->kind]);
+                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->least - 1,
+                                 units[k->kind]);
                         assert_true(scenario_key_set(&sample, k, value) < 0);
                 }
                 if (k->most < UINT64_MAX) {
-                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->most + 1, units[k->kind]);
+                        snprintf(value, sizeof value, "%llu%s", (unsigned long long)k->most + 1,
+                                 units[k->kind]);
                         assert_true(scenario_key_set(&sample, k, value) < 0);
                 }
                 assert_int_equal(*(uint64_t *)((char *)&sample + k->offset), k->most);
@@ -159,15 +162,24 @@ static void test_allowed(void **state)
         char allowed[256];
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-                assert_string_equal(scenario_key_allowed(scenario_key_find(cases[i].section, cases[i].name), allowed, sizeof allowed),
+                assert_string_equal(scenario_key_allowed(scenario_key_find(cases[i].section, cases[i].name),
+                                                         allowed, sizeof allowed),
                                     cases[i].allowed);
 }
 
 /* What an order from elsewhere must not touch. */
 static void test_local(void **state)
 {
-        static const char *const local[] = {"ros.source=file:/etc/shadow", "sfi.directory=/", "node ros1.address=1.1.1.1", "network.control-group=none", "network.order-port=1", "sfi.directory"};
-        static const char *const free_to_set[] = {"ros.fragment-size=1", "qos.rate=auto", "trigger.rate=max", "sfi.directory2=x", "ros.sourc=x", "", "="};
+        static const char *const local[] = {"ros.source=file:/etc/shadow", "sfi.directory=/",
+                                            "node ros1.address=1.1.1.1",   "network.control-group=none",
+                                            "network.order-port=1",        "sfi.directory"};
+        static const char *const free_to_set[] = {"ros.fragment-size=1",
+                                                  "qos.rate=auto",
+                                                  "trigger.rate=max",
+                                                  "sfi.directory2=x",
+                                                  "ros.sourc=x",
+                                                  "",
+                                                  "="};
 
         for (size_t i = 0; i < ARRAY_SIZE(local); i++)
                 assert_true(scenario_setting_is_local(local[i]));
@@ -181,7 +193,8 @@ int main(void)
                 cmocka_unit_test(test_table),     cmocka_unit_test(test_defaults_are_written_as_they_stand),
                 cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
-                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed), cmocka_unit_test(test_local),
+                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed),
+                cmocka_unit_test(test_local),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,9 @@ static void test_named(void **state)
 {
         const struct scenario_node *n;
 
-        assert_int_equal(sample_load(DFM SFI "[node far.ros_1-a]\nrole = ros\naddress = 10.0.0.9\ndevice = eth1\ncpus = 2-4,8\n" ROS), 0);
+        assert_int_equal(sample_load(DFM SFI "[node far.ros_1-a]\nrole = ros\naddress = 10.0.0.9\ndevice = "
+                                             "eth1\ncpus = 2-4,8\n" ROS),
+                         0);
         n = scenario_find(&sample, "far.ros_1-a");
         assert_non_null(n);
         assert_int_equal(n->index, 0);
@@ -53,7 +55,8 @@ static void test_counts_of_named(void **state)
 {
         const char *const few[] = {"ros.count=2"};
 
-        assert_int_equal(sample_load_with(ROS DFM "[node r2]\nrole = ros\n" SFI "[node r3]\nrole = ros\n", few, 1), 0);
+        assert_int_equal(
+                sample_load_with(ROS DFM "[node r2]\nrole = ros\n" SFI "[node r3]\nrole = ros\n", few, 1), 0);
         assert_int_equal(sample.ros.count, 2);
         assert_int_equal(sample.sfi.count, 1);
         assert_int_equal(sample.n_nodes, 4);
@@ -78,7 +81,8 @@ static void test_wrong(void **state)
         static const struct {
                 const char *text, *at, *what;
         } cases[] = {
-                {DFM ROS SFI "[ros]\ncount = 2\n", ":8: ros.count: ", "2 are asked for, and [node NAME] sections name 1, allowed: as many at most"},
+                {DFM ROS SFI "[ros]\ncount = 2\n", ":8: ros.count: ",
+                 "2 are asked for, and [node NAME] sections name 1, allowed: as many at most"},
                 {DFM ROS SFI "[sfi]\ncount = 9\n", ":8: sfi.count: ", "9 are asked for"},
                 {DFM ROS "[sfi]\ncount = 1\n", ":6: sfi.count: ", "0 SFIs, allowed: 1 to 512"},
                 {DFM ROS SFI "[node d2]\nrole = dfm\n", ": node.role: ", "2 nodes are the DFM, allowed: 1"},
@@ -89,7 +93,8 @@ static void test_wrong(void **state)
                 {DFM ROS SFI "[node r]\n", ":7: node: ", "r is there twice, first in line 3"},
                 {DFM SFI ROS "[node e]\n", ":7: node e.role: ", "is missing, allowed: dfm|ros|sfi"},
                 {DFM SFI ROS "role = ros\n", ":7: node r.role: ", "twice, first in line 6"},
-                {DFM SFI ROS "[node x]\nrole = boss\n", ":8: node x.role: ", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
+                {DFM SFI ROS "[node x]\nrole = boss\n",
+                 ":8: node x.role: ", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
                 {DFM SFI ROS "colour = red\n", ":7: node r.colour: ", "allowed: role, address, device, cpus"},
                 {DFM SFI ROS "[node a b]\n", ":7: node: ", "\"a b\" is no name"},
                 {DFM SFI ROS "[node ../x]\n", ":7: node: ", "is no name"},
@@ -105,10 +110,14 @@ static void test_wrong(void **state)
                 {DFM SFI ROS "address = 0.0.0.0\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = ff05::1\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = 10.0.0.1%eth0\n", ":7: node r.address: ", "is not allowed"},
-                {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n", ":6: node r.address: ", "that of node s too"},
-                {DFM SFI "address = ::1\n" ROS "address = 0:0::0:1\n[network]\ncontrol-group = none\n", ":6: node r.address: ", "that of node s too"},
-                {DFM SFI "address = ::1\n" ROS "address = 10.0.0.1\n[network]\ncontrol-group = none\n", ":6: node r.address: ", "all IPv4 or all IPv6"},
-                {DFM SFI ROS "address = ::1\n", ": network.control-group: ", "another family than ::1 of node r"},
+                {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n",
+                 ":6: node r.address: ", "that of node s too"},
+                {DFM SFI "address = ::1\n" ROS "address = 0:0::0:1\n[network]\ncontrol-group = none\n",
+                 ":6: node r.address: ", "that of node s too"},
+                {DFM SFI "address = ::1\n" ROS "address = 10.0.0.1\n[network]\ncontrol-group = none\n",
+                 ":6: node r.address: ", "all IPv4 or all IPv6"},
+                {DFM SFI ROS "address = ::1\n",
+                 ": network.control-group: ", "another family than ::1 of node r"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -120,16 +129,21 @@ static void test_wrong(void **state)
 static void test_v6(void **state)
 {
         assert_int_equal(sample_load(DFM "address = fe80::1%eth0\n" SFI "address = fe80::2%eth0\n" ROS
-                                     "[network]\ncontrol-group = ff05::6986\n"), 0);
+                                         "[network]\ncontrol-group = ff05::6986\n"),
+                         0);
         assert_string_equal(scenario_find(&sample, "d")->address, "fe80::1%eth0");
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_counts), cmocka_unit_test(test_most), cmocka_unit_test(test_counts_of_named),
-                cmocka_unit_test(test_named),  cmocka_unit_test(test_settings_of_nodes),
-                cmocka_unit_test(test_wrong),  cmocka_unit_test(test_v6),
+                cmocka_unit_test(test_counts),
+                cmocka_unit_test(test_most),
+                cmocka_unit_test(test_counts_of_named),
+                cmocka_unit_test(test_named),
+                cmocka_unit_test(test_settings_of_nodes),
+                cmocka_unit_test(test_wrong),
+                cmocka_unit_test(test_v6),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
 
 static void test_values(void **state)
 {
-        assert_int_equal(sample_load("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS), 0);
+        assert_int_equal(
+                sample_load("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS), 0);
         assert_int_equal(sample.scenario.mode, MODE_PULL);
         assert_int_equal(sample.scenario.duration_ns, 250 * NS_PER_MS);
         assert_int_equal(sample.trigger.rate_millihertz, 5000000);
@@ -13,9 +14,12 @@ static void test_values(void **state)
 
 static void test_layout(void **state)
 {
-        /* A byte order mark, comments of both kinds, indented lines, ends of lines as Windows has them, no end at the end. */
-        assert_int_equal(sample_load("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
-                                     "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2"), 0);
+        /* A byte order mark, comments of both kinds, indented lines, ends of lines as Windows has them, no
+         * end at the end. */
+        assert_int_equal(
+                sample_load("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
+                            "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2"),
+                0);
         assert_int_equal(sample.ros.count, 3);
         assert_int_equal(sample.ros.fragment_size_bytes, 2000);
         assert_int_equal(sample.sfi.count, 2);
@@ -78,7 +82,8 @@ static void test_long_lines(void **state)
                 sample_load(text);
                 assert_int_equal(sample_errors.n, 2);
                 assert_non_null(strstr(sample_errors.text[0], ":6: "));
-                assert_non_null(strstr(sample_errors.text[0], more < 1000 ? "sfi.directory: " : "line: is too long, allowed: "));
+                assert_non_null(strstr(sample_errors.text[0],
+                                       more < 1000 ? "sfi.directory: " : "line: is too long, allowed: "));
                 assert_non_null(strstr(sample_errors.text[1], ":8: run.seed: "));
         }
 }
@@ -87,7 +92,8 @@ static void test_all_mistakes_at_once(void **state)
 {
         char text[2000] = COUNTS "[run]\n";
 
-        sample_load("[scenario]\nmode = shove\n[ros]\ncount = 2\nsource = pigeon\n[sfi]\ncount = one\nlast = 1\n");
+        sample_load("[scenario]\nmode = shove\n[ros]\ncount = 2\nsource = pigeon\n[sfi]\ncount = one\nlast = "
+                    "1\n");
         assert_int_equal(sample_errors.n, 4);
         assert_non_null(strstr(sample_errors.text[0], ":2: scenario.mode"));
         assert_non_null(strstr(sample_errors.text[1], ":7: sfi.count"));
@@ -111,7 +117,8 @@ static void test_no_mistakes_that_follow(void **state)
 
 static void test_settings(void **state)
 {
-        const char *const settings[] = {"ros.count=3", "ros.count=4", "ros.fragment-size=1.5kB", "scenario.name=a=b.c"};
+        const char *const settings[] = {"ros.count=3", "ros.count=4", "ros.fragment-size=1.5kB",
+                                        "scenario.name=a=b.c"};
 
         assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
         assert_int_equal(sample.ros.count, 4);
@@ -144,12 +151,17 @@ static void test_no_file(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_values),         cmocka_unit_test(test_layout),
-                cmocka_unit_test(test_wrong_values),   cmocka_unit_test(test_unknown_keys),
-                cmocka_unit_test(test_long_lines),     cmocka_unit_test(test_lines_that_say_nothing),
-                cmocka_unit_test(test_settings),       cmocka_unit_test(test_all_mistakes_at_once),
+                cmocka_unit_test(test_values),
+                cmocka_unit_test(test_layout),
+                cmocka_unit_test(test_wrong_values),
+                cmocka_unit_test(test_unknown_keys),
+                cmocka_unit_test(test_long_lines),
+                cmocka_unit_test(test_lines_that_say_nothing),
+                cmocka_unit_test(test_settings),
+                cmocka_unit_test(test_all_mistakes_at_once),
                 cmocka_unit_test(test_no_mistakes_that_follow),
-                cmocka_unit_test(test_wrong_settings), cmocka_unit_test(test_no_file),
+                cmocka_unit_test(test_wrong_settings),
+                cmocka_unit_test(test_no_file),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

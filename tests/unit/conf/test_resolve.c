@@ -21,8 +21,9 @@ static void test_sources(void **state)
 static void test_wrong_sources(void **state)
 {
         static const char *const wrong[] = {
-                "ros.source=",         "ros.source=file:",     "ros.source=udp:0",  "ros.source=udp:65536", "ros.source=udp:",
-                "ros.source=tcp:host", "ros.source=tcp::5000", "ros.source=tcp:a:", "ros.source=tcp:a:b",   "ros.source=patterns",
+                "ros.source=",        "ros.source=file:",    "ros.source=udp:0",     "ros.source=udp:65536",
+                "ros.source=udp:",    "ros.source=tcp:host", "ros.source=tcp::5000", "ros.source=tcp:a:",
+                "ros.source=tcp:a:b", "ros.source=patterns",
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
@@ -47,9 +48,21 @@ static void test_sizes(void **state)
 static void test_wrong_sizes(void **state)
 {
         static const char *const wrong[] = {
-                "uniform",       "uniform:5",       "uniform:2-1",         "uniform:1-5MiB",     "uniform:a-b",
-                "lognormal:1kB", "lognormal:0,1",   "lognormal:1kB,0",     "lognormal:1kB,nan",  "lognormal:1kB,6",
-                "lognormal:,1",  "lognormal:1kB,1x", "lognormal:5MiB,0.1", "lognormal:1kB,-0.5", "normal:1,2",
+                "uniform",
+                "uniform:5",
+                "uniform:2-1",
+                "uniform:1-5MiB",
+                "uniform:a-b",
+                "lognormal:1kB",
+                "lognormal:0,1",
+                "lognormal:1kB,0",
+                "lognormal:1kB,nan",
+                "lognormal:1kB,6",
+                "lognormal:,1",
+                "lognormal:1kB,1x",
+                "lognormal:5MiB,0.1",
+                "lognormal:1kB,-0.5",
+                "normal:1,2",
         };
         char setting[100];
 
@@ -92,7 +105,8 @@ static void test_path_of_a_file_named_relatively(void **state)
         strcat(relative, sample_path + 1);
         assert_int_equal(scenario_load(&sample, relative, NULL, 0, &sample_errors), 0);
         unlink(sample_path);
-        snprintf(wanted, sizeof wanted, "%s/%.*sout", here, (int)(strrchr(relative, '/') + 1 - relative), relative);
+        snprintf(wanted, sizeof wanted, "%s/%.*sout", here, (int)(strrchr(relative, '/') + 1 - relative),
+                 relative);
         assert_string_equal(sample.sfi.directory, wanted);
 }
 
@@ -111,7 +125,8 @@ static void test_groups(void **state)
         assert_int_equal(sample_set("network.control-group=224.0.0.99"), 0);
         assert_int_equal(sample_set("network.control-group=ff02::1%lo"), 0);
         assert_int_equal(sample_set("network.control-group=10.0.0.1"), -EINVAL);
-        assert_one_error("--set network.control-group=10.0.0.1: network.control-group: ", "allowed: none, or a multicast address");
+        assert_one_error("--set network.control-group=10.0.0.1: network.control-group: ",
+                         "allowed: none, or a multicast address");
         assert_int_equal(sample_set("network.control-group=fe80::1"), -EINVAL);
         assert_int_equal(sample_set("network.control-group=239.1"), -EINVAL);
 }
@@ -141,10 +156,14 @@ static void test_keys_that_do_not_fit(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_sources), cmocka_unit_test(test_wrong_sources),
-                cmocka_unit_test(test_sizes),   cmocka_unit_test(test_wrong_sizes),
-                cmocka_unit_test(test_paths),   cmocka_unit_test(test_path_of_a_file_named_relatively),
-                cmocka_unit_test(test_long_path), cmocka_unit_test(test_groups),
+                cmocka_unit_test(test_sources),
+                cmocka_unit_test(test_wrong_sources),
+                cmocka_unit_test(test_sizes),
+                cmocka_unit_test(test_wrong_sizes),
+                cmocka_unit_test(test_paths),
+                cmocka_unit_test(test_path_of_a_file_named_relatively),
+                cmocka_unit_test(test_long_path),
+                cmocka_unit_test(test_groups),
                 cmocka_unit_test(test_keys_that_do_not_fit),
         };
 

@@ -1,4 +1,5 @@
-/* Whole scenarios: what is written is read again as the same, and the ones that come with the program say what they mean. */
+/* Whole scenarios: what is written is read again as the same, and the ones that come with the program say
+ * what they mean. */
 #include <limits.h>
 
 #include "conf_sample.h"
@@ -54,9 +55,18 @@ static void assert_written_is_same(void)
 static void test_written(void **state)
 {
         const char *const settings[] = {
-                "scenario.name=a;b#c", "scenario.mode=pull",           "scenario.duration=1500us", "trigger.rate=1.001kHz",
-                "network.loss=0.00001", "network.link-rate=unlimited", "sfi.credits=17",           "qos.backend=htb+tbf",
-                "qos.burst=1500",       "run.seed=18446744073709551615", "ros.source=file:x.raw",  "sfi.directory=.",
+                "scenario.name=a;b#c",
+                "scenario.mode=pull",
+                "scenario.duration=1500us",
+                "trigger.rate=1.001kHz",
+                "network.loss=0.00001",
+                "network.link-rate=unlimited",
+                "sfi.credits=17",
+                "qos.backend=htb+tbf",
+                "qos.burst=1500",
+                "run.seed=18446744073709551615",
+                "ros.source=file:x.raw",
+                "sfi.directory=.",
                 "ros.fragment-sizes=uniform:1-2kB",
         };
 
@@ -68,8 +78,10 @@ static void test_written(void **state)
 
 static void test_written_nodes(void **state)
 {
-        assert_int_equal(sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
-                                     "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n"), 0);
+        assert_int_equal(
+                sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
+                            "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n"),
+                0);
         assert_written_is_same();
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
 }
@@ -137,7 +149,8 @@ static void test_config_of_real_data(void **state)
         assert_int_equal(sample.trigger.events, 10);
         assert_int_equal(sample.sfi.format, FORMAT_EFORMAT3);
         assert_int_equal(sample.ros.source_at[0], '/');
-        assert_non_null(strstr(sample.ros.source_at, "/configs/scenarios/../../../shared/data/bes3-run91668.raw"));
+        assert_non_null(
+                strstr(sample.ros.source_at, "/configs/scenarios/../../../shared/data/bes3-run91668.raw"));
 }
 
 static void test_config_of_real_machines(void **state)

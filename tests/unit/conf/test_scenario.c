@@ -1,4 +1,5 @@
-/* Scenarios: what is read, what is refused and how that is told, and that writing and reading again changes nothing. */
+/* Scenarios: what is read, what is refused and how that is told, and that writing and reading again changes
+ * nothing. */
 #include "../test.h"
 
 #include <errno.h>
@@ -43,7 +44,9 @@ static void reads_keys(void **state)
 {
         (void)state;
         assert_int_equal(load("# comment\n[scenario]\nmode = pull ; inline\nduration = 250ms\n" NODES
-                              "[network]\nloss = 2%\nlink-rate = 1Gbit\n[qos]\nbackend = cbq+tbf\n", "sfi.outstanding=7"), 0);
+                              "[network]\nloss = 2%\nlink-rate = 1Gbit\n[qos]\nbackend = cbq+tbf\n",
+                              "sfi.outstanding=7"),
+                         0);
         assert_int_equal(s.scenario.mode, MODE_PULL);
         assert_int_equal(s.scenario.duration_ns, 250000000);
         assert_int_equal(s.network.link_rate_bps, 1000000000);
@@ -65,8 +68,11 @@ static void reads_nodes(void **state)
         const struct scenario_node *n;
 
         (void)state;
-        assert_int_equal(load("[node a]\nrole = dfm\naddress = 10.0.0.1\n[node b]\nrole = ros\naddress = 10.0.0.2\ndevice = eth1\n"
-                              "cpus = 2-3,7\n[node c]\nrole = sfi\naddress = 10.0.0.3\n", NULL), 0);
+        assert_int_equal(load("[node a]\nrole = dfm\naddress = 10.0.0.1\n[node b]\nrole = ros\naddress = "
+                              "10.0.0.2\ndevice = eth1\n"
+                              "cpus = 2-3,7\n[node c]\nrole = sfi\naddress = 10.0.0.3\n",
+                              NULL),
+                         0);
         n = scenario_find(&s, "b");
         assert_string_equal(n->device, "eth1");
         assert_int_equal(n->n_cpus, 3);
@@ -78,14 +84,16 @@ static void tells_mistakes(void **state)
 {
         (void)state;
         expect_error("[scenario]\nmode = shove\n" NODES, NULL, ":2: scenario.mode", "push|pull");
-        expect_error("[ros]\nfragment-siz = 1\n", NULL, ":2: ros.fragment-siz", "did you mean ros.fragment-size?");
+        expect_error("[ros]\nfragment-siz = 1\n", NULL, ":2: ros.fragment-siz",
+                     "did you mean ros.fragment-size?");
         expect_error("[ros]\ncount = 5000\n[sfi]\ncount = 1\n", NULL, ":2: ros.count", "0 to 1024");
         expect_error("[trigger]\nrate = fast\n" NODES, NULL, ":2: trigger.rate", "max, or a frequency");
         expect_error("[trigger]\nkind = poisson\n" NODES, NULL, ":2: trigger.kind", "trigger.rate");
         expect_error(NODES "[nonsense]\nx = 1\n", NULL, ":6: nonsense.x", "no such key");
         expect_error(NODES "what is this\n", NULL, ":5: line", "not understood");
         expect_error("[ros]\ncount = 1\n", NULL, "sfi.count", "1 to 512");
-        expect_error(NODES, "ros.source=pigeon", "--set ros.source=pigeon: ros.source", "pattern | file:PATH");
+        expect_error(NODES, "ros.source=pigeon", "--set ros.source=pigeon: ros.source",
+                     "pattern | file:PATH");
         expect_error(NODES, "ros.source=udp:99999", "ros.source", "udp:PORT");
         expect_error(NODES, "ros.fragment-sizes=uniform:9-3", "ros.fragment-sizes", "uniform:A-B");
         expect_error(NODES, "ros.fragment-sizes=lognormal:1kB,nan", "ros.fragment-sizes", "lognormal");
@@ -95,11 +103,15 @@ static void tells_mistakes(void **state)
         expect_error(NODES, "dfm.event-timeout=1s", "dfm.event-timeout", "longer than sfi.timeout");
         expect_error(NODES, "dfm.node-timeout=300ms", "dfm.node-timeout", "three times");
         expect_error(NODES, "network.data-port=26800", "network.data-port", "another one");
-        expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count", "are asked for, and [node NAME] sections name 1");
+        expect_error(NODES "[node x]\nrole = ros\n", NULL, "ros.count",
+                     "are asked for, and [node NAME] sections name 1");
         expect_error("[node a]\nrole = cook\n", NULL, ":2: node a.role", "dfm|ros|sfi");
-        expect_error("[node a]\nrole = dfm\n[node b]\nrole = dfm\n[node c]\nrole = ros\n[node d]\nrole = sfi\n", NULL, "node.role", "2 nodes are the DFM");
-        expect_error("[node a]\nrole = ros\naddress = 1.1.1.1\n[node b]\nrole = sfi\naddress = 1.1.1.1\n[node d]\nrole=dfm\n", NULL,
-                     "node b.address", "that of node a");
+        expect_error(
+                "[node a]\nrole = dfm\n[node b]\nrole = dfm\n[node c]\nrole = ros\n[node d]\nrole = sfi\n",
+                NULL, "node.role", "2 nodes are the DFM");
+        expect_error("[node a]\nrole = ros\naddress = 1.1.1.1\n[node b]\nrole = sfi\naddress = "
+                     "1.1.1.1\n[node d]\nrole=dfm\n",
+                     NULL, "node b.address", "that of node a");
         expect_error("[node a]\nrole = ros\ncpus = 1-\n", NULL, ":3: node a.cpus", "2-5,8");
 }
 
@@ -136,8 +148,12 @@ static void written_and_read_again(void **state)
         FILE *f;
 
         (void)state;
-        assert_int_equal(load(NODES "[trigger]\nrate = 12345mHz\n[sfi]\nfile-size = 1500000\nre-ask-after = 1234567ns\n"
-                              "[network]\nreorder = 0.0125\n", NULL), 0);
+        assert_int_equal(
+                load(NODES
+                     "[trigger]\nrate = 12345mHz\n[sfi]\nfile-size = 1500000\nre-ask-after = 1234567ns\n"
+                     "[network]\nreorder = 0.0125\n",
+                     NULL),
+                0);
         f = fopen(path, "w");
         scenario_write(&s, f);
         fclose(f);

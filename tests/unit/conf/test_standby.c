@@ -13,17 +13,17 @@ static void test_permissions(void **state)
         static const struct {
                 const char *setting, *permission;
         } cases[] = {
-            {"qos.backend=htb", "qos"},
-            {"qos.anything-new=1", "qos"},
-            {"tuning.mtu=9000", "tuning"},
-            {"sfi.output=file", "output"},
-            {"sfi.file-events=1", "output"},
-            {"sfi.file-size=1GiB", "output"},
-            {"sfi.timeout=1s", NULL},
-            {"network.link-rate=1Gbit", "link-rate"},
-            {"network.mtu=1500", NULL},
-            {"trigger.rate=max", NULL},
-            {"", NULL},
+                {"qos.backend=htb", "qos"},
+                {"qos.anything-new=1", "qos"},
+                {"tuning.mtu=9000", "tuning"},
+                {"sfi.output=file", "output"},
+                {"sfi.file-events=1", "output"},
+                {"sfi.file-size=1GiB", "output"},
+                {"sfi.timeout=1s", NULL},
+                {"network.link-rate=1Gbit", "link-rate"},
+                {"network.mtu=1500", NULL},
+                {"trigger.rate=max", NULL},
+                {"", NULL},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -87,7 +87,7 @@ static void test_command_from(void **state)
                     lets("::1"));
         assert_false(lets("10.9.0.4") || lets("128.0.0.1") || lets("a09:2::") || lets("::ffff:127.0.0.1"));
         assert_int_equal(
-            sample_load(NODES "[network]\ncommand-from = 10.8.4.0/22, fd00:9::/33,192.168.1.5\n"), 0);
+                sample_load(NODES "[network]\ncommand-from = 10.8.4.0/22, fd00:9::/33,192.168.1.5\n"), 0);
         assert_true(lets("10.8.7.255") && lets("fd00:9:7fff::1") && lets("192.168.1.5"));
         assert_false(lets("10.8.8.0") || lets("10.8.3.255") || lets("fd00:9:8000::") || lets("192.168.1.4") ||
                      lets("10.9.0.2"));
@@ -113,9 +113,9 @@ static void test_wrong_senders(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-            cmocka_unit_test(test_permissions),  cmocka_unit_test(test_allow),
-            cmocka_unit_test(test_local),        cmocka_unit_test(test_changes),
-            cmocka_unit_test(test_command_from), cmocka_unit_test(test_wrong_senders),
+                cmocka_unit_test(test_permissions),  cmocka_unit_test(test_allow),
+                cmocka_unit_test(test_local),        cmocka_unit_test(test_changes),
+                cmocka_unit_test(test_command_from), cmocka_unit_test(test_wrong_senders),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What a core says, as readable text: its messages in order, joined by " | ". A test compares that text, so that a message
- * too many, too few or with a wrong number shows as it is. */
+/* What a core says, as readable text: its messages in order, joined by " | ". A test compares that text, so
+ * that a message too many, too few or with a wrong number shows as it is. */
 #pragma once
 
 #include "../test.h"
@@ -93,7 +93,8 @@ static inline void trace_update(struct trace *t, const struct message *m)
         for (size_t k = 0; k < m->n; k++) {
                 const struct finished_entry *e = &m->update.entries[k];
 
-                trace_add(t, " #%u:e%llu %s", m->update.first + (uint32_t)k, (unsigned long long)e->event, trace_end(e->end));
+                trace_add(t, " #%u:e%llu %s", m->update.first + (uint32_t)k, (unsigned long long)e->event,
+                          trace_end(e->end));
                 if (e->end == EVENT_COMPLETE)
                         trace_add(t, " %llu B", (unsigned long long)e->payload_bytes);
                 if (e->missing > 0)
@@ -150,13 +151,15 @@ static inline void trace_body(struct trace *t, const struct message *m)
         case MESSAGE_KEEP_ALIVE:
                 trace_add(t, " %s oldest %llu clears %u ros %llx sfi %llx", trace_state(m->keep_alive.state),
                           (unsigned long long)m->keep_alive.oldest, m->keep_alive.clear_next,
-                          (unsigned long long)m->keep_alive.ros_live[0], (unsigned long long)m->keep_alive.sfi_live[0]);
+                          (unsigned long long)m->keep_alive.ros_live[0],
+                          (unsigned long long)m->keep_alive.sfi_live[0]);
                 break;
         case MESSAGE_REQUEST:
                 trace_request(t, m);
                 break;
         case MESSAGE_ALIVE:
-                trace_add(t, " %s%s%s", trace_state(m->alive.state), m->alive.flags & ALIVE_XOFF ? " xoff" : "",
+                trace_add(t, " %s%s%s", trace_state(m->alive.state),
+                          m->alive.flags & ALIVE_XOFF ? " xoff" : "",
                           m->alive.flags & ALIVE_FAILED ? " failed" : "");
                 break;
         case MESSAGE_JOIN:
@@ -177,7 +180,8 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 trace_add(t, " %u", m->update_ack.finished_ack);
                 break;
         case MESSAGE_TOTALS:
-                trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams, (unsigned long long)m->totals.fragments);
+                trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams,
+                          (unsigned long long)m->totals.fragments);
                 break;
         }
 }

@@ -1,5 +1,5 @@
-/* A DFM alone, with its ROSs and SFIs played by the test. The driver keeps the sequence numbers that those would keep, and
- * at the end of each test holds the accounts. */
+/* A DFM alone, with its ROSs and SFIs played by the test. The driver keeps the sequence numbers that those
+ * would keep, and at the end of each test holds the accounts. */
 #pragma once
 
 #include "core_trace.h"
@@ -24,7 +24,8 @@ struct dfm_driver {
         struct trace trace;
 };
 
-/* Triggers are always due, so that credits alone decide how many events there are; nobody is gone for silence. */
+/* Triggers are always due, so that credits alone decide how many events there are; nobody is gone for
+ * silence. */
 static inline struct dfm_config dfm_standard(void)
 {
         return (struct dfm_config){
@@ -74,7 +75,8 @@ static inline void dfm_driver_fini(struct dfm_driver *t)
         dfm_free(t->dfm);
 }
 
-static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_t index, uint32_t type, uint32_t transaction)
+static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_t index, uint32_t type,
+                              uint32_t transaction)
 {
         return dfm_receive(t->dfm, t->now_ns,
                            trace_address(&t->message, t->config.incarnation, role, index, type, transaction));
@@ -121,7 +123,8 @@ static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_s
 }
 
 /* An Update as the SFI stands, with `n` finished events from sequence `first` on. */
-static inline bool sfi_says_update(struct dfm_driver *t, uint16_t sfi, uint32_t first, size_t n, const struct finished_entry *entries)
+static inline bool sfi_says_update(struct dfm_driver *t, uint16_t sfi, uint32_t first, size_t n,
+                                   const struct finished_entry *entries)
 {
         const struct played_sfi *s = &t->sfis[sfi];
 
@@ -148,7 +151,8 @@ static inline bool sfi_acks(struct dfm_driver *t, uint16_t sfi, uint32_t ack)
 }
 
 /* The next event in the SFI's order has ended there. */
-static inline bool sfi_ends(struct dfm_driver *t, uint16_t sfi, uint64_t event, enum event_end end, uint32_t missing)
+static inline bool sfi_ends(struct dfm_driver *t, uint16_t sfi, uint64_t event, enum event_end end,
+                            uint32_t missing)
 {
         struct finished_entry entry = {.event = event, .end = end, .missing = missing, .payload_bytes = 100};
 

@@ -84,11 +84,13 @@ static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_
 {
         t->message.n = 1;
         t->message.assign.with_info = false;
-        t->message.assign.entries[0] = (struct assign_entry){.event = event, .l1_id = (uint32_t)event, .sfi = sfi, .flags = flags};
+        t->message.assign.entries[0] =
+                (struct assign_entry){.event = event, .l1_id = (uint32_t)event, .sfi = sfi, .flags = flags};
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
 }
 
-static inline void ros_gets_request_part(struct ros_driver *t, uint16_t sfi, uint64_t event, uint32_t from, uint32_t to, uint32_t again)
+static inline void ros_gets_request_part(struct ros_driver *t, uint16_t sfi, uint64_t event, uint32_t from,
+                                         uint32_t to, uint32_t again)
 {
         t->message.n = 1;
         t->message.request.entries[0] = (struct request_entry){event, (uint32_t)event, from, to, again};
@@ -108,7 +110,8 @@ static inline void ros_gets_clear(struct ros_driver *t, uint64_t event)
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
 }
 
-static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state state, uint64_t oldest, uint64_t sfi_live)
+static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state state, uint64_t oldest,
+                                       uint64_t sfi_live)
 {
         t->message.keep_alive.state = state;
         t->message.keep_alive.oldest = oldest;
@@ -140,7 +143,8 @@ static inline const char *ros_sends(struct ros_driver *t, uint32_t sfi)
         for (size_t i = 0; i < n; i++) {
                 /* What is made at the asking is made once, before it is sent the first time. */
                 trace_job(&t->trace, &jobs[i]);
-                assert_true(jobs[i].at == ARENA_NONE || jobs[i].at + jobs[i].job.chunk.fragment_bytes <= t->config.buffer_bytes);
+                assert_true(jobs[i].at == ARENA_NONE ||
+                            jobs[i].at + jobs[i].job.chunk.fragment_bytes <= t->config.buffer_bytes);
         }
         ros_sent(t->ros, sfi, n, 0);
         return t->trace.text;

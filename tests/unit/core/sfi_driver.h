@@ -1,5 +1,5 @@
-/* An SFI alone, with the DFM and the ROSs played by the test. What it says and what it gives to be written is told as
- * text; at the end of each test the accounts are held. */
+/* An SFI alone, with the DFM and the ROSs played by the test. What it says and what it gives to be written is
+ * told as text; at the end of each test the accounts are held. */
 #pragma once
 
 #include "core_trace.h"
@@ -92,7 +92,8 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
 }
 
 /* An entry with that sequence number, whatever the ones before it were. */
-static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi, uint32_t sequence, uint16_t flags)
+static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi,
+                                  uint32_t sequence, uint16_t flags)
 {
         t->message.n = 1;
         t->message.assign.with_info = false;
@@ -119,7 +120,8 @@ static inline void sfi_gets_ack(struct sfi_driver *t, uint32_t finished_ack)
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_UPDATE_ACK, 0));
 }
 
-static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state state, uint64_t oldest, uint64_t ros_live)
+static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state state, uint64_t oldest,
+                                       uint64_t ros_live)
 {
         t->message.keep_alive.state = state;
         t->message.keep_alive.oldest = oldest;
@@ -129,17 +131,19 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
 }
 
-static inline struct sfi_piece piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length, uint32_t fragment_bytes)
+static inline struct sfi_piece piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length,
+                                     uint32_t fragment_bytes)
 {
         return (struct sfi_piece){
                 .source = ros,
-                .chunk = {
-                        .event = event,
-                        .l1_id = (uint32_t)event,
-                        .fragment_bytes = fragment_bytes,
-                        .offset = offset,
-                        .length = length,
-                },
+                .chunk =
+                        {
+                                .event = event,
+                                .l1_id = (uint32_t)event,
+                                .fragment_bytes = fragment_bytes,
+                                .offset = offset,
+                                .length = length,
+                        },
         };
 }
 
@@ -173,8 +177,8 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
         trace_clear(&t->trace);
         for (size_t i = 0; i < n; i++) {
                 sfi_built_event(t->sfi, slots[i], &built);
-                trace_add(&t->trace, "%se%llu %s%s", i > 0 ? " | " : "", (unsigned long long)built.event, trace_end(built.end),
-                          built.assigned_again ? " again" : "");
+                trace_add(&t->trace, "%se%llu %s%s", i > 0 ? " | " : "", (unsigned long long)built.event,
+                          trace_end(built.end), built.assigned_again ? " again" : "");
                 sfi_written(t->sfi, t->now_ns, slots[i], failed);
         }
         return t->trace.text;

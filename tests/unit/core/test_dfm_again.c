@@ -1,4 +1,5 @@
-/* The DFM and events that their SFI does not finish, or not in time; and SFIs that go, come back and begin anew. */
+/* The DFM and events that their SFI does not finish, or not in time; and SFIs that go, come back and begin
+ * anew. */
 #include "dfm_driver.h"
 
 static void an_sfi_that_disappears_gives_its_events_back(void **state)
@@ -25,7 +26,9 @@ static void an_sfi_that_disappears_gives_its_events_back(void **state)
                 sfi_grants(&t, 1, 2);
                 assert_dfm_says(&t, push ? "all: Build e0>sfi1#1" : "sfi1: Build e0>sfi1#1");
                 sfi_grants(&t, 1, 4);
-                assert_string_equal(strstr(dfm_says_with(&t, false), "Build e1"), push ? "Build e1>sfi1#2 | all: Assign e3>sfi1#3" : "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3");
+                assert_string_equal(strstr(dfm_says_with(&t, false), "Build e1"),
+                                    push ? "Build e1>sfi1#2 | all: Assign e3>sfi1#3"
+                                         : "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3");
                 assert_int_equal(dfm_counts(t.dfm)->reassigned, 2);
                 dfm_driver_fini(&t);
         }
@@ -79,7 +82,8 @@ static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void
                 sfi_grants(&t, 1, 1);
                 assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0");
                 sfi_acks(&t, 1, 1);
-                /* By each policy it would be SFI 0's turn: it came before, holds nothing, has most credits. */
+                /* By each policy it would be SFI 0's turn: it came before, holds nothing, has most credits.
+                 */
                 sfi_grants(&t, 0, 8);
                 sfi_grants(&t, 1, 2);
                 dfm_pass_ns(&t, c.event_timeout_ns - NS_PER_S);
@@ -110,7 +114,7 @@ static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(v
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-        dfm_pass_ns(&t, c.event_timeout_ns); /* the SFI has heard of nothing so far */
+        dfm_pass_ns(&t, c.event_timeout_ns);        /* the SFI has heard of nothing so far */
         dfm_step(t.dfm, t.now_ns, &to, &t.message); /* KeepAlive */
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         trace_clear(&t.trace);
@@ -278,7 +282,8 @@ static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
                 sfi0_takes(&t, 2);
                 sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
                 sfi_grants(&t, 0, 3);
-                assert_dfm_says(&t, push ? "all: Assign e2>sfi0#2 | sfi0: UpdateAck 1" : "sfi0: Assign e2>sfi0#2 | sfi0: UpdateAck 1");
+                assert_dfm_says(&t, push ? "all: Assign e2>sfi0#2 | sfi0: UpdateAck 1"
+                                         : "sfi0: Assign e2>sfi0#2 | sfi0: UpdateAck 1");
                 dfm_pass_ns(&t, 1100 * NS_PER_MS);
                 dfm_says_with(&t, false);
                 assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 0);

@@ -1,4 +1,5 @@
-/* What becomes of events in the DFM: cleared, or lost. Those that are assigned again are in test_dfm_again.c. */
+/* What becomes of events in the DFM: cleared, or lost. Those that are assigned again are in test_dfm_again.c.
+ */
 #include "dfm_driver.h"
 
 static void ended_events_are_cleared_in_groups(void **state)
@@ -81,7 +82,8 @@ static void a_lost_clear_shows_in_keep_alive(void **state)
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 2 ros 3 sfi 3");
         sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
         dfm_pass_ns(&t, c.keep_alive_ns);
-        assert_dfm_says_all(&t, "all: KeepAlive running oldest 3 clears 2 ros 3 sfi 3 | all: Clear #2 oldest 3: e1 | sfi0: UpdateAck 3");
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 3 clears 2 ros 3 sfi 3 | all: Clear #2 oldest "
+                                "3: e1 | sfi0: UpdateAck 3");
         dfm_driver_fini(&t);
 }
 

@@ -67,7 +67,8 @@ static void does_not_begin_without_a_node_of_each_role(void **state)
                 dfm_driver_init(&t, &c);
                 for (int i = 0; i < 20; i++, dfm_pass_ns(&t, 500 * NS_PER_MS)) {
                         for (uint16_t k = 0; k < 2; k++)
-                                role == 0 ? ros_says_alive(&t, k, RUN_RUNNING, 0) : sfi_says_alive(&t, k, RUN_RUNNING, 0);
+                                role == 0 ? ros_says_alive(&t, k, RUN_RUNNING, 0)
+                                          : sfi_says_alive(&t, k, RUN_RUNNING, 0);
                         assert_dfm_says(&t, "");
                 }
                 assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
@@ -146,7 +147,7 @@ static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **sta
         t.sfis[0] = (struct played_sfi){.incarnation = 1, .joined = 1, .alive_next = 1};
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
         t.sfis[0] =
-            (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
+                (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
         assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
         sfi_grants(&t, 0, 2);
         /* The former incarnation, if it still runs, learns that its place is taken. */
@@ -247,7 +248,8 @@ static void drains_then_tells_the_end_until_all_are_gone(void **state)
         sfi_grants(&t, 1, 5);
         assert_dfm_says_all(&t, "all: KeepAlive draining oldest 0 clears 0 ros 3 sfi 3");
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "all: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3 | sfi0: UpdateAck 1");
+        assert_dfm_says_all(&t, "all: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 "
+                                "sfi 3 | sfi0: UpdateAck 1");
         dfm_pass_ns(&t, 20 * NS_PER_MS);
         assert_dfm_says_all(&t, "all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3");
         for (uint16_t i = 0; i < 2; i++) {
@@ -382,7 +384,8 @@ static void what_makes_no_sense_is_refused(void **state)
 
 static void impossible_configurations_are_refused(void **state)
 {
-        struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard()};
+        struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(),
+                                     dfm_standard(), dfm_standard(), dfm_standard()};
         struct dfm *d = NULL;
 
         (void)state;

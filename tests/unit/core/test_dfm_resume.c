@@ -100,10 +100,10 @@ static void what_nobody_knows_is_assigned_again(void **state)
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
         assert_int_equal(dfm_run(t.dfm), TRACE_RUN);
         assert_int_equal(dfm_cookie(t.dfm), TRACE_COOKIE);
-        inventory(&t, 0, 6, 2, 0x3, 0x4);  /* built 0 and 1, has 2 */
+        inventory(&t, 0, 6, 2, 0x3, 0x4); /* built 0 and 1, has 2 */
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        inventory(&t, 1, 5, 1, 0x8, 0);    /* built 3 */
+        inventory(&t, 1, 5, 1, 0x8, 0); /* built 3 */
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
         assert_int_equal(dfm_open_events(t.dfm), 3);
@@ -214,7 +214,7 @@ static void an_sfi_that_comes_late_has_not_built_in_vain(void **state)
         comes(&t, ROLE_SFI, 1, 2, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
         sfi_grants(&t, 1, 4);
-        assert_dfm_says(&t, ""); /* first it says what it did */
+        assert_dfm_says(&t, "");            /* first it says what it did */
         inventory(&t, 1, 8, 2, 0x30, 0x40); /* built 4 and 5, has 6 */
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_counts(t.dfm)->complete, 5);

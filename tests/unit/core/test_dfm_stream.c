@@ -1,4 +1,5 @@
-/* The DFM's streams to and from the SFIs: credits, entries told and told again, finished events taken in order. */
+/* The DFM's streams to and from the SFIs: credits, entries told and told again, finished events taken in
+ * order. */
 #include "dfm_driver.h"
 
 static void credits_are_never_exceeded(void **state)
@@ -118,7 +119,8 @@ static void push_tells_all_at_once_pull_each_its_own(void **state)
                 if (push)
                         assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi1#0 e2>sfi0#1 e3>sfi1#1");
                 else
-                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 e3>sfi1#1");
+                        assert_dfm_says(
+                                &t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 e3>sfi1#1");
                 dfm_driver_fini(&t);
         }
 }
@@ -188,7 +190,8 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
                 c.push = push;
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 2);
-                assert_dfm_says(&t, push ? "all: Assign e0>sfi0#0 e1>sfi0#1" : "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
+                assert_dfm_says(&t, push ? "all: Assign e0>sfi0#0 e1>sfi0#1"
+                                         : "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
                 for (size_t i = 0; i < ARRAY_SIZE(distances_ms); i++) {
                         assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + distances_ms[i] * NS_PER_MS);
                         dfm_pass_ns(&t, distances_ms[i] * NS_PER_MS - 1);
@@ -285,7 +288,8 @@ static void latency_is_from_trigger_to_end(void **state)
         sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
         assert_int_equal(dfm_counts(t.dfm)->first_complete_ns, TRACE_BEGIN_NS + 3 * NS_PER_MS);
         assert_int_equal(dfm_counts(t.dfm)->last_complete_ns, TRACE_BEGIN_NS + 7 * NS_PER_MS);
-        assert_in_range(histogram_quantile(dfm_latency_ns(t.dfm), 1.0), 69 * NS_PER_MS / 10, 72 * NS_PER_MS / 10);
+        assert_in_range(histogram_quantile(dfm_latency_ns(t.dfm), 1.0), 69 * NS_PER_MS / 10,
+                        72 * NS_PER_MS / 10);
         dfm_driver_fini(&t);
 }
 

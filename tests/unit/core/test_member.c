@@ -131,8 +131,8 @@ static void a_refusal_is_news_once_and_it_asks_again(void **state)
 static void a_welcome_that_is_not_for_it_says_nothing(void **state)
 {
         struct message w = {
-            .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
-            .dfm = TRACE_DFM};
+                .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                .dfm = TRACE_DFM};
         struct member m = begun();
 
         (void)state;

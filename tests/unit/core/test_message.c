@@ -12,9 +12,9 @@
 static struct message sent, got;
 
 static const uint32_t types[] = {
-        MESSAGE_UPDATE,  MESSAGE_ASSIGN, MESSAGE_BUILD, MESSAGE_CLEAR, MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST,
-        MESSAGE_XON,     MESSAGE_XOFF,   MESSAGE_ALIVE, MESSAGE_UPDATE_ACK, MESSAGE_TOTALS,
-        MESSAGE_JOIN,    MESSAGE_WELCOME, MESSAGE_INQUIRY, MESSAGE_INVENTORY,
+        MESSAGE_UPDATE,  MESSAGE_ASSIGN, MESSAGE_BUILD,   MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+        MESSAGE_REQUEST, MESSAGE_XON,    MESSAGE_XOFF,    MESSAGE_ALIVE,   MESSAGE_UPDATE_ACK,
+        MESSAGE_TOTALS,  MESSAGE_JOIN,   MESSAGE_WELCOME, MESSAGE_INQUIRY, MESSAGE_INVENTORY,
 };
 
 /* A message with something in every field. */
@@ -24,8 +24,11 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
 
         random_init(&r, type + n);
         memset(&sent, 0, sizeof sent);
-        sent.header = (struct message_header){
-            .cookie = COOKIE, .sender_role = ROLE_SFI, .sender_index = 3, .type = type, .transaction = 77};
+        sent.header = (struct message_header){.cookie = COOKIE,
+                                              .sender_role = ROLE_SFI,
+                                              .sender_index = 3,
+                                              .type = type,
+                                              .transaction = 77};
         sent.n = n;
         sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS ? 0 : random_next(&r);
         switch (type) {
@@ -34,8 +37,9 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 sent.assign.with_info = info;
                 for (size_t i = 0; i < n; i++) {
                         sent.assign.entries[i] = (struct assign_entry){
-                            random_next(&r) >> 1, random_next(&r), (uint32_t)i, 9, 2, 1, 5};
-                        sent.assign.infos[i] = (struct event_info){.global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
+                                random_next(&r) >> 1, random_next(&r), (uint32_t)i, 9, 2, 1, 5};
+                        sent.assign.infos[i] = (struct event_info){
+                                .global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
                 }
                 break;
         case MESSAGE_XON:
@@ -45,7 +49,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_UPDATE:
                 sent.update.granted = random_next(&r);
                 for (size_t i = 0; i < n; i++)
-                        sent.update.entries[i] = (struct finished_entry){random_next(&r), random_next(&r), 7, EVENT_PARTIAL};
+                        sent.update.entries[i] =
+                                (struct finished_entry){random_next(&r), random_next(&r), 7, EVENT_PARTIAL};
                 break;
         case MESSAGE_CLEAR:
                 for (size_t i = 0; i < n; i++)
@@ -53,7 +58,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 break;
         case MESSAGE_REQUEST:
                 for (size_t i = 0; i < n; i++)
-                        sent.request.entries[i] = (struct request_entry){random_next(&r) >> 1, 5, 32, UINT32_MAX, 2};
+                        sent.request.entries[i] =
+                                (struct request_entry){random_next(&r) >> 1, 5, 32, UINT32_MAX, 2};
                 break;
         case MESSAGE_KEEP_ALIVE:
                 sent.keep_alive.state = RUN_RUNNING;
@@ -84,7 +90,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 sent.inventory.totals.missing = random_next(&r);
                 for (size_t i = 0; i < n; i++)
                         sent.inventory.entries[i] =
-                            (struct inventory_entry){random_next(&r), random_next(&r)};
+                                (struct inventory_entry){random_next(&r), random_next(&r)};
                 break;
         }
         return message_encode(&sent, bytes, size);
@@ -97,7 +103,8 @@ static void there_and_back(void **state)
         (void)state;
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
                 for (int info = 0; info < 2; info++) {
-                        size_t fit = message_entries_fit(types[t], info, 1472), n = make(types[t], fit, info, bytes, 1472);
+                        size_t fit = message_entries_fit(types[t], info, 1472),
+                               n = make(types[t], fit, info, bytes, 1472);
 
                         assert_true(n > 0 && n <= 1472);
                         memset(&got, 0, sizeof got);
@@ -147,8 +154,8 @@ static void strangers_are_told_apart(void **state)
 
         (void)state;
         assert_int_equal(
-            message_decode(&got, (const uint8_t *)"GET / HTTP/1.1\r\n\r\nHost: x\r\n\r\n\r\n\r\n", 33),
-            MESSAGE_FOREIGN);
+                message_decode(&got, (const uint8_t *)"GET / HTTP/1.1\r\n\r\nHost: x\r\n\r\n\r\n\r\n", 33),
+                MESSAGE_FOREIGN);
         assert_int_equal(message_decode(&got, bytes, 3), MESSAGE_SHORT);
         assert_int_equal(message_decode(&got, bytes, 20), MESSAGE_SHORT);
         bytes[4] = 1;
@@ -169,14 +176,18 @@ static void make_jobs(uint64_t seed)
 
         random_init(&r, seed);
         for (size_t i = 0; i < FRAGMENTS; i++) {
-                uint32_t n = random_below(&r, 2) ? odd[random_below(&r, ARRAY_SIZE(odd))] : (uint32_t)random_below(&r, 4000);
+                uint32_t n = random_below(&r, 2) ? odd[random_below(&r, ARRAY_SIZE(odd))]
+                                                 : (uint32_t)random_below(&r, 4000);
 
                 free(payload[i]);
                 payload[i] = malloc(MAX(n, 1u));
                 for (uint32_t k = 0; k < n; k++)
                         payload[i][k] = (uint8_t)random_next(&r);
                 jobs[i] = (struct chunk_job){
-                        .chunk = {.event = 1000 + i, .l1_id = (uint32_t)i, .fragment_bytes = n, .order = (uint16_t)i},
+                        .chunk = {.event = 1000 + i,
+                                  .l1_id = (uint32_t)i,
+                                  .fragment_bytes = n,
+                                  .order = (uint16_t)i},
                         .to_bytes = n,
                         .payload = payload[i],
                 };
@@ -203,7 +214,8 @@ static void receive(const struct chunk_datagram *d, size_t datagram_bytes)
         while (chunk_reader_next(&reader, &c, &piece)) {
                 size_t i = c.event - 1000;
 
-                assert_true(i < FRAGMENTS && c.fragment_bytes == jobs[i].chunk.fragment_bytes && c.order == i);
+                assert_true(i < FRAGMENTS && c.fragment_bytes == jobs[i].chunk.fragment_bytes &&
+                            c.order == i);
                 assert_int_equal(c.offset, back_bytes[i]);
                 memcpy(back[i] + c.offset, piece, c.length);
                 back_bytes[i] += c.length;
@@ -232,7 +244,8 @@ static void fragments_come_back_however_far_each_batch_gets(void **state)
                 assert_int_equal(chunk_packer_new(&p, bytes, 16), 0);
                 while (job < FRAGMENTS) {
                         const struct chunk_datagram *d;
-                        size_t n = chunk_pack(p, &h, jobs + job, FRAGMENTS - job, &d), taken = 1 + random_below(&r, n);
+                        size_t n = chunk_pack(p, &h, jobs + job, FRAGMENTS - job, &d),
+                               taken = 1 + random_below(&r, n);
 
                         assert_true(n > 0);
                         for (size_t i = 0; i < taken; i++)
@@ -265,7 +278,8 @@ static void datagrams_of_a_batch_are_equal(void **state)
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(equal); i++)
-                equal[i] = (struct chunk_job){.chunk = {.event = i, .fragment_bytes = 1024}, .to_bytes = 1024, .payload = bytes};
+                equal[i] = (struct chunk_job){
+                        .chunk = {.event = i, .fragment_bytes = 1024}, .to_bytes = 1024, .payload = bytes};
         assert_int_equal(chunk_packer_new(&p, 1472, 256), 0);
         n = chunk_pack(p, &h, equal, ARRAY_SIZE(equal), &d);
         /* 1440 bytes of chunks a datagram, of which a fragment takes 1024, and 32 for each of its pieces. */

@@ -64,11 +64,11 @@ static void sends_the_part_that_is_asked_for(void **state)
         (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request_part(&t, 0, 3, 64, 128, 1);
-        ros_gets_request_part(&t, 0, 3, 64, 159, 1); /* ends on a cut */
+        ros_gets_request_part(&t, 0, 3, 64, 159, 1);   /* ends on a cut */
         ros_gets_request_part(&t, 0, 3, 992, 1000, 1); /* or with the fragment */
         ros_gets_request_part(&t, 0, 3, 992, 5000, 1);
         ros_gets_request_part(&t, 0, 3, 1024, UINT32_MAX, 1); /* behind its end */
-        ros_gets_request_part(&t, 0, 3, 64, 90, 1); /* less than a cut */
+        ros_gets_request_part(&t, 0, 3, 64, 90, 1);           /* less than a cut */
         assert_ros_sends(&t, 0, "e3[64,128) fill | e3[64,128) | e3[992,1000) | e3[992,1000)");
         assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
         ros_free(t.ros);
@@ -309,9 +309,11 @@ static void totals_go_with_alive_to_whom_something_was_sent(void **state)
         assert_int_equal(ros_transaction(t.ros, 2), 5);
         assert_ros_says(&t, "");
         t.now_ns += c.keep_alive_ns;
-        assert_ros_says(&t, "dfm: Alive running | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 datagrams 2 fragments");
+        assert_ros_says(&t, "dfm: Alive running | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 "
+                            "datagrams 2 fragments");
         ros_set_ended(t.ros, t.now_ns);
-        assert_ros_says(&t, "dfm: Alive ended | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 datagrams 2 fragments");
+        assert_ros_says(&t, "dfm: Alive ended | sfi0: Totals 1 datagrams 1 fragments | sfi2: Totals 5 "
+                            "datagrams 2 fragments");
         ros_free(t.ros);
 }
 

@@ -1,4 +1,5 @@
-/* The ROS with fragments that arrive by themselves: frame k is for event k, and may come before or after it is wanted. */
+/* The ROS with fragments that arrive by themselves: frame k is for event k, and may come before or after it
+ * is wanted. */
 #include "ros_driver.h"
 
 static struct ros_config arriving(void)

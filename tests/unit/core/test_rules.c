@@ -1,4 +1,5 @@
-/* The small rules of the core: when triggers come, which SFI is chosen, what bytes a pattern has, what faults happen. */
+/* The small rules of the core: when triggers come, which SFI is chosen, what bytes a pattern has, what faults
+ * happen. */
 #include "../test.h"
 
 #include <math.h>
@@ -72,7 +73,10 @@ static void other_kinds_of_triggers(void **state)
 
 static void policies_choose(void **state)
 {
-        struct policy_sfi s[4] = {{.free = 2, .held = 8}, {.free = 5, .held = 5}, {.free = 4, .held = 0}, {.free = 0, .held = 0}};
+        struct policy_sfi s[4] = {{.free = 2, .held = 8},
+                                  {.free = 5, .held = 5},
+                                  {.free = 4, .held = 0},
+                                  {.free = 0, .held = 0}};
         uint32_t last = POLICY_NONE, seen = 0;
 
         (void)state;
@@ -107,7 +111,9 @@ static void patterns_are_fixed_and_checked(void **state)
         assert_int_not_equal(key, pattern_key(1, 2, 4));
         /* Golden, so that files stay verifiable: the words are key + k * step. */
         pattern_fill(UINT64_C(0x0102030405060708), whole, 0, 16);
-        assert_memory_equal(whole, ((uint8_t[]){8, 7, 6, 5, 4, 3, 2, 1, 0x1d, 0x83, 0x50, 0x84, 0xbd, 0x7c, 0x39, 0x9f}), 16);
+        assert_memory_equal(
+                whole, ((uint8_t[]){8, 7, 6, 5, 4, 3, 2, 1, 0x1d, 0x83, 0x50, 0x84, 0xbd, 0x7c, 0x39, 0x9f}),
+                16);
         pattern_fill(key, whole, 0, sizeof whole);
         for (size_t offset = 0; offset < 40; offset++) {
                 for (size_t n = 0; n < 60; n++) {

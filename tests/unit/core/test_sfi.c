@@ -38,7 +38,8 @@ static void the_header_is_made_of_what_the_trigger_knew(void **state)
                 sfi_driver_init(&t, &c);
                 t.message.assign.with_info = with_info;
                 t.message.n = 1;
-                t.message.assign.entries[0] = (struct assign_entry){.event = 2, .l1_id = 40, .sfi = 1, .incarnation = 3, .time_ns = 5000000006};
+                t.message.assign.entries[0] = (struct assign_entry){
+                        .event = 2, .l1_id = 40, .sfi = 1, .incarnation = 3, .time_ns = 5000000006};
                 t.message.assign.infos[0] = (struct event_info){.global_id = 90, .l1_id = 40, .bc_id = 7};
                 assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_BUILD, 0));
                 sfi_gets_whole(&t, 2);
@@ -178,7 +179,8 @@ static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
                 sfi_gets_whole(&t, 0); /* takes 512 bytes */
                 assert_sfi_writes(&t, "e0 complete");
                 /* In pull it is enough to ask for no more at a time. */
-                assert_sfi_says(&t, pull ? "dfm: Update granted 7 ack 1 #0:e0 complete 200 B" : "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
+                assert_sfi_says(&t, pull ? "dfm: Update granted 7 ack 1 #0:e0 complete 200 B"
+                                         : "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
                 sfi_driver_fini(&t);
         }
 }

@@ -1,4 +1,5 @@
-/* The SFI's places for pieces of fragments: in any order, twice, overlapping, contradictory, late, or without room. */
+/* The SFI's places for pieces of fragments: in any order, twice, overlapping, contradictory, late, or without
+ * room. */
 #include "sfi_driver.h"
 
 static void pieces_come_in_any_order(void **state)
@@ -77,7 +78,8 @@ static void pieces_may_overlap(void **state)
 
 static void twice_in_one_batch_is_once(void **state)
 {
-        struct sfi_piece p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100), piece(1, 0, 0, 64, 100), piece(1, 0, 0, 64, 100)};
+        struct sfi_piece p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100),
+                                piece(1, 0, 0, 64, 100), piece(1, 0, 0, 64, 100)};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -151,8 +153,9 @@ static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
                 uint8_t status;
                 const char *end;
         } cases[] = {
-                {FRAGMENT_OK, "e0 complete"},   {FRAGMENT_NONE, "e0 complete"},       {FRAGMENT_TRUNCATED, "e0 complete"},
-                {FRAGMENT_LOST, "e0 partial"},  {FRAGMENT_DISCARDED, "e0 partial"},   {FRAGMENT_PENDING, "e0 partial"},
+                {FRAGMENT_OK, "e0 complete"},        {FRAGMENT_NONE, "e0 complete"},
+                {FRAGMENT_TRUNCATED, "e0 complete"}, {FRAGMENT_LOST, "e0 partial"},
+                {FRAGMENT_DISCARDED, "e0 partial"},  {FRAGMENT_PENDING, "e0 partial"},
         };
         struct sfi_config c = sfi_standard();
 
@@ -309,7 +312,7 @@ static void a_place_is_not_another_events(void **state)
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it is another SFI's */
         sfi_gets_assign(&t, 1);
         sfi_place(t.sfi, t.now_ns, &new, 1);
-        assert_true(old.slot == new.slot && old.at == new.at);
+        assert_true(old.slot == new.slot &&old.at == new.at);
         assert_false(sfi_place_holds(t.sfi, &old));
         sfi_landed(t.sfi, t.now_ns, &old, 1);
         assert_sfi_writes(&t, "");
@@ -362,7 +365,8 @@ static void a_place_that_was_never_filled_can_be_filled_in_parts(void **state)
 
 static void datagrams_are_counted_by_their_numbers(void **state)
 {
-        static const uint32_t numbers[] = {100, 101, 104, 103, 105, 105}; /* 102 is lost, 103 late, 105 double */
+        static const uint32_t numbers[] = {100, 101, 104,
+                                           103, 105, 105}; /* 102 is lost, 103 late, 105 double */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 

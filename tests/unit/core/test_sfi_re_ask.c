@@ -16,8 +16,10 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
                 for (uint32_t k = 0; k < max; k++) {
                         uint64_t left_ns = TRACE_BEGIN_NS + c.timeout_ns - t.now_ns;
 
-                        /* The last of many comes late: what is lost may be so for longer than all others took. */
-                        assert_asks(&t, (k > 2 && k + 1 == max ? left_ns / 2 : distances[k] * AFTER_NS) - 1, "");
+                        /* The last of many comes late: what is lost may be so for longer than all others
+                         * took. */
+                        assert_asks(&t, (k > 2 && k + 1 == max ? left_ns / 2 : distances[k] * AFTER_NS) - 1,
+                                    "");
                         assert_true(trace_begins(asks_after(&t, 1), "ros0: Request e0 again "));
                 }
                 while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)

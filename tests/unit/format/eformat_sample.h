@@ -1,4 +1,5 @@
-/* What the tests of the event formats share: an encoding laid out flat, and fragments of v3.0 made word by word. */
+/* What the tests of the event formats share: an encoding laid out flat, and fragments of v3.0 made word by
+ * word. */
 #pragma once
 
 #include <stdlib.h>
@@ -25,14 +26,33 @@ static inline size_t sample_ros3(uint32_t *w, uint32_t subdet_id, uint32_t ros_i
                                  unsigned n_robs, unsigned n_data)
 {
         uint32_t rob = 8 + 9 + n_data + 1 + 3;
-        uint32_t front[] = {EFORMAT_SUBDET, 9 + 11 + n_robs * rob, 9, EFORMAT_VERSION_3, subdet_id, 1, 0, 1, 0,
-                            EFORMAT_ROS, 11 + n_robs * rob, 11, EFORMAT_VERSION_3, ros_id, 1, 0, 3, 7, l1_id, 0};
+        uint32_t front[] = {EFORMAT_SUBDET,
+                            9 + 11 + n_robs * rob,
+                            9,
+                            EFORMAT_VERSION_3,
+                            subdet_id,
+                            1,
+                            0,
+                            1,
+                            0,
+                            EFORMAT_ROS,
+                            11 + n_robs * rob,
+                            11,
+                            EFORMAT_VERSION_3,
+                            ros_id,
+                            1,
+                            0,
+                            3,
+                            7,
+                            l1_id,
+                            0};
         size_t n = sizeof front / 4;
 
         memcpy(w, front, sizeof front);
         for (unsigned i = 0; i < n_robs; i++) {
-                uint32_t head[] = {EFORMAT_ROB, rob, 8, EFORMAT_VERSION_3, ros_id + i, 1, 0, 0,
-                                   EFORMAT_ROD, 9, EFORMAT_VERSION_3, ros_id + i, 0, l1_id, 0, 0, 0};
+                uint32_t head[] = {EFORMAT_ROB, rob,         8, EFORMAT_VERSION_3, ros_id + i, 1, 0,
+                                   0,           EFORMAT_ROD, 9, EFORMAT_VERSION_3, ros_id + i, 0, l1_id,
+                                   0,           0,           0};
                 uint32_t tail[] = {0x00ffffff, 1, n_data, 1};
 
                 memcpy(w + n, head, sizeof head);

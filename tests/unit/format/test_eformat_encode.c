@@ -1,4 +1,5 @@
-/* The encoders: golden words for a small event of each format, the order of fragments, and every way to be missing. */
+/* The encoders: golden words for a small event of each format, the order of fragments, and every way to be
+ * missing. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,13 +44,15 @@ static void assert_words(const uint8_t *bytes, const uint32_t *words, size_t n)
 static void test_golden_three(void **state)
 {
         static const uint32_t golden[] = {
-                0xAA1234AA, 18 + 9 + 35, 18, 0x03000000, 0x0079500b, 1, 0, 10,
-                1, 6, 3, 7, 4, 5, 0xe0, 0xe1, 0xe2, 0xe3,
-                0xBB1234BB, 9 + 35, 9, 0x03000000, 0x0070500b, 1, 0, 1, 0,
-                0xCC1234CC, 35, 11, 0x03000000, 0x00700002, 1, 0, 3, 3, 7, 9,
-                0xDD1234DD, 24, 8, 0x03000000, 0x00700002, 1, 0, 0,
-                0xEE1234EE, 9, 0x03000000, 0x00700002, 3, 7, 9, 4, 0,
-                0x64636261, 0x00000065, 0, 5, 2, 2, 1,
+                0xAA1234AA, 18 + 9 + 35, 18,         0x03000000, 0x0079500b, 1,      0,
+                10,         1,           6,          3,          7,          4,      5,
+                0xe0,       0xe1,        0xe2,       0xe3,       0xBB1234BB, 9 + 35, 9,
+                0x03000000, 0x0070500b,  1,          0,          1,          0,      0xCC1234CC,
+                35,         11,          0x03000000, 0x00700002, 1,          0,      3,
+                3,          7,           9,          0xDD1234DD, 24,         8,      0x03000000,
+                0x00700002, 1,           0,          0,          0xEE1234EE, 9,      0x03000000,
+                0x00700002, 3,           7,          9,          4,          0,      0x64636261,
+                0x00000065, 0,           5,          2,          2,          1,
         };
         struct built_fragment fragment = {
                 .data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
@@ -65,11 +68,13 @@ static void test_golden_three(void **state)
 static void test_golden_five(void **state)
 {
         static const uint32_t golden[] = {
-                0xAA1234AA, 29 + 24, 29, 0x05000000, 0x0079500b, 1, 0, 0, 1, 2, 6, 5, 0, 3, 0, 7, 9, 4, 0, 24,
-                0, 1, 5, 4, 0xe0, 0xe1, 0xe2, 0xe3, 0,
-                0xDD1234DD, 24, 8, 0x05000000, 0x00700002, 1, 0, 0,
-                0xEE1234EE, 9, 0x03000000, 0x00700002, 3, 7, 9, 4, 0,
-                0x64636261, 0x00000065, 0, 5, 2, 2, 1,
+                0xAA1234AA, 29 + 24,    29,   0x05000000, 0x0079500b, 1,          0,          0,
+                1,          2,          6,    5,          0,          3,          0,          7,
+                9,          4,          0,    24,         0,          1,          5,          4,
+                0xe0,       0xe1,       0xe2, 0xe3,       0,          0xDD1234DD, 24,         8,
+                0x05000000, 0x00700002, 1,    0,          0,          0xEE1234EE, 9,          0x03000000,
+                0x00700002, 3,          7,    9,          4,          0,          0x64636261, 0x00000065,
+                0,          5,          2,    2,          1,
         };
         struct built_fragment fragment = {
                 .data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
@@ -87,10 +92,10 @@ static void test_sums_of_five(void **state)
         struct built_fragment fragments[] = {
                 {.data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(0), .order = 0},
                 {.data = words,
-             .size_bytes = (uint32_t)(4 * n),
-             .source_id = 0x00a10020,
-             .order = 1,
-             .form = FORM_ROS3},
+                 .size_bytes = (uint32_t)(4 * n),
+                 .source_id = 0x00a10020,
+                 .order = 1,
+                 .form = FORM_ROS3},
                 {.source_id = eformat_source_id(1), .order = 2, .status = FRAGMENT_LOST},
         };
         struct built_event event = {.info = info, .n_fragments = 3, .fragments = fragments};
@@ -120,11 +125,11 @@ static int shape_visit(void *userdata, const struct eformat_fragment *f)
         struct shape *s = userdata;
 
         if (f->marker == EFORMAT_SUBDET)
-                s->length +=
-                        (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "| %x:", f->source_id);
+                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length,
+                                              "| %x:", f->source_id);
         if (f->marker == EFORMAT_ROS)
-                s->length +=
-                        (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, " %x", f->source_id);
+                s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, " %x",
+                                              f->source_id);
         if (f->marker == EFORMAT_ROB && eformat_word(f->status, 0) != 0)
                 s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length, "(%x)",
                                               eformat_word(f->status, 0));
@@ -195,21 +200,21 @@ static void test_every_status(void **state)
         static char payload[] = "abcdefgh";
         struct built_fragment fragments[] = {
                 {.data = payload,
-             .size_bytes = 8,
-             .source_id = 0x700000,
-             .order = 0,
-             .status = FRAGMENT_TRUNCATED},
+                 .size_bytes = 8,
+                 .source_id = 0x700000,
+                 .order = 0,
+                 .status = FRAGMENT_TRUNCATED},
                 {.source_id = 0x700001, .order = 1, .status = FRAGMENT_PENDING},
                 {.source_id = 0x700002, .order = 2, .status = FRAGMENT_LOST},
                 {.source_id = 0x700003, .order = 3, .status = FRAGMENT_DISCARDED},
                 {.source_id = 0x700004, .order = 4, .status = FRAGMENT_NONE},
                 {.data = payload, .size_bytes = 0, .source_id = 0x700005, .order = 5, .status = FRAGMENT_OK},
                 {.data = payload,
-             .size_bytes = 8,
-             .source_id = 0x700006,
-             .order = 6,
-             .form = FORM_ROS3,
-             .status = FRAGMENT_OK},
+                 .size_bytes = 8,
+                 .source_id = 0x700006,
+                 .order = 6,
+                 .form = FORM_ROS3,
+                 .status = FRAGMENT_OK},
         };
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, fragments, ARRAY_SIZE(fragments));
 

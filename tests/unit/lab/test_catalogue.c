@@ -41,7 +41,8 @@ static void every_measurement_has_its_points(void **state)
 static const struct lab_point *find(size_t n, const char *panel, const char *series, double x)
 {
         for (size_t i = 0; i < n; i++) {
-                if (strcmp(points[i].panel ?: "", panel) == 0 && strcmp(points[i].series, series) == 0 && points[i].x == x)
+                if (strcmp(points[i].panel ?: "", panel) == 0 && strcmp(points[i].series, series) == 0 &&
+                    points[i].x == x)
                         return &points[i];
         }
         fail_msg("no point %s, %s at %g", panel, series, x);
@@ -69,7 +70,8 @@ static void c6_is_the_whole_product(void **state)
                 snprintf(setting, sizeof setting, "=%dKiB ", buffer);
                 assert_non_null(strstr(p->settings, setting));
                 /* In mHz. */
-                assert_true(fabs(lab_setting(p, "trigger.rate", 0) * 6 * x - 1e3 * limit * load / 100) < 6 * x);
+                assert_true(fabs(lab_setting(p, "trigger.rate", 0) * 6 * x - 1e3 * limit * load / 100) <
+                            6 * x);
                 assert_true(lab_setting(p, "scenario.duration", 0) == (buffer == 256 && load == 150 ? 3 : 1));
                 assert_non_null(find(n, panel, "pull, auto", x));
         }
@@ -111,10 +113,10 @@ static void a_bed_says_what_it_lacks(void **state)
         static const struct {
                 const char *id, *lack;
         } lacks[] = {
-            {"C5", "needs 6 ROSs, the scenario has 3"},
-            {"A1", "needs 3 SFIs, the scenario has 1"},
-            {"B3", "needs network.mtu = 9000, the scenario has 1500"},
-            {"C1", ""},
+                {"C5", "needs 6 ROSs, the scenario has 3"},
+                {"A1", "needs 3 SFIs, the scenario has 1"},
+                {"B3", "needs network.mtu = 9000, the scenario has 1500"},
+                {"C1", ""},
         };
         struct scenario *s = calloc(1, sizeof *s);
         struct lab_bed bed = {.scenario = s};
@@ -144,10 +146,8 @@ static void a_bed_says_what_it_lacks(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_measurement_has_its_points),
-                cmocka_unit_test(the_last_setting_wins),
-                cmocka_unit_test(small_fragments_cost_more),
-                cmocka_unit_test(c6_is_the_whole_product),
+                cmocka_unit_test(every_measurement_has_its_points), cmocka_unit_test(the_last_setting_wins),
+                cmocka_unit_test(small_fragments_cost_more),        cmocka_unit_test(c6_is_the_whole_product),
                 cmocka_unit_test(a_bed_says_what_it_lacks),
         };
 

@@ -23,7 +23,9 @@ static struct scenario scenario = {
 static json_t *figures(const struct scenario *s, double triggers, double complete, double span_s)
 {
         double bytes = complete * SOURCES * FRAGMENT_BYTES;
-        json_t *report = json_pack("{s:f, s:f, s:f, s:f}", "triggers", triggers, "events_complete", complete, "payload_bytes", bytes, "throughput_bytes_per_second", span_s > 0 ? bytes / span_s : 0.0);
+        json_t *report = json_pack("{s:f, s:f, s:f, s:f}", "triggers", triggers, "events_complete", complete,
+                                   "payload_bytes", bytes, "throughput_bytes_per_second",
+                                   span_s > 0 ? bytes / span_s : 0.0);
         json_t *o = json_object();
 
         figures_add_building(o, report, s);
@@ -40,7 +42,8 @@ static void assert_figure(const json_t *o, const char *name, double wanted)
                 fail_msg("%s is %.9g, wanted %.9g", name, have, wanted);
 }
 
-/* The first 10 ms build all, the rest nothing, and most triggers are held back: 10 events in 2 s, not in 10 ms. */
+/* The first 10 ms build all, the rest nothing, and most triggers are held back: 10 events in 2 s, not in 10
+ * ms. */
 static void an_early_stop_does_not_flatter(void **state)
 {
         json_t *o = figures(&scenario, 100, 10, 0.01);
@@ -81,7 +84,8 @@ static void one_trigger_more_does_not_flatter(void **state)
 
 static void shares_are_of_the_port_and_of_the_offer(void **state)
 {
-        double limit = lab_payload_limit(LINK_BPS, 1500, FRAGMENT_BYTES), offered = 1000.0 * SOURCES * FRAGMENT_BYTES;
+        double limit = lab_payload_limit(LINK_BPS, 1500, FRAGMENT_BYTES),
+               offered = 1000.0 * SOURCES * FRAGMENT_BYTES;
         struct scenario fast = scenario;
         json_t *o = figures(&scenario, 2000, 1000, 1);
 
@@ -111,7 +115,9 @@ static void what_is_not_known_is_null(void **state)
         (void)state;
         bare.network.link_rate_bps = SCENARIO_UNLIMITED;
         o = figures(&bare, 2000, 2000, 2);
-        assert_true(json_is_null(json_object_get(o, "port_share")) && json_is_null(json_object_get(o, "built_share")) && json_is_null(json_object_get(o, "offered_share")));
+        assert_true(json_is_null(json_object_get(o, "port_share")) &&
+                    json_is_null(json_object_get(o, "built_share")) &&
+                    json_is_null(json_object_get(o, "offered_share")));
         assert_figure(o, "whole_events_per_second", 1000);
         json_decref(o);
         most.trigger.rate_millihertz = SCENARIO_MAX;
@@ -132,7 +138,7 @@ static void unknown_is_null(void **state)
         (void)state;
         for (size_t i = 0; i < 2; i++) {
                 json_t *report =
-                    json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
+                        json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
 
                 json_object_set_new(report, of[i], json_null());
                 o = json_object();
@@ -153,12 +159,12 @@ static void unknown_is_null(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-            cmocka_unit_test(unknown_is_null),
-            cmocka_unit_test(an_early_stop_does_not_flatter),
-            cmocka_unit_test(a_long_drain_does_not_flatter),
-            cmocka_unit_test(one_trigger_more_does_not_flatter),
-            cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
-            cmocka_unit_test(what_is_not_known_is_null),
+                cmocka_unit_test(unknown_is_null),
+                cmocka_unit_test(an_early_stop_does_not_flatter),
+                cmocka_unit_test(a_long_drain_does_not_flatter),
+                cmocka_unit_test(one_trigger_more_does_not_flatter),
+                cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
+                cmocka_unit_test(what_is_not_known_is_null),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,26 +10,26 @@ static struct lab_point points[LAB_POINTS_MAX];
 
 /* Every figure that a verdict may ask for. */
 static const char *const figures[] = {
-    "loss_percent",
-    "received_mbps",
-    "least_mbps",
-    "sender_cpu_percent",
-    "sender_cpu_p50_percent",
-    "gap_p50_us",
-    "gap_p99_us",
-    "mbyte_per_s",
-    "whole_events_per_second",
-    "whole_bytes_per_second",
-    "complete_share",
-    "switch_packets",
-    "source_packets",
-    "socket_packets",
-    "events_lost",
-    "events_partial",
-    "offered_share",
-    "built_share",
-    "port_share",
-    "echo_p99_us",
+        "loss_percent",
+        "received_mbps",
+        "least_mbps",
+        "sender_cpu_percent",
+        "sender_cpu_p50_percent",
+        "gap_p50_us",
+        "gap_p99_us",
+        "mbyte_per_s",
+        "whole_events_per_second",
+        "whole_bytes_per_second",
+        "complete_share",
+        "switch_packets",
+        "source_packets",
+        "socket_packets",
+        "events_lost",
+        "events_partial",
+        "offered_share",
+        "built_share",
+        "port_share",
+        "echo_p99_us",
 };
 
 /* The figures that a measurement needs, and its verdict with the figures below. */
@@ -37,33 +37,33 @@ static const struct {
         const char *id, *asks;
         enum lab_verdict verdict;
 } cases[] = {
-    {"A1", "loss_percent", LAB_AGREES},
-    {"A2", "loss_percent", LAB_AGREES},
-    {"A3", "loss_percent", LAB_AGREES},
-    {"A4", "loss_percent", LAB_AGREES},
-    {"A5", "received_mbps", LAB_AGREES},
-    {"A6", "sender_cpu_percent sender_cpu_p50_percent", LAB_BETTER},
-    {"A7", "gap_p50_us gap_p99_us", LAB_BETTER},
-    {"A8", "gap_p50_us", LAB_AGREES},
-    {"B1", "mbyte_per_s", LAB_BETTER},
-    {"B2", "received_mbps", LAB_UNKNOWN},
-    {"B3", "received_mbps", LAB_AGREES},
-    {"B4", "received_mbps", LAB_AGREES},
-    {"B5", "least_mbps", LAB_BETTER},
-    {"B6", "least_mbps", LAB_AGREES},
-    {"C1", "whole_events_per_second", LAB_BETTER},
-    {"C2", "whole_bytes_per_second", LAB_BETTER},
-    {"C3", "whole_events_per_second", LAB_BETTER},
-    {"C4", "whole_bytes_per_second complete_share", LAB_AGREES},
-    {"C5", "whole_bytes_per_second switch_packets", LAB_BETTER},
-    {"C6",
-     "events_lost events_partial switch_packets source_packets socket_packets offered_share built_share "
-     "port_share "
-     "whole_bytes_per_second",
-     LAB_BETTER},
-    {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
-    {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
-    {"C9", "echo_p99_us", LAB_BETTER},
+        {"A1", "loss_percent", LAB_AGREES},
+        {"A2", "loss_percent", LAB_AGREES},
+        {"A3", "loss_percent", LAB_AGREES},
+        {"A4", "loss_percent", LAB_AGREES},
+        {"A5", "received_mbps", LAB_AGREES},
+        {"A6", "sender_cpu_percent sender_cpu_p50_percent", LAB_BETTER},
+        {"A7", "gap_p50_us gap_p99_us", LAB_BETTER},
+        {"A8", "gap_p50_us", LAB_AGREES},
+        {"B1", "mbyte_per_s", LAB_BETTER},
+        {"B2", "received_mbps", LAB_UNKNOWN},
+        {"B3", "received_mbps", LAB_AGREES},
+        {"B4", "received_mbps", LAB_AGREES},
+        {"B5", "least_mbps", LAB_BETTER},
+        {"B6", "least_mbps", LAB_AGREES},
+        {"C1", "whole_events_per_second", LAB_BETTER},
+        {"C2", "whole_bytes_per_second", LAB_BETTER},
+        {"C3", "whole_events_per_second", LAB_BETTER},
+        {"C4", "whole_bytes_per_second complete_share", LAB_AGREES},
+        {"C5", "whole_bytes_per_second switch_packets", LAB_BETTER},
+        {"C6",
+         "events_lost events_partial switch_packets source_packets socket_packets offered_share built_share "
+         "port_share "
+         "whole_bytes_per_second",
+         LAB_BETTER},
+        {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
+        {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
+        {"C9", "echo_p99_us", LAB_BETTER},
 };
 
 static double bytes_per_second(const struct lab_point *p)
@@ -293,8 +293,8 @@ static void few_points_are_a_quick_sweep_only(void **state)
         assert_int_equal(judge_as("C5", quick, LAB_QUICK), LAB_BETTER);
         assert_int_equal(judge_as("C5", quick, LAB_WHOLE), LAB_UNKNOWN);
         assert_non_null(strstr(
-            why, "16 of 28 points are missing: 20 Mbit/s at 2048, 40 Mbit/s at 2048, 50 Mbit/s at 2048, "
-                 "auto at 2048, and 12 more"));
+                why, "16 of 28 points are missing: 20 Mbit/s at 2048, 40 Mbit/s at 2048, 50 Mbit/s at 2048, "
+                     "auto at 2048, and 12 more"));
         assert_int_equal(judge_as("C5", whole, LAB_QUICK), LAB_BETTER);
         /* An interrupted whole sweep: at first it has only the points of a quick one. */
         while (json_array_size(whole) > 4)

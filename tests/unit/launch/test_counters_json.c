@@ -61,8 +61,15 @@ static void empty_histogram(void **state)
 static void spoiled(void **state)
 {
         static const char *const texts[] = {
-                "7", "[]", "{}", "{\"state\": -1}", "{\"state\": 99, \"latency_ns\": {}}", "{\"state\": 1}", "{\"state\": 1, \"latency_ns\": []}",
-                "{\"state\": 1, \"qos_backend\": 77, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": []}}",
+                "7",
+                "[]",
+                "{}",
+                "{\"state\": -1}",
+                "{\"state\": 99, \"latency_ns\": {}}",
+                "{\"state\": 1}",
+                "{\"state\": 1, \"latency_ns\": []}",
+                "{\"state\": 1, \"qos_backend\": 77, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": "
+                "[]}}",
                 "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[-1, 1]]}}",
                 "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[1920, 1]]}}",
                 "{\"state\": 1, \"latency_ns\": {\"sum\": 0, \"max\": 0, \"buckets\": [[5, 0]]}}",

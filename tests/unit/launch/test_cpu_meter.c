@@ -75,7 +75,8 @@ static void who_works_takes_more(void **state)
         do {
                 wait_ms(30);
                 cpu_meter_sample(m);
-        } while ((histogram_quantile(b, 0.5) <= histogram_quantile(i, 0.5) || b->count < 5) && clock_now_ns() < until_ns);
+        } while ((histogram_quantile(b, 0.5) <= histogram_quantile(i, 0.5) || b->count < 5) &&
+                 clock_now_ns() < until_ns);
         assert_true(histogram_quantile(b, 0.5) > histogram_quantile(i, 0.5));
         assert_true(b->sum > i->sum);
         assert_int_equal(b->count, i->count);
@@ -139,8 +140,8 @@ static uint64_t share_of_a_rest(struct cpu_meter *m)
         return cpu_meter_shares(m, 0)->sum - before;
 }
 
-/* What was done before an interval is not of it, whether a restart begins it or the end of another. A last tick may come to an account
- * late, and no more. */
+/* What was done before an interval is not of it, whether a restart begins it or the end of another. A last
+ * tick may come to an account late, and no more. */
 static void intervals_are_apart(void **state)
 {
         pid_t child = begin(work);
@@ -180,13 +181,17 @@ static void shares_are_described(void **state)
         histogram_add(&h, CPU_METER_WHOLE / 4, 25);
         histogram_add(&h, CPU_METER_WHOLE * 8 / 10, 75);
         o = cpu_meter_describe(&h);
-        assert_true(of(o, "p10") >= 25 && of(o, "p10") < 26 && of(o, "p50") >= 80 && of(o, "p50") < 83 && of(o, "p99") == of(o, "p90"));
+        assert_true(of(o, "p10") >= 25 && of(o, "p10") < 26 && of(o, "p50") >= 80 && of(o, "p50") < 83 &&
+                    of(o, "p99") == of(o, "p90"));
         edges = json_object_get(o, "edges"), below = json_object_get(o, "below");
         assert_true(json_array_size(edges) > 5 && json_array_size(edges) == json_array_size(below));
         for (size_t i = 0; i < json_array_size(edges); i++) {
-                double edge = json_number_value(json_array_get(edges, i)), share = json_number_value(json_array_get(below, i));
+                double edge = json_number_value(json_array_get(edges, i)),
+                       share = json_number_value(json_array_get(below, i));
 
-                assert_true(edge < 25 ? share == 0 : edge < 80 ? share > 0.24 && share < 0.26 : edge < 83 || share == 1);
+                assert_true(edge < 25   ? share == 0
+                            : edge < 80 ? share > 0.24 && share < 0.26
+                                        : edge < 83 || share == 1);
         }
         json_decref(o);
 }

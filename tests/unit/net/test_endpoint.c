@@ -1,5 +1,5 @@
-/* Datagram endpoints on loopback and in the process: bytes and order, super-packets and their fall-back, groups, bounds,
- * and faults put in on purpose. */
+/* Datagram endpoints on loopback and in the process: bytes and order, super-packets and their fall-back,
+ * groups, bounds, and faults put in on purpose. */
 #include "../own_network.h"
 
 #include <errno.h>
@@ -22,10 +22,14 @@ static struct net_address address(const char *text)
         return a;
 }
 
-static struct endpoint *open_udp(const char *local, const struct net_address *connect, enum segmentation segmentation)
+static struct endpoint *open_udp(const char *local, const struct net_address *connect,
+                                 enum segmentation segmentation)
 {
-        struct udp_config c = {.local = address(local), .connect = connect, .segmentation = segmentation,
-                               .receive_buffer_bytes = 4u << 20, .send_buffer_bytes = 4u << 20};
+        struct udp_config c = {.local = address(local),
+                               .connect = connect,
+                               .segmentation = segmentation,
+                               .receive_buffer_bytes = 4u << 20,
+                               .send_buffer_bytes = 4u << 20};
         struct endpoint *e = NULL;
 
         assert_int_equal(endpoint_new_udp(&e, &c), 0);
@@ -33,7 +37,8 @@ static struct endpoint *open_udp(const char *local, const struct net_address *co
 }
 
 /* The datagrams that come until `n` are there. */
-static int receive_all(struct endpoint *e, struct faults *f, int n, void (*take)(const struct datagram *, int))
+static int receive_all(struct endpoint *e, struct faults *f, int n,
+                       void (*take)(const struct datagram *, int))
 {
         struct datagram d[64];
         int got = 0;
@@ -146,7 +151,8 @@ static void nobody_there_is_no_end(void **state)
 static void too_large_is_counted(void **state)
 {
         static uint8_t large[70000];
-        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO), *from = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO),
+                        *from = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
         struct iovec iov[2] = {{large, sizeof large}, {bytes[0], 10}};
         struct outgoing out[2] = {{&iov[0], 1, sizeof large, &to->local}, {&iov[1], 1, 10, &to->local}};
 
@@ -161,7 +167,9 @@ static void too_large_is_counted(void **state)
 
 static void a_full_buffer_is_counted(void **state)
 {
-        struct udp_config c = {.local = address("127.0.0.1"), .receive_buffer_bytes = 16384, .segmentation = SEGMENTATION_OFF};
+        struct udp_config c = {.local = address("127.0.0.1"),
+                               .receive_buffer_bytes = 16384,
+                               .segmentation = SEGMENTATION_OFF};
         struct endpoint *to, *from = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF);
         struct datagram d[16];
         uint64_t got = 0;
@@ -209,7 +217,8 @@ static void within_the_process(void **state)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
-        struct net_address here = address("127.1.1.1"), there = address("127.1.1.2"), nowhere = address("127.1.1.3");
+        struct net_address here = address("127.1.1.1"), there = address("127.1.1.2"),
+                           nowhere = address("127.1.1.3");
         struct endpoint *to, *from, *same;
         struct datagram d;
 
@@ -299,7 +308,8 @@ static void faults_do_what_they_say(void **state)
         assert_true(counts[0] == 0);
 }
 
-/* 0 means that the endpoint is empty, also where all of a batch was lost: what lies behind it would wait unseen. */
+/* 0 means that the endpoint is empty, also where all of a batch was lost: what lies behind it would wait
+ * unseen. */
 static void a_lost_batch_is_not_the_end(void **state)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");

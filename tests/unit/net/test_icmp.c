@@ -26,7 +26,7 @@ static uint16_t sum16(const uint8_t *bytes, size_t n)
         for (size_t i = 0; i + 1 < n; i += 2)
                 sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
         sum = (sum >> 16) + (sum & 0xffff);
-        return htons((uint16_t)~(sum + (sum >> 16)));
+        return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
 static struct udphdr udp_of(const struct net_address *source, const struct net_address *destination)

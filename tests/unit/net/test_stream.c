@@ -11,7 +11,8 @@
 
 static void addresses(void **state)
 {
-        static const char *const bad[] = {"", "300.1.1.1", "localhost", "1.2.3", "[::1", "::g", "1.2.3.4.5", "fe80::1%nodevice"};
+        static const char *const bad[] = {"",     "300.1.1.1", "localhost", "1.2.3",
+                                          "[::1", "::g",       "1.2.3.4.5", "fe80::1%nodevice"};
         char text[NET_ADDRESS_TEXT_MAX];
         struct net_address a, b;
 

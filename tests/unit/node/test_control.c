@@ -42,8 +42,8 @@ static void send_alive(struct bench *b)
         uint8_t bytes[256];
         struct iovec iov = {.iov_base = bytes};
 
-        m.header =
-            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
         m.alive.state = RUN_RUNNING;
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(net_address_parse(&to, DFM, PORT), 0);

@@ -99,8 +99,8 @@ static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
 {
         static struct message m;
 
-        m.header =
-            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
         for (size_t i = 0; i < n; i++) {

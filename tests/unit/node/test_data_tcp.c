@@ -16,7 +16,7 @@
 #define ROS2 SAMPLE_NET ".3"
 #define SFI1 SAMPLE_NET ".4"
 
-static unsigned watched; /* connections that end when the other side falls silent */
+static unsigned watched;   /* connections that end when the other side falls silent */
 static uint8_t flood[256]; /* sent again and again, if flood_bytes is not 0 */
 static size_t flood_bytes, flooded;
 
@@ -107,8 +107,10 @@ static void introduce(int fd, uint16_t ros)
         uint8_t bytes[256];
         struct iovec iov = {.iov_base = bytes};
 
-        m.header = (struct message_header){
-            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_TOTALS};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE,
+                                           .sender_role = ROLE_ROS,
+                                           .sender_index = ros,
+                                           .type = MESSAGE_TOTALS};
         iov.iov_len = message_encode(&m, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &iov, 1), iov.iov_len);
 }
@@ -131,7 +133,7 @@ static bool is_asked(struct bench *b, uint16_t ros, int fd)
         uint8_t bytes[256];
 
         m.header = (struct message_header){
-            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
         m.n = 1;
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         b->receiver.ops->request(&b->receiver, (struct message_to){ROLE_ROS, ros}, &m);
@@ -336,7 +338,7 @@ static void a_ros_takes_only_its_sfis_requests(void **state)
         ros_bench_close(&b);
         ros_bench_open(&b);
         m.header = (struct message_header){
-            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_ENDED;
         assert_true(is_refused(&b, bytes, message_encode(&m, bytes, sizeof bytes)));
         assert_int_equal(ros_run_state(b.sender.core), RUN_STARTING);

@@ -11,8 +11,10 @@ static void send_as(uint16_t ros, const char *from)
         struct chunk_job job = {.chunk = {.event = 5, .l1_id = 5, .fragment_bytes = 8},
                                 .to_bytes = 8,
                                 .payload = (const uint8_t *)"fragment"};
-        struct message_header header = {
-            .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .sender_index = ros, .type = MESSAGE_FRAGMENTS};
+        struct message_header header = {.cookie = SAMPLE_COOKIE,
+                                        .sender_role = ROLE_ROS,
+                                        .sender_index = ros,
+                                        .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct udp_config config = {};
         struct chunk_packer *packer;

@@ -60,9 +60,9 @@ static void many_are_counted(void **state)
         dfm_driver_init(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(
-            why(&t, &idle),
-            "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
-            "ros6 and 16 more never reached this DFM");
+                why(&t, &idle),
+                "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+                "ros6 and 16 more never reached this DFM");
         dfm_driver_fini(&t);
 }
 
@@ -169,9 +169,12 @@ static void reasons_are_bounded(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(who_never_came),      cmocka_unit_test(many_are_counted),
-                cmocka_unit_test(who_held_back),       cmocka_unit_test(nobody_had_a_credit),
-                cmocka_unit_test(open_partial_and_lost), cmocka_unit_test(reasons_are_bounded),
+                cmocka_unit_test(who_never_came),
+                cmocka_unit_test(many_are_counted),
+                cmocka_unit_test(who_held_back),
+                cmocka_unit_test(nobody_had_a_credit),
+                cmocka_unit_test(open_partial_and_lost),
+                cmocka_unit_test(reasons_are_bounded),
                 cmocka_unit_test(failed_at_the_end_and_built_twice),
         };
 

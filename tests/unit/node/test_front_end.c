@@ -17,10 +17,10 @@
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 
-static bool flood;         /* the sockets have endless data */
-static unsigned receives;  /* calls to the kernel */
+static bool flood;        /* the sockets have endless data */
+static unsigned receives; /* calls to the kernel */
 static uint64_t received_bytes;
-static int fail_adds;      /* of descriptors to the loop */
+static int fail_adds; /* of descriptors to the loop */
 static int last_wakes;
 
 int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
@@ -84,7 +84,7 @@ struct bench {
         struct ros *core;
         uint8_t *buffer;
         uint64_t now_ns;
-        int listener, stream; /* TCP */
+        int listener, stream;    /* TCP */
         struct endpoint *sender; /* UDP */
 };
 

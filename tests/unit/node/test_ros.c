@@ -38,8 +38,8 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 {
         static struct message m;
 
-        m.header =
-            (struct message_header){.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
         m.assign.entries[0].event = event;

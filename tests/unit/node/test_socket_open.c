@@ -96,8 +96,7 @@ static void an_address_is_waited_for(void **state)
         log = logged_by(open_later);
         assert_int_equal(result, 0);
         assert_int_equal(binds, 3);
-        assert_non_null(
-                strstr(log, "cannot open " LATER ":5000 for fragments yet, retrying every 500 ms"));
+        assert_non_null(strstr(log, "cannot open " LATER ":5000 for fragments yet, retrying every 500 ms"));
         assert_null(strstr(strstr(log, "yet") + 1, "yet")); /* once */
         endpoint_free(opened);
 }
@@ -160,8 +159,8 @@ static void an_address_is_never_shared(void **state)
         assert_int_equal(listen(stream, 1), 0);
         log = logged_by(open_taken);
         assert_int_equal(result, -EADDRINUSE);
-        assert_non_null(strstr(
-                log, "127.0.0.2:5000 for fragments: it is in use; is this node running already?"));
+        assert_non_null(
+                strstr(log, "127.0.0.2:5000 for fragments: it is in use; is this node running already?"));
         assert_non_null(strstr(log, "cannot open 127.0.0.2:5000 for data connections: it is in use;"));
         close(datagrams);
         close(stream);
@@ -187,10 +186,8 @@ static void a_small_buffer_is_logged_once(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_address_is_waited_for),
-                cmocka_unit_test(a_stop_ends_the_wait),
-                cmocka_unit_test(evb_run_waits_for_nothing),
-                cmocka_unit_test(an_address_is_never_shared),
+                cmocka_unit_test(an_address_is_waited_for),      cmocka_unit_test(a_stop_ends_the_wait),
+                cmocka_unit_test(evb_run_waits_for_nothing),     cmocka_unit_test(an_address_is_never_shared),
                 cmocka_unit_test(a_small_buffer_is_logged_once),
         };
 

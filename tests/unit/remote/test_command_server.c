@@ -1,4 +1,5 @@
-/* The DFM's side of orders on loopback: who may say what is tested in tests/system/test_standby.py; here, what its bounds do. */
+/* The DFM's side of orders on loopback: who may say what is tested in tests/system/test_standby.py; here,
+ * what its bounds do. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -75,7 +76,9 @@ static void turn(void)
 
 static int connect_from(const char *address)
 {
-        struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)t.scenario->network.order_port)};
+        struct sockaddr_in from = {.sin_family = AF_INET},
+                           to = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)t.scenario->network.order_port)};
         int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 
         inet_pton(AF_INET, address, &from.sin_addr);
@@ -123,7 +126,9 @@ static bool say_ros1(int fd)
 {
         char text[300];
 
-        snprintf(text, sizeof text, "{\"stand_by\": {\"node\": \"ros1\", \"version\": \"" EVB_VERSION "\", \"common_ground\": %llu}}\n",
+        snprintf(text, sizeof text,
+                 "{\"stand_by\": {\"node\": \"ros1\", \"version\": \"" EVB_VERSION
+                 "\", \"common_ground\": %llu}}\n",
                  (unsigned long long)hub_common_ground(t.scenario));
         return say(fd, text);
 }
@@ -143,7 +148,8 @@ static void introduce(void)
         assert_int_equal(hub_members(t.hub), 1);
 }
 
-/* A commander that takes no answers is let go in the middle of an order; what its members hear last is to stop. */
+/* A commander that takes no answers is let go in the middle of an order; what its members hear last is to
+ * stop. */
 static void stop_is_last(void **state)
 {
         char *order = malloc(LINE_BYTES), line[300];
@@ -239,9 +245,9 @@ static void idle_commander(void **state)
 static void busy_commander(void **state)
 {
         static const char *const ends[] = {
-            "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n",
-            "{\"answer\": {\"job\": 5, \"state\": \"refused\"}}\n",
-            NULL,
+                "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n",
+                "{\"answer\": {\"job\": 5, \"state\": \"refused\"}}\n",
+                NULL,
         };
         char line[300];
 
@@ -263,7 +269,7 @@ static void busy_commander(void **state)
                         assert_non_null(strstr(line, "answer"));
                 } else {
                         assert_true(
-                            say(t.commander, "{\"order\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
+                                say(t.commander, "{\"order\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
                         hear(t.member, line, sizeof line);
                 }
                 assert_idle_is_told();
@@ -317,7 +323,8 @@ static void descriptors(void **state)
 
         (void)state;
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max}), 0);
+        assert_int_equal(
+                setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max}), 0);
         assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -328,8 +335,8 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         const struct CMUnitTest tests[] = {
-            CASE(stop_is_last),   CASE(descriptors),      CASE(second_of_a_name),   CASE(idle_commander),
-            CASE(busy_commander), CASE(talkative_member), CASE(silent_connections),
+                CASE(stop_is_last),   CASE(descriptors),      CASE(second_of_a_name),   CASE(idle_commander),
+                CASE(busy_commander), CASE(talkative_member), CASE(silent_connections),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

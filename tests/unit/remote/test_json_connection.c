@@ -230,9 +230,9 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         const struct CMUnitTest tests[] = {
-            CASE(in_pieces),   CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes),
-            CASE(last_words),  CASE(endless),   CASE(long_lines),         CASE(said_is_heard),
-            CASE(slow_reader), CASE(printable)};
+                CASE(in_pieces),   CASE(no_object), CASE(closed_while_heard), CASE(other_side_goes),
+                CASE(last_words),  CASE(endless),   CASE(long_lines),         CASE(said_is_heard),
+                CASE(slow_reader), CASE(printable)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What the tests of the store share: a directory of their own, small events, whole files in memory, and the real
- * file. */
+/* What the tests of the store share: a directory of their own, small events, whole files in memory, and the
+ * real file. */
 #pragma once
 
 #include <dirent.h>
@@ -66,7 +66,8 @@ static inline void sample_write(const char *path, const void *bytes, size_t size
         close(fd);
 }
 
-/* Event `number` of two pattern sources, `size_bytes` of payload each, seed 5. The caller owns *ret_payload. */
+/* Event `number` of two pattern sources, `size_bytes` of payload each, seed 5. The caller owns *ret_payload.
+ */
 static inline void sample_event(const struct eformat *format, uint64_t number, uint32_t size_bytes,
                                 struct eformat_encoding *e, uint8_t **ret_payload)
 {

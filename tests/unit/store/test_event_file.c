@@ -1,5 +1,5 @@
-/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may crash,
- * and what repair leaves must be sound and hold every event that was whole. */
+/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may
+ * crash, and what repair leaves must be sound and hold every event that was whole. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 struct fixture {
         char *directory;
         char path[PATH_MAX], out[PATH_MAX];
-        uint8_t *bytes; /* a sound v2 file of four events */
+        uint8_t *bytes;             /* a sound v2 file of four events */
         size_t size_bytes, ends[5]; /* of the front, and of each data record */
 };
 

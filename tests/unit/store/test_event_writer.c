@@ -41,7 +41,8 @@ static void test_core_name(void **state)
 
 static void test_golden_version_2(void **state)
 {
-        static const char texts[] = "SFI-1   " "\x3e\0\0\0" CORE " seed=5  ";
+        static const char texts[] = "SFI-1   "
+                                    "\x3e\0\0\0" CORE " seed=5  ";
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
         struct event_writer *w;
@@ -61,7 +62,8 @@ static void test_golden_version_2(void **state)
         const uint32_t run[] = {0x1234BBBB, 9, 12, 0, 1, 0, 0, 0, 0, 0x1234CCCC, 4, 1, 4 * (18 + 9 + 2 * 35),
                                 0xAA1234AA};
         const uint32_t end[] = {
-                0x1234DDDD, 10, eformat_word(bytes, 4), eformat_word(bytes, 5) + 1, 1, 0, 1, 0, 1, 0x1234EEEE};
+                0x1234DDDD, 10,        eformat_word(bytes, 4), eformat_word(bytes, 5) + 1, 1, 0, 1, 0,
+                1,          0x1234EEEE};
 
         date = eformat_word(bytes, 4);
         time = eformat_word(bytes, 5);
@@ -329,7 +331,7 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
 static void test_limit_at_every_byte(void **state)
 {
         signal(SIGXFSZ, SIG_IGN);
-        for (uint64_t limit = 1000; limit < 3200; limit += limit > 1400 && limit < 2600 ? 4 : 52) {
+        for (uint64_t limit = 1000; limit<3200; limit += limit> 1400 && limit < 2600 ? 4 : 52) {
                 limit_file_size(limit);
                 fill_until_error(*state, -EFBIG, 16, 2000, false);
                 fill_until_error(*state, -EFBIG, 16, 4000, true);
@@ -373,7 +375,8 @@ static void test_full_disk(void **state)
         if (pid == 0) {
                 int r = on_small_tmpfs(*state);
 
-                _exit(r); /* a failed assertion leaves by longjmp instead, into a copy of this runner: not 0, not 77 */
+                _exit(r); /* a failed assertion leaves by longjmp instead, into a copy of this runner: not 0,
+                             not 77 */
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {

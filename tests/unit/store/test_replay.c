@@ -1,5 +1,5 @@
-/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get new
- * ids. */
+/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get
+ * new ids. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +27,8 @@ static struct replay *open_real(void)
         return replay;
 }
 
-/* Builds the event of `trigger` out of copies in `room`, sources in an order of no meaning. Returns its bytes. */
+/* Builds the event of `trigger` out of copies in `room`, sources in an order of no meaning. Returns its
+ * bytes. */
 static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *room,
                         const struct eformat *format)
 {
@@ -43,8 +44,12 @@ static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *
                 replay_fragment(replay, (size_t)(trigger % replay_events(replay)), source, &f);
                 assert_int_equal(replay_copy(replay, trigger, source, room, f.size_bytes), f.size_bytes);
                 fragments[event.n_fragments++] = (struct built_fragment){
-                        .data = room, .size_bytes = f.size_bytes, .source_id = replay_source_id(replay, source),
-                        .order = f.order, .form = FORM_ROS3, .status = (uint8_t)f.status,
+                        .data = room,
+                        .size_bytes = f.size_bytes,
+                        .source_id = replay_source_id(replay, source),
+                        .order = f.order,
+                        .form = FORM_ROS3,
+                        .status = (uint8_t)f.status,
                 };
                 room += f.size_bytes;
         }
@@ -83,7 +88,8 @@ static void test_rebuilt_events_are_the_same_bytes(void **state)
 }
 
 /* Where the words of `b` differ from those of `a`, the difference is that of the passes. */
-static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes, uint32_t shift, size_t wanted)
+static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes, uint32_t shift,
+                           size_t wanted)
 {
         size_t n = 0;
 
@@ -106,7 +112,8 @@ static void test_later_passes_are_renumbered(void **state)
                 _cleanup_free_ uint8_t *before = rebuild(replay, k, room, &eformat_3);
                 _cleanup_free_ uint8_t *after = rebuild(replay, k + 30, room, &eformat_3);
 
-                /* Global and L1 id of the event, 25 ROSs and 41 RODs: one sub-detector leaves its L1 ids 0. */
+                /* Global and L1 id of the event, 25 ROSs and 41 RODs: one sub-detector leaves its L1 ids 0.
+                 */
                 assert_shifted(before, after, e.size_bytes, 48, 2 + 25 + 41);
                 assert_int_equal(e.n_l1_mismatches, 2);
                 assert_int_equal(eformat_walk(after, e.size_bytes, NULL, NULL, NULL), 0);
@@ -192,7 +199,8 @@ static void test_absent_source(void **state)
 
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         for (uint32_t n = 0; n < 2; n++) {
-                struct built_event event = {.info.l1_id = 5 + n, .n_fragments = 2 - n, .fragments = fragments};
+                struct built_event event = {
+                        .info.l1_id = 5 + n, .n_fragments = 2 - n, .fragments = fragments};
 
                 for (uint32_t i = 0; i < 2; i++)
                         fragments[i] = (struct built_fragment){.data = "abcd",
@@ -241,8 +249,10 @@ static void test_what_is_refused(void **state)
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         assert_refused(event_writer_path(w), -ENODATA, "no events");
         for (uint32_t i = 0; i < 2; i++)
-                fragments[i] = (struct built_fragment){
-                        .data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0), .order = (uint16_t)i};
+                fragments[i] = (struct built_fragment){.data = "abcd",
+                                                       .size_bytes = 4,
+                                                       .source_id = eformat_source_id(0),
+                                                       .order = (uint16_t)i};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
         assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);

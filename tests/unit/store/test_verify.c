@@ -113,8 +113,8 @@ static void test_another_seed(void **state)
         assert_string_equal(found.fault.reason, "not the byte that the pattern source makes");
 }
 
-/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3 trailer
- * words. */
+/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3
+ * trailer words. */
 static void test_one_wrong_byte(void **state)
 {
         const char *path;

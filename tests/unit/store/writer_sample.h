@@ -25,8 +25,15 @@ static inline struct event_writer_settings make_settings(const char *directory, 
 {
         *closed = (struct closed){0};
         return (struct event_writer_settings){
-                .directory = directory, .core_name = CORE, .application = "SFI-1", .version = 2, .run = 12,
-                .has_seed = true, .seed = 5, .closed = on_closed, .userdata = closed,
+                .directory = directory,
+                .core_name = CORE,
+                .application = "SFI-1",
+                .version = 2,
+                .run = 12,
+                .has_seed = true,
+                .seed = 5,
+                .closed = on_closed,
+                .userdata = closed,
         };
 }
 

@@ -1,4 +1,5 @@
-/* A consumer that sleeps while its ring is empty never misses what a producer puts in. For the thread sanitizer too. */
+/* A consumer that sleeps while its ring is empty never misses what a producer puts in. For the thread
+ * sanitizer too. */
 #include "../test.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* A network of the test's own: a namespace with a veth that is gone when the test ends. Where the privilege is missing the
- * test is skipped, and says so. */
+/* A network of the test's own: a namespace with a veth that is gone when the test ends. Where the privilege
+ * is missing the test is skipped, and says so. */
 #pragma once
 
 #include "tc_sample.h"
@@ -25,7 +25,8 @@ static inline bool network_enter(void)
                 return false;
         }
         s = nl_socket_alloc();
-        ok = s && nl_connect(s, NETLINK_ROUTE) >= 0 && rtnl_link_veth_add(s, NETWORK_DEVICE, "evb1", getpid()) >= 0 &&
+        ok = s && nl_connect(s, NETLINK_ROUTE) >= 0 &&
+             rtnl_link_veth_add(s, NETWORK_DEVICE, "evb1", getpid()) >= 0 &&
              rtnl_link_get_kernel(s, 0, NETWORK_DEVICE, &link) >= 0;
         if (ok) {
                 wanted = rtnl_link_alloc();
@@ -126,8 +127,11 @@ static inline char *network_text(void)
         FILE *to = open_memstream(&text, &size), *from;
         int c;
 
-        from = popen("{ tc qdisc show dev " NETWORK_DEVICE "; tc class show dev " NETWORK_DEVICE "; tc filter show dev " NETWORK_DEVICE
-                     "; } 2>/dev/null | sed -E 's/refcnt [0-9]+//; s/direct_packets_stat [0-9]+//; s/ht 8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/; s/order [0-9]+//; s/ref [0-9]+ bind [0-9]+//; s/^filter.*fh : ht divisor 1 *$//' | sort",
+        from = popen("{ tc qdisc show dev " NETWORK_DEVICE "; tc class show dev " NETWORK_DEVICE
+                     "; tc filter show dev " NETWORK_DEVICE
+                     "; } 2>/dev/null | sed -E 's/refcnt [0-9]+//; s/direct_packets_stat [0-9]+//; s/ht "
+                     "8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/; s/order [0-9]+//; s/ref [0-9]+ bind [0-9]+//; "
+                     "s/^filter.*fh : ht divisor 1 *$//' | sort",
                      "r");
         while ((c = getc(from)) != EOF)
                 putc(c, to);
@@ -136,7 +140,8 @@ static inline char *network_text(void)
         return text;
 }
 
-/* All tests of a program in one network; 77 where there is none to be had. A macro, as cmocka counts its array. */
+/* All tests of a program in one network; 77 where there is none to be had. A macro, as cmocka counts its
+ * array. */
 #define network_run_tests(tests)                                                                             \
         ({                                                                                                   \
                 int _failed = 77;                                                                            \

@@ -1,4 +1,5 @@
-/* What others have set up on a device: put back to the letter where it was replaced, left alone where it is beside the root. */
+/* What others have set up on a device: put back to the letter where it was replaced, left alone where it is
+ * beside the root. */
 #include "tc_network.h"
 
 #include "evb/tc/drift.h"
@@ -17,28 +18,40 @@ static const struct {
         const char *name, *commands[8];
 } set_ups[] = {
         {"ingress beside a classless root",
-         {"qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k", "qdisc add dev " NETWORK_DEVICE " ingress",
-          "filter add dev " NETWORK_DEVICE " parent ffff: protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
+         {"qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k",
+          "qdisc add dev " NETWORK_DEVICE " ingress",
+          "filter add dev " NETWORK_DEVICE
+          " parent ffff: protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
         {"clsact beside a root with classes",
          {HTB, CLASS("1", "rate 1mbit quantum 2000"), "qdisc add dev " NETWORK_DEVICE " clsact",
-          "filter add dev " NETWORK_DEVICE " egress protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
+          "filter add dev " NETWORK_DEVICE
+          " egress protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
         {"actions, where an earlier priority is gone",
-         {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"),
+          FILTER("prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
           FILTER("prio 4 u32 match ip dst 10.0.0.8/32 flowid 1:1"),
-          FILTER("prio 7 u32 match ip dst 10.0.0.7/32 flowid 1:1 action mirred egress redirect dev evb1 index 7"),
-          FILTER("prio 9 u32 match ip dst 10.0.0.6/32 flowid 1:1 action mirred egress redirect dev evb1 index 9"),
+          FILTER("prio 7 u32 match ip dst 10.0.0.7/32 flowid 1:1 action mirred egress redirect dev evb1 "
+                 "index 7"),
+          FILTER("prio 9 u32 match ip dst 10.0.0.6/32 flowid 1:1 action mirred egress redirect dev evb1 "
+                 "index 9"),
           "filter del dev " NETWORK_DEVICE " parent 1: prio 4"}},
         {"rates that count ATM cells, least packets, peaks",
-         {HTB, CLASS("1", "rate 1mbit linklayer atm quantum 2000"), CLASS("2", "rate 1mbit mpu 64 overhead 20 quantum 2000"),
-          "qdisc add dev " NETWORK_DEVICE " parent 1:1 handle 11: tbf rate 1mbit burst 5k limit 10k linklayer atm",
-          "qdisc add dev " NETWORK_DEVICE " parent 1:2 handle 12: tbf rate 1mbit burst 5k limit 10k peakrate 2mbit mtu 2000"}},
-        {"tables", {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 5 handle 2: u32 divisor 256"),
-                    FILTER("prio 5 u32 ht 2:7b: match ip src 1.2.0.123 flowid 1:1"),
-                    FILTER("prio 5 u32 ht 800:: match ip src 1.2.0.0/16 hashkey mask 0x000000ff at 12 link 2:")}},
+         {HTB, CLASS("1", "rate 1mbit linklayer atm quantum 2000"),
+          CLASS("2", "rate 1mbit mpu 64 overhead 20 quantum 2000"),
+          "qdisc add dev " NETWORK_DEVICE
+          " parent 1:1 handle 11: tbf rate 1mbit burst 5k limit 10k linklayer atm",
+          "qdisc add dev " NETWORK_DEVICE
+          " parent 1:2 handle 12: tbf rate 1mbit burst 5k limit 10k peakrate 2mbit mtu 2000"}},
+        {"tables",
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 5 handle 2: u32 divisor 256"),
+          FILTER("prio 5 u32 ht 2:7b: match ip src 1.2.0.123 flowid 1:1"),
+          FILTER("prio 5 u32 ht 800:: match ip src 1.2.0.0/16 hashkey mask 0x000000ff at 12 link 2:")}},
         {"another chain, a filter of a class",
-         {HTB, CLASS("1", "rate 1mbit quantum 2000"), "class add dev " NETWORK_DEVICE " parent 1:1 classid 1:2 htb rate 1mbit quantum 2000",
+         {HTB, CLASS("1", "rate 1mbit quantum 2000"),
+          "class add dev " NETWORK_DEVICE " parent 1:1 classid 1:2 htb rate 1mbit quantum 2000",
           FILTER("chain 5 prio 2 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
-          "filter add dev " NETWORK_DEVICE " parent 1:1 protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:2"}},
+          "filter add dev " NETWORK_DEVICE
+          " parent 1:1 protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:2"}},
 };
 
 /* network_text(), and what hangs elsewhere than at the root. */
@@ -54,7 +67,10 @@ static char *whole_text(void)
                 char command[160], line[256];
                 FILE *from;
 
-                snprintf(command, sizeof command, "tc filter show dev " NETWORK_DEVICE " %s 2>/dev/null | sed -E 's/ht 8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/'", where[i]);
+                snprintf(command, sizeof command,
+                         "tc filter show dev " NETWORK_DEVICE
+                         " %s 2>/dev/null | sed -E 's/ht 8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/'",
+                         where[i]);
                 from = popen(command, "r");
                 while (fgets(line, sizeof line, from))
                         fputs(line, to);
@@ -170,7 +186,8 @@ static void whatever_is_done_to_ours_is_put_right(void **state)
 /* Whatever handle someone's root has, also that which we probe with. */
 static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
 {
-        static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k", "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
+        static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
+                                            "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
 
         (void)state;
         if (!network_has_tc())

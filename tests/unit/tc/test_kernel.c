@@ -1,5 +1,5 @@
-/* The real kernel: what is installed, read back by us, by libnl-route and by tc. Each test leaves the device as it found
- * it. */
+/* The real kernel: what is installed, read back by us, by libnl-route and by tc. Each test leaves the device
+ * as it found it. */
 #include "tc_network.h"
 
 #include <linux/if_ether.h>
@@ -22,8 +22,9 @@ static struct tc_destination destinations[SAMPLE_MAX];
 static void *cache(struct nl_sock *s, int ifindex, const char *what)
 {
         struct nl_cache *c = NULL;
-        int r = strcmp(what, "class") == 0 ? rtnl_class_alloc_cache(s, ifindex, &c) : strcmp(what, "qdisc") == 0 ? rtnl_qdisc_alloc_cache(s, &c)
-                                                                                                              : rtnl_cls_alloc_cache(s, ifindex, TC_OUR_ROOT, &c);
+        int r = strcmp(what, "class") == 0   ? rtnl_class_alloc_cache(s, ifindex, &c)
+                : strcmp(what, "qdisc") == 0 ? rtnl_qdisc_alloc_cache(s, &c)
+                                             : rtnl_cls_alloc_cache(s, ifindex, TC_OUR_ROOT, &c);
 
         assert_true(r >= 0);
         return c;
@@ -37,7 +38,8 @@ static void check_by_libnl(const struct tc_tree *have, int ifindex)
         unsigned seen = 0;
 
         assert_true(nl_connect(s, NETLINK_ROUTE) >= 0);
-        qdiscs = cache(s, ifindex, "qdisc"), classes = cache(s, ifindex, "class"), filters = cache(s, ifindex, "filter");
+        qdiscs = cache(s, ifindex, "qdisc"), classes = cache(s, ifindex, "class"),
+        filters = cache(s, ifindex, "filter");
         for (size_t i = 0; i < have->n; i++) {
                 const struct tc_object *o = &have->objects[i];
 
@@ -124,7 +126,12 @@ static void each_layout_reads_back(void **state)
 
 static void rates_are_exact_to_400_gbit(void **state)
 {
-        static const uint64_t rates[] = {8000, 12345678, UINT64_C(34359738360), UINT64_C(34359738368), UINT64_C(40000000000), UINT64_C(400000000000)};
+        static const uint64_t rates[] = {8000,
+                                         12345678,
+                                         UINT64_C(34359738360),
+                                         UINT64_C(34359738368),
+                                         UINT64_C(40000000000),
+                                         UINT64_C(400000000000)};
         struct tc_request q = sample_request(destinations, ARRAY_SIZE(rates), TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_status status;
@@ -219,13 +226,18 @@ static void the_printed_commands_do_the_same(void **state)
                         const struct tc_object *w = &want.objects[i];
 
                         if (o->type == TC_CLASS) {
-                                assert_in_range(w->params.htb_class.burst_ticks - o->params.htb_class.burst_ticks + 16, 0, 32);
+                                assert_in_range(w->params.htb_class.burst_ticks -
+                                                        o->params.htb_class.burst_ticks + 16,
+                                                0, 32);
                                 o->params.htb_class.burst_ticks = w->params.htb_class.burst_ticks;
-                                assert_in_range(w->params.htb_class.cburst_ticks - o->params.htb_class.cburst_ticks + 16, 0, 32);
+                                assert_in_range(w->params.htb_class.cburst_ticks -
+                                                        o->params.htb_class.cburst_ticks + 16,
+                                                0, 32);
                                 o->params.htb_class.cburst_ticks = w->params.htb_class.cburst_ticks;
                         }
                         /* tc's rates in bit/s are cut to whole bytes. */
-                        if (o->type == TC_CLASS && w->params.htb_class.rate_bytes - o->params.htb_class.rate_bytes <= 1)
+                        if (o->type == TC_CLASS &&
+                            w->params.htb_class.rate_bytes - o->params.htb_class.rate_bytes <= 1)
                                 o->params.htb_class.rate_bytes = w->params.htb_class.rate_bytes;
                         if (!tc_object_equal(o, w)) {
                                 char a[200];
@@ -284,12 +296,14 @@ static void events_tell_who_did_it(void **state)
         }
         assert_true(ours >= 10);
         assert_int_equal(others, 0);
-        network_tc("qdisc change dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: tbf rate 3mbit burst 5k limit 1m");
+        network_tc("qdisc change dev " NETWORK_DEVICE
+                   " parent e7b:1001 handle 1001: tbf rate 3mbit burst 5k limit 1m");
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
         while (tc_watch_next(w, &e) > 0) {
                 assert_false(e.by_us);
                 deleted += e.what == TC_EVENT_DELETED && e.object.type == TC_QDISC;
-                others += e.what == TC_EVENT_CHANGED && e.object.type == TC_QDISC && e.object.handle == TC_ID(0x1001, 0);
+                others += e.what == TC_EVENT_CHANGED && e.object.type == TC_QDISC &&
+                          e.object.handle == TC_ID(0x1001, 0);
                 free(e.object.options);
         }
         assert_int_equal(others, 1);
@@ -298,7 +312,8 @@ static void events_tell_who_did_it(void **state)
         tc_shaper_free(s);
 }
 
-/* Someone changes a class, a rate and a filter, deletes a leaf, adds a class: the next apply puts exactly that right. */
+/* Someone changes a class, a rate and a filter, deletes a leaf, adds a class: the next apply puts exactly
+ * that right. */
 static void drift_is_put_right(void **state)
 {
         struct tc_request q = sample_request(destinations, 4, TC_BACKEND_HTB_TBF);
@@ -310,11 +325,14 @@ static void drift_is_put_right(void **state)
                 skip();
         apply(s, &q);
         want = network_dump();
-        network_tc("class change dev " NETWORK_DEVICE " parent e7b:1 classid e7b:1001 htb rate 1mbit burst 15k quantum 3000");
-        network_tc("qdisc change dev " NETWORK_DEVICE " parent e7b:1002 handle 1002: tbf rate 3mbit burst 5k limit 1m");
+        network_tc("class change dev " NETWORK_DEVICE
+                   " parent e7b:1 classid e7b:1001 htb rate 1mbit burst 15k quantum 3000");
+        network_tc("qdisc change dev " NETWORK_DEVICE
+                   " parent e7b:1002 handle 1002: tbf rate 3mbit burst 5k limit 1m");
         network_tc("qdisc del dev " NETWORK_DEVICE " parent e7b:1003 handle 1003:");
         network_tc("filter del dev " NETWORK_DEVICE " parent e7b: prio 22");
-        network_tc("class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:77 htb rate 1mbit burst 15k quantum 3000");
+        network_tc("class add dev " NETWORK_DEVICE
+                   " parent e7b:1 classid e7b:77 htb rate 1mbit burst 15k quantum 3000");
         assert_int_equal(apply(s, &q), 1 + 1 + 1 + 3 + 1);
         have = network_dump();
         assert_true(trees_equal(&want, &have));
@@ -324,7 +342,8 @@ static void drift_is_put_right(void **state)
         tc_shaper_free(s);
 }
 
-/* Larger frames, on what runs: HTB takes a quantum for the class of the link only while that has no class below it. */
+/* Larger frames, on what runs: HTB takes a quantum for the class of the link only while that has no class
+ * below it. */
 static void frames_may_grow(void **state)
 {
         static const uint32_t mtus[] = {1500, 9000, 65535, 1500};

@@ -98,8 +98,11 @@ static void check_buckets(const struct tc_tree *t)
 {
         for (size_t i = 0; i < t->n; i++) {
                 const struct tc_object *o = &t->objects[i];
-                struct tc_object place = {.type = TC_FILTER, .parent = TC_OUR_ROOT, .priority = o->priority,
-                                          .protocol = o->protocol, .handle = 1};
+                struct tc_object place = {.type = TC_FILTER,
+                                          .parent = TC_OUR_ROOT,
+                                          .priority = o->priority,
+                                          .protocol = o->protocol,
+                                          .handle = 1};
                 const struct tc_object *way = tc_tree_find(t, &place);
                 struct tc_address a;
                 uint32_t bucket = 0;

@@ -56,7 +56,10 @@ static struct tc_object tbf(void)
 {
         struct tc_object o = object(TC_QDISC, "tbf", TC_ID(0x1001, 0), TC_LINK_CLASS);
 
-        o.params.tbf = (struct tc_tbf){.rate_bytes = UINT64_C(5000000000), .burst_ticks = 10, .burst_bytes = 3028, .limit_bytes = 1000000};
+        o.params.tbf = (struct tc_tbf){.rate_bytes = UINT64_C(5000000000),
+                                       .burst_ticks = 10,
+                                       .burst_bytes = 3028,
+                                       .limit_bytes = 1000000};
         return o;
 }
 
@@ -100,7 +103,8 @@ static struct tc_object way(void)
 {
         struct tc_object o = filter(30, 1);
 
-        o.params.u32 = (struct tc_u32){.link = 0x10000000, .hash_mask = {0, 0, 0, 255}, .hash_offset = 16, .n_matches = 1};
+        o.params.u32 = (struct tc_u32){
+                .link = 0x10000000, .hash_mask = {0, 0, 0, 255}, .hash_offset = 16, .n_matches = 1};
         return o;
 }
 
@@ -126,8 +130,9 @@ static struct tc_object cbq_class(void)
         return o;
 }
 
-/* Multi-byte numbers are little-endian, as on the machine that these were written down on. What tc 6.1 sends for the same
- * is the same, but for its rate tables and whole microseconds. Header: length, type and flags, number, port. */
+/* Multi-byte numbers are little-endian, as on the machine that these were written down on. What tc 6.1 sends
+ * for the same is the same, but for its rate tables and whole microseconds. Header: length, type and flags,
+ * number, port. */
 static const struct golden {
         const char *name;
         struct tc_object (*make)(void);
@@ -138,44 +143,56 @@ static const struct golden {
 } goldens[] = {
         {"htb", htb_root, TC_ADD, 0,
          "48000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
-         "08000100 68746200 1c000200 18000200 03000000 7b0e0000 03000000 00000000 00000000", 72},
+         "08000100 68746200 1c000200 18000200 03000000 7b0e0000 03000000 00000000 00000000",
+         72},
         {"htb class of 400 Gbit/s", htb_class, TC_CHANGE, 0,
          "78000000 28000500 00000000 00000000 00000000 03000000 01007b0e 00007b0e 00000000"
          "08000100 68746200 4c000200"
-         "30000100 00011800 00000000 ffffffff 00011800 00000000 ffffffff 15000000 15000000 ea050000 00000000 01000000"
-         "0c000600 00743ba4 0b000000 0c000700 00743ba4 0b000000", 120},
+         "30000100 00011800 00000000 ffffffff 00011800 00000000 ffffffff 15000000 15000000 ea050000 00000000 "
+         "01000000"
+         "0c000600 00743ba4 0b000000 0c000700 00743ba4 0b000000",
+         120},
         {"tbf of 40 Gbit/s", tbf, TC_REPLACE, 0,
          "6c000000 24000505 00000000 00000000 00000000 03000000 00000110 01007b0e 00000000"
          "08000100 74626600 40000200"
          "28000100 00010000 00000000 ffffffff 00000000 00000000 00000000 40420f00 0a000000 00000000"
-         "0c000400 00f2052a 01000000 08000600 d40b0000", 108},
+         "0c000400 00f2052a 01000000 08000600 d40b0000",
+         108},
         {"bfifo", bfifo, TC_ADD, 0,
          "38000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
-         "0a000100 62666966 6f000000 08000200 40420f00", 56},
+         "0a000100 62666966 6f000000 08000200 40420f00",
+         56},
         {"u32 of one address", linear, TC_ADD, 0,
          "5c000000 2c000506 00000000 00000000 00000000 03000000 01000000 00007b0e 08001400"
          "08000100 75333200 30000200 08000100 01007b0e"
-         "24000500 01000100 00000000 00000000 00000000 ffffffff 0a090002 10000000 00000000", 92},
+         "24000500 01000100 00000000 00000000 00000000 ffffffff 0a090002 10000000 00000000",
+         92},
         {"u32 table", table, TC_ADD, 0,
          "38000000 2c000506 00000000 00000000 00000000 03000000 00000010 00007b0e 08001e00"
-         "08000100 75333200 0c000200 08000400 00010000", 56},
+         "08000100 75333200 0c000200 08000400 00010000",
+         56},
         {"u32 in a table", element, TC_ADD, 0,
          "64000000 2c000506 00000000 00000000 00000000 03000000 01000000 00007b0e 08001e00"
          "08000100 75333200 38000200 08000100 01007b0e 08000200 00500010"
-         "24000500 01000100 00000000 00000000 00000000 ffffffff 0a090005 10000000 00000000", 100},
+         "24000500 01000100 00000000 00000000 00000000 ffffffff 0a090005 10000000 00000000",
+         100},
         {"u32 to a table", way, TC_ADD, 0,
          "5c000000 2c000506 00000000 00000000 00000000 03000000 01000000 00007b0e 08001e00"
          "08000100 75333200 30000200 08000300 00000010"
-         "24000500 00000100 00000000 00001000 000000ff 00000000 00000000 00000000 00000000", 92},
+         "24000500 00000100 00000000 00001000 000000ff 00000000 00000000 00000000 00000000",
+         92},
         {"deleting a filter", linear, TC_DELETE, 0x80200001,
-         "2c000000 2d000500 00000000 00000000 00000000 03000000 01002080 00007b0e 08001400 08000100 75333200", 44},
+         "2c000000 2d000500 00000000 00000000 00000000 03000000 01002080 00007b0e 08001400 08000100 75333200",
+         44},
         {"cbq class", cbq_class, TC_ADD, 0,
          "7c040000 28000506 00000000 00000000 00000000 03000000 03007b0e 01007b0e 00000000"
          "08000100 63627100 50040200 10000500 03000000 ffff4000 d0121300"
          "18000100 3f010500 00100000 ffffff7f 00000000 ea050000"
          "10000200 00030300 ea050000 48e80100"
-         "10000300 00007b0e ffff0000 ffffffff 04040600 20030000 20030000 20030000 20030000 20030000 20030000 20030000"
-         "20030000 84030000", 1148},
+         "10000300 00007b0e ffff0000 ffffffff 04040600 20030000 20030000 20030000 20030000 20030000 20030000 "
+         "20030000"
+         "20030000 84030000",
+         1148},
 };
 
 static size_t read_hex(const char *text, uint8_t *bytes)
@@ -233,7 +250,8 @@ static void bytes_come_back_as_they_were(void **state)
                         continue;
                 /* In announcements filters carry their whole handle. */
                 if (o.type == TC_FILTER)
-                        ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_handle = o.handle >> 20 ? o.handle : 0x80300000 | o.handle;
+                        ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_handle =
+                                o.handle >> 20 ? o.handle : 0x80300000 | o.handle;
                 assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
                 assert_int_equal(ifindex, IFINDEX);
                 assert_non_null(back.kind);
@@ -287,7 +305,8 @@ static void equality_sees_everything(void **state)
         assert_false(tc_object_equal(&a, &b));
 }
 
-/* What the parameters cannot say is not read as if it were not there: a peak rate, a packet overhead of one side only. */
+/* What the parameters cannot say is not read as if it were not there: a peak rate, a packet overhead of one
+ * side only. */
 static void what_we_do_not_speak_is_left_alone(void **state)
 {
         struct tc_object o = tbf(), back;

@@ -1,4 +1,5 @@
-/* What outlives the process: settings of the interface and what was there before, put back on the device that it is of. */
+/* What outlives the process: settings of the interface and what was there before, put back on the device that
+ * it is of. */
 #include "tc_network.h"
 
 #include <fcntl.h>
@@ -159,12 +160,17 @@ static char *state_path(void)
         return path;
 }
 
-/* As if made in a namespace, or before a boot, whose numbers have come again; and what cannot be read is told. */
+/* As if made in a namespace, or before a boot, whose numbers have come again; and what cannot be read is
+ * told. */
 static void a_strange_file_is_not_believed(void **state)
 {
         static const char *const texts[] = {
-                "{\"format\":1,\"of\":\"x 1 2\",\"saved\":[],\"previous\":[1280,4294967295,4294967295,4294967295,4294967295],\"asked\":[]}",
-                "{\"format\":1,\"saved\":[{\"type\":0", "[]", "{\"format\":1,\"of\":7,\"saved\":[{}],\"previous\":[1,2,3,4,5],\"asked\":[]}",
+                "{\"format\":1,\"of\":\"x 1 "
+                "2\",\"saved\":[],\"previous\":[1280,4294967295,4294967295,4294967295,4294967295],\"asked\":["
+                "]}",
+                "{\"format\":1,\"saved\":[{\"type\":0",
+                "[]",
+                "{\"format\":1,\"of\":7,\"saved\":[{}],\"previous\":[1,2,3,4,5],\"asked\":[]}",
         };
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 

@@ -1,5 +1,5 @@
-/* What was there before is there again: after failures at every message, after foreign roots were replaced by force, after
- * the process died. */
+/* What was there before is there again: after failures at every message, after foreign roots were replaced by
+ * force, after the process died. */
 #include "tc_network.h"
 
 #include <linux/pkt_sched.h>
@@ -22,8 +22,8 @@ static void spoil(struct nlmsghdr *m, void *ctx)
                 ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = 0x7ffffff0;
 }
 
-/* From a state of the device, an apply that fails at its first, second, … message, until none is left to fail: each time
- * all is as before. Returns how many failed. */
+/* From a state of the device, an apply that fails at its first, second, … message, until none is left to
+ * fail: each time all is as before. Returns how many failed. */
 static unsigned fail_everywhere(const struct tc_request *q, bool force)
 {
         struct tc_plan p = sample_plan(q);
@@ -108,7 +108,8 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
         (void)ctx;
         if (m->nlmsg_type != RTM_NEWTCLASS)
                 return;
-        a = mnl_attr_next(a); /* behind the kind: the options; in them, the parameters; in them, the quantum */
+        a = mnl_attr_next(
+                a); /* behind the kind: the options; in them, the parameters; in them, the quantum */
         a = mnl_attr_get_payload(a);
         ((struct tc_htb_opt *)mnl_attr_get_payload(a))->quantum = 0;
 }
@@ -148,12 +149,17 @@ static void foreign_classes_are_not_touched_unasked(void **state)
                 skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 1: htb default 30 r2q 50");
         network_tc("class add dev " NETWORK_DEVICE " parent 1: classid 1:1 htb rate 500mbit burst 15k");
-        network_tc("class add dev " NETWORK_DEVICE " parent 1:1 classid 1:30 htb rate 100mbit ceil 200mbit burst 15k quantum 3000");
-        network_tc("class add dev " NETWORK_DEVICE " parent 1:1 classid 1:5 htb rate 10mbit burst 15k quantum 3000");
-        network_tc("qdisc add dev " NETWORK_DEVICE " parent 1:5 handle 50: tbf rate 10mbit burst 10k limit 100k");
+        network_tc("class add dev " NETWORK_DEVICE
+                   " parent 1:1 classid 1:30 htb rate 100mbit ceil 200mbit burst 15k quantum 3000");
+        network_tc("class add dev " NETWORK_DEVICE
+                   " parent 1:1 classid 1:5 htb rate 10mbit burst 15k quantum 3000");
+        network_tc("qdisc add dev " NETWORK_DEVICE
+                   " parent 1:5 handle 50: tbf rate 10mbit burst 10k limit 100k");
         network_tc("qdisc add dev " NETWORK_DEVICE " parent 1:30 handle 30: pfifo limit 77");
-        network_tc("filter add dev " NETWORK_DEVICE " parent 1: protocol ip prio 5 u32 match ip dst 10.0.0.9/32 match ip dport 53 0xffff flowid 1:5");
-        network_tc("filter add dev " NETWORK_DEVICE " parent 1: protocol ipv6 prio 6 u32 match ip6 dst fd00::1/128 flowid 1:5");
+        network_tc("filter add dev " NETWORK_DEVICE " parent 1: protocol ip prio 5 u32 match ip dst "
+                   "10.0.0.9/32 match ip dport 53 0xffff flowid 1:5");
+        network_tc("filter add dev " NETWORK_DEVICE
+                   " parent 1: protocol ipv6 prio 6 u32 match ip6 dst fd00::1/128 flowid 1:5");
         before = network_dump(), text = network_text();
         s = network_shaper();
         assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
@@ -190,7 +196,8 @@ static void foreign_classes_are_not_touched_unasked(void **state)
 
 static void a_classless_root_is_put_back(void **state)
 {
-        static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "pfifo limit 77", "bfifo limit 77777", "pfifo_fast"};
+        static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "pfifo limit 77",
+                                            "bfifo limit 77777", "pfifo_fast"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
         (void)state;
@@ -200,7 +207,8 @@ static void a_classless_root_is_put_back(void **state)
                 struct tc_shaper *s = network_shaper();
                 char command[128], *text, *then;
 
-                snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root handle 5: %s", roots[i]);
+                snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root handle 5: %s",
+                         roots[i]);
                 network_tc(command);
                 text = network_text();
                 apply(s, &q);
@@ -215,7 +223,8 @@ static void a_classless_root_is_put_back(void **state)
         }
 }
 
-/* Another process has the device; when it dies, by whatever signal, the next one finds what it left, and takes it on. */
+/* Another process has the device; when it dies, by whatever signal, the next one finds what it left, and
+ * takes it on. */
 static void one_process_shapes_a_device(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);

@@ -84,7 +84,8 @@ static void broken_rules_are_named(void **state)
                 enum tc_backend backend;
         } cases[] = {
                 {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
+                 TC_BACKEND_HTB_TBF},
                 {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
                 {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
                 {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
@@ -197,10 +198,12 @@ static void destinations_keep_their_classes(void **state)
                         if (!tc_layout_address(&before.objects[k], &other))
                                 continue;
                         if (tc_address_equal(&address, &other)) {
-                                assert_int_equal(after.objects[i].params.u32.classid, before.objects[k].params.u32.classid);
+                                assert_int_equal(after.objects[i].params.u32.classid,
+                                                 before.objects[k].params.u32.classid);
                                 known = true;
                         } else
-                                assert_int_not_equal(after.objects[i].params.u32.classid, before.objects[k].params.u32.classid);
+                                assert_int_not_equal(after.objects[i].params.u32.classid,
+                                                     before.objects[k].params.u32.classid);
                 }
                 assert_int_equal(known, address.bytes[1] != 77);
         }
@@ -208,7 +211,8 @@ static void destinations_keep_their_classes(void **state)
         tc_tree_fini(&after);
 }
 
-/* What a CBQ of the kernel does not take, or silently mends: rate tables with cells of a byte, turns of over 32 packets. */
+/* What a CBQ of the kernel does not take, or silently mends: rate tables with cells of a byte, turns of over
+ * 32 packets. */
 static void cbq_is_as_its_kernel_wants_it(void **state)
 {
         struct tc_destination to[100];
@@ -258,7 +262,8 @@ static void model_delete(struct tc_tree *t, const struct tc_object *o)
 
         for (size_t i = 0; i < t->n; i++) {
                 const struct tc_object *x = &t->objects[i];
-                bool filtered = gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
+                bool filtered =
+                        gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
 
                 if (filtered)
                         fail_msg("class in use by a filter is deleted");
@@ -280,7 +285,8 @@ static void model_take(struct tc_tree *t, const struct tc_change *c)
                 return;
         }
         assert_true(parent_is_there(t, c->object));
-        if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 && c->object->params.u32.link == 0)
+        if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
+            c->object->params.u32.link == 0)
                 assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
         if (c->verb == TC_CHANGE || (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
                 if (c->verb == TC_CHANGE && c->object->type == TC_QDISC)
@@ -319,10 +325,10 @@ static void differences_lead_from_any_tree_to_any(void **state)
                 uint16_t control_port;
                 uint64_t rate_bps;
         } shapes[] = {
-            {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
-            {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
-            {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
-            {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
+                {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
+                {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
@@ -401,9 +407,11 @@ static void status_is_read_from_the_tree(void **state)
         (void)state;
         for (size_t i = 0; i < t.n; i++) {
                 if (t.objects[i].type == TC_QDISC && t.objects[i].handle == TC_ID(0x1001, 0))
-                        t.objects[i].counters = (struct tc_counters){.known = true, .drops = 7, .backlog_bytes = 100};
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .drops = 7, .backlog_bytes = 100};
                 if (t.objects[i].type == TC_CLASS && t.objects[i].handle == TC_ID(TC_OUR_MAJOR, 0x1001))
-                        t.objects[i].counters = (struct tc_counters){.known = true, .packets = 3, .bytes = 333};
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .packets = 3, .bytes = 333};
         }
         assert_int_equal(tc_status_make(&s, &t, to, 4), 0);
         assert_int_equal(s.n, 4);

@@ -7,12 +7,28 @@
 #include "evb/base/util.h"
 #include "evb/traffic/flow_endpoint.h"
 
-static const struct scenario_node a = {.name = "a", .address = "10.0.0.1"}, b = {.name = "b", .address = "10.0.0.2"}, c = {.name = "c", .address = "10.0.0.3"};
+static const struct scenario_node a = {.name = "a", .address = "10.0.0.1"},
+                                  b = {.name = "b", .address = "10.0.0.2"},
+                                  c = {.name = "c", .address = "10.0.0.3"};
 
-static const struct flow unicast = {.kind = FLOW_TCP, .from = &a, .to = {&b}, .n_to = 1, .port = 7000, .message_bytes = 100, .watch_wire = true};
+static const struct flow unicast = {.kind = FLOW_TCP,
+                                    .from = &a,
+                                    .to = {&b},
+                                    .n_to = 1,
+                                    .port = 7000,
+                                    .message_bytes = 100,
+                                    .watch_wire = true};
 static const struct flow multicast = {
-        .kind = FLOW_MULTICAST, .from = &a, .to = {&b, &c}, .n_to = 2, .group = "239.1.1.1", .port = 7001, .message_bytes = 8, .messages_per_s = 1000,
-        .receiver_packets_per_s = 55000, .buffer_bytes = 1 << 20,
+        .kind = FLOW_MULTICAST,
+        .from = &a,
+        .to = {&b, &c},
+        .n_to = 2,
+        .group = "239.1.1.1",
+        .port = 7001,
+        .message_bytes = 8,
+        .messages_per_s = 1000,
+        .receiver_packets_per_s = 55000,
+        .buffer_bytes = 1 << 20,
 };
 
 static void receivers_come_first(void **state)
@@ -59,7 +75,9 @@ static void come_back_as_they_were(void **state)
 /* Each member missing, of another type, and beyond its bounds. */
 static void spoiled(void **state)
 {
-        static const char *const numbers[] = {"role", "kind", "flow", "which", "port", "message_bytes", "buffer_bytes", "messages_per_s", "receiver_packets_per_s"};
+        static const char *const numbers[] = {"role",         "kind",           "flow",
+                                              "which",        "port",           "message_bytes",
+                                              "buffer_bytes", "messages_per_s", "receiver_packets_per_s"};
         static const char *const texts[] = {"from", "to", "at"};
         struct flow_part parts[FLOW_RECEIVERS_MAX + 2], back;
         char longer[80];
@@ -70,7 +88,8 @@ static void spoiled(void **state)
         flow_parts(&multicast, 0, parts);
         for (size_t i = 0; i < ARRAY_SIZE(numbers) + ARRAY_SIZE(texts); i++) {
                 const char *name = i < ARRAY_SIZE(numbers) ? numbers[i] : texts[i - ARRAY_SIZE(numbers)];
-                json_t *bad[] = {NULL, json_true(), json_integer(-1), json_integer(INT64_MAX), json_string(longer)};
+                json_t *bad[] = {NULL, json_true(), json_integer(-1), json_integer(INT64_MAX),
+                                 json_string(longer)};
 
                 for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
                         json_t *o = flow_part_to_json(&parts[0]);
@@ -112,8 +131,9 @@ static void results_add_up(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(receivers_come_first), cmocka_unit_test(come_back_as_they_were), cmocka_unit_test(spoiled),
-                                           cmocka_unit_test(results_add_up)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(receivers_come_first),
+                                           cmocka_unit_test(come_back_as_they_were),
+                                           cmocka_unit_test(spoiled), cmocka_unit_test(results_add_up)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
