@@ -48,6 +48,10 @@ def folder():
         yield pathlib.Path(name)
 
 
+# Loopback addresses of this process alone: evb run takes none of 127.255.
+OWN_NET = f"127.255.{os.getpid() % 250}"
+
+
 def scenario(where, text=SMALL, name="test.conf"):
     path = pathlib.Path(where) / name
     path.write_text(text)

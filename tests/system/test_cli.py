@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from harness import SCENARIOS, SMALL, Running, drop_root, folder, main, scenario
+from harness import OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, scenario
 
 
 def call(evb, *words, **options):
@@ -159,22 +159,29 @@ def notify(evb):
     with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
         running.wait_nodes(9)
         running.wait_running()
-        text = running.config().replace("\nnumber = 1\n", "\nnumber = 7\n").replace("127.", "127.9.")
-        text = "\n".join(line if not line.startswith("address") else "address = 127.99.0.%d" % i
+        text = running.config().replace("\nnumber = 1\n", "\nnumber = 7\n")
+        text = "\n".join(line if not line.startswith("address") else f"address = {OWN_NET}.{i}"
                          for i, line in enumerate(text.splitlines(), 1))
         path = scenario(where, text, "other.conf")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         listener.settimeout(60)
         listener.bind(str(where / "notify"))
-        node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1"], stderr=subprocess.DEVNULL,
+        node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1"], stderr=(where / "stderr").open("w"),
                                 env={**os.environ, "NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "200000"})
         try:
             seen = ""
+
+            def hear():
+                try:
+                    return listener.recv(4096).decode() + "\n"
+                except TimeoutError:
+                    raise AssertionError((node.poll(), seen, (where / "stderr").read_text())) from None
+
             while not ("READY=1" in seen and "WATCHDOG=1" in seen and "STATUS=" in seen):
-                seen += listener.recv(4096).decode() + "\n"
+                seen += hear()
             node.terminate()
             while "STOPPING=1" not in seen:
-                seen += listener.recv(4096).decode() + "\n"
+                seen += hear()
             listener.close()  # unread notices would hold the node up
             assert node.wait(60) == 0
         finally:

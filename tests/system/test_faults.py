@@ -13,7 +13,7 @@ import sys
 import time
 
 from network import Network
-from harness import (CHANCE, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
+from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
                      main, run, scenario)
 
 LIBC = ctypes.CDLL(None)
@@ -176,15 +176,15 @@ def port_in_use(evb, transport):
     keys = f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
     kind = socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM
     with folder() as where, socket.socket(socket.AF_INET, kind) as other:
-        path = three_nodes(where, "127.99.8", keys)
+        path = three_nodes(where, OWN_NET, keys)
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.99.8.3", 46921))
+        other.bind((f"{OWN_NET}.3", 46921))
         if transport == "tcp":
             other.listen()
         words = [evb, "sfi", "--config", path, "--node", "sfi1"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1, done
-        assert "cannot open 127.99.8.3:46921 for " in done.stderr, done
+        assert f"cannot open {OWN_NET}.3:46921 for " in done.stderr, done
         assert "is this node running already?" in done.stderr, done
 
 
@@ -221,7 +221,7 @@ def small_buffers(evb):
     keys = ("[network]\ncontrol-group = none\ncontrol-port = 46930\ndata-port = 46931\n"
             "receive-buffer = 1GiB\nsend-buffer = 1GiB\n")
     with folder() as where:
-        path = three_nodes(where, "127.99.7", keys)
+        path = three_nodes(where, OWN_NET, keys)
         for role, limit in (("sfi", "rmem_max"), ("ros", "wmem_max")):
             words = [evb, role, "--config", path, "--node", f"{role}1"]
             node = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=unprivileged)
