@@ -72,7 +72,7 @@ const struct scenario_key scenario_keys[] = {
         {"sfi", "timeout", KEY_TIME, AT(sfi, timeout_ns), "2s", NULL, 0, MS, 3600 * NS_PER_S, "An event that is not whole by then is built without what is missing."},
         {"sfi", "re-ask", KEY_COUNT, AT(sfi, re_ask), "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
          "Maximum consecutive unanswered retries for a missing fragment (0: none; auto: until sfi.timeout)."},
-        {"sfi", "re-ask-after", KEY_TIME, AT(sfi, re_ask_after_ns), "auto", "auto", SCENARIO_AUTO, MS / 10, 60 * NS_PER_S, "After how long; auto: from how long fragments usually take."},
+        {"sfi", "re-ask-after", KEY_TIME, AT(sfi, retry_after_ns), "auto", "auto", SCENARIO_AUTO, MS / 10, 60 * NS_PER_S, "After how long; auto: from how long fragments usually take."},
         {"sfi", "verify", KEY_CHOICE, AT(sfi, verify), "yes", "no|yes", 0, 0, 0, "Check every byte of pattern fragments."},
 
         {"network", "link-rate", KEY_RATE, AT(network, link_rate_bps), "unlimited", "unlimited", SCENARIO_UNLIMITED, 1000000, UINT64_C(400000000000), "Rate of each node's wire."},

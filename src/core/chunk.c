@@ -10,8 +10,8 @@
 
 #define CHECK_BYTES_AT 28
 /* The shortest piece worth a chunk header of its own; below it a datagram is closed. */
-#define PIECE_MIN_BYTES EVB_CUT_BYTES
-#define PADDING_MAX_BYTES (CHUNK_HEADER_BYTES + EVB_CUT_BYTES)
+#define CHUNK_MIN_BYTES EVB_BLOCK_BYTES
+#define PADDING_MAX_BYTES (CHUNK_HEADER_BYTES + EVB_BLOCK_BYTES)
 
 static const uint8_t zeros[PADDING_MAX_BYTES];
 
@@ -39,8 +39,8 @@ static bool chunk_is_possible(const struct chunk *c)
                 return false;
         if (c->length == 0)
                 return c->fragment_bytes == 0;
-        return c->offset % EVB_CUT_BYTES == 0 &&
-               (c->length % EVB_CUT_BYTES == 0 || c->offset + c->length == c->fragment_bytes);
+        return c->offset % EVB_BLOCK_BYTES == 0 &&
+               (c->length % EVB_BLOCK_BYTES == 0 || c->offset + c->length == c->fragment_bytes);
 }
 
 bool chunk_decode(struct chunk *ret, const uint8_t bytes[static CHUNK_HEADER_BYTES])
@@ -109,7 +109,8 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
 {
         _cleanup_free_ struct chunk_packer *p = NULL;
 
-        if (datagram_bytes < MESSAGE_HEADER_BYTES + CHUNK_HEADER_BYTES + EVB_CUT_BYTES || datagrams_max == 0)
+        if (datagram_bytes < MESSAGE_HEADER_BYTES + CHUNK_HEADER_BYTES + EVB_BLOCK_BYTES ||
+            datagrams_max == 0)
                 return -EINVAL;
         p = calloc(1, sizeof *p);
         if (!p)
@@ -156,15 +157,15 @@ struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
 
 /* How many bytes of `wanted` go into `room`, of which the chunk header takes its part; SIZE_MAX: none, close.
  */
-static size_t piece_bytes(size_t wanted, size_t room)
+static size_t chunk_bytes(size_t wanted, size_t room)
 {
         if (room < CHUNK_HEADER_BYTES)
                 return SIZE_MAX;
         room -= CHUNK_HEADER_BYTES;
         if (wanted <= room)
                 return wanted;
-        room -= room % EVB_CUT_BYTES;
-        return room >= PIECE_MIN_BYTES ? room : SIZE_MAX;
+        room -= room % EVB_BLOCK_BYTES;
+        return room >= CHUNK_MIN_BYTES ? room : SIZE_MAX;
 }
 
 static void add(struct chunk_datagram *d, const void *bytes, size_t n)
@@ -195,7 +196,7 @@ static void fill(struct chunk_packer *p, struct chunk_datagram *d, const struct 
 
         while (*job < n_jobs && d->n_iov + 3 <= p->iov_max) {
                 const struct chunk_job *j = &jobs[*job];
-                size_t n = piece_bytes(j->to_bytes - *offset, p->datagram_bytes - d->size_bytes);
+                size_t n = chunk_bytes(j->to_bytes - *offset, p->datagram_bytes - d->size_bytes);
 
                 if (n == SIZE_MAX)
                         break;

@@ -246,7 +246,7 @@ static bool body_request(struct codec *c, struct message *m)
                 field_u32(c, &e->to_bytes);
                 field_u32(c, &e->again);
                 if (e->event == UINT64_MAX || e->from_bytes > e->to_bytes ||
-                    e->from_bytes % EVB_CUT_BYTES != 0)
+                    e->from_bytes % EVB_BLOCK_BYTES != 0)
                         return false;
         }
         return true;

@@ -215,7 +215,7 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
         return ROS_STORE;
 }
 
-void ros_landed(struct ros *r)
+void ros_commit(struct ros *r)
 {
         struct ros_entry *e = &r->entries[r->arriving];
         uint32_t i = r->arriving;

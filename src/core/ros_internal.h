@@ -67,7 +67,7 @@ struct ros {
         struct idmap by_event;
         struct arena *arena;
         uint64_t arrived;  /* frames so far: the next one is for this event */
-        uint32_t arriving; /* its entry, between ros_arrive() and ros_landed() */
+        uint32_t arriving; /* its entry, between ros_arrive() and ros_commit() */
         bool refused;      /* the next frame has already found no room */
         bool xoff, xoff_told;
 

@@ -84,7 +84,7 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
         job->job.to_bytes = MIN(item->to_bytes, f->bytes);
         /* A part ends on a cut or with the fragment. */
         if (job->job.to_bytes < f->bytes)
-                job->job.to_bytes -= job->job.to_bytes % EVB_CUT_BYTES;
+                job->job.to_bytes -= job->job.to_bytes % EVB_BLOCK_BYTES;
         if (f->bytes == 0)
                 return item->from_bytes == 0;
         if (item->from_bytes >= job->job.to_bytes)

@@ -34,7 +34,7 @@ static int allocate(struct sfi *s)
         s->slots = calloc(c->slots, sizeof *s->slots);
         s->fragments = calloc((size_t)c->slots * c->n_ros, sizeof *s->fragments);
         s->free_slots = calloc(c->slots, sizeof *s->free_slots);
-        s->cuts = calloc(DIV_ROUND_UP(c->buffer_bytes, 64 * EVB_CUT_BYTES), sizeof *s->cuts);
+        s->cuts = calloc(DIV_ROUND_UP(c->buffer_bytes, 64 * EVB_BLOCK_BYTES), sizeof *s->cuts);
         s->built = calloc(ring, sizeof *s->built);
         s->finished = calloc(SFI_FINISHED, sizeof *s->finished);
         s->waiting = calloc(ring, sizeof *s->waiting);

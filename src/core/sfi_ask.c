@@ -5,9 +5,9 @@
 #define RE_ASK_FIRST_NS (100 * NS_PER_MS)
 #define RE_ASK_LEAST_NS (10 * NS_PER_MS)
 /* Weights of the running mean and deviation: as RFC 6298, but for samples that come by the thousand. */
-#define USUAL_SHIFT 6
-#define STRETCH_MAX 64u
-#define STRETCH_HOLD_NS NS_PER_S
+#define SRTT_SHIFT 6
+#define BACKOFF_MAX 64u
+#define BACKOFF_HOLD_NS NS_PER_S
 #define BUDGET_LEAST_BYTES 65536u
 /* The budget if no bound is known, and the minimum share of an answer. */
 #define BUDGET_BYTES (64u << 20)
@@ -20,45 +20,45 @@
 #define LATE_ASK_LEAST 4u
 
 /* All retries of a bounded number fit into the event's time. */
-static uint64_t re_ask_longest_ns(const struct sfi *s)
+static uint64_t retry_longest_ns(const struct sfi *s)
 {
-        uint32_t max = s->config.re_ask_max;
+        uint32_t max = s->config.retries_max;
 
         return s->config.timeout_ns / (max == UINT32_MAX ? 8 : max + UINT64_C(1));
 }
 
-uint64_t sfi_re_ask_after_ns(const struct sfi *s)
+uint64_t sfi_retry_after_ns(const struct sfi *s)
 {
-        uint64_t after = s->config.re_ask_after_ns;
+        uint64_t after = s->config.retry_after_ns;
 
         if (after > 0)
                 return after;
         if (s->config.reliable)
-                return re_ask_longest_ns(s);
-        after = s->usual_ns == 0 ? RE_ASK_FIRST_NS
-                                 : s->stretch * (s->usual_ns + 4 * s->deviation_ns + RE_ASK_LEAST_NS);
-        return MIN(after, re_ask_longest_ns(s));
+                return retry_longest_ns(s);
+        after = s->srtt_ns == 0 ? RE_ASK_FIRST_NS
+                                : s->stretch * (s->srtt_ns + 4 * s->rttvar_ns + RE_ASK_LEAST_NS);
+        return MIN(after, retry_longest_ns(s));
 }
 
-void sfi_sample_usual(struct sfi *s, uint64_t sample_ns)
+void sfi_sample_latency(struct sfi *s, uint64_t sample_ns)
 {
-        if (s->usual_ns == 0) {
-                s->usual_ns = sample_ns + 1;
-                s->deviation_ns = sample_ns / 2;
+        if (s->srtt_ns == 0) {
+                s->srtt_ns = sample_ns + 1;
+                s->rttvar_ns = sample_ns / 2;
                 return;
         }
-        uint64_t apart = sample_ns > s->usual_ns ? sample_ns - s->usual_ns : s->usual_ns - sample_ns;
+        uint64_t apart = sample_ns > s->srtt_ns ? sample_ns - s->srtt_ns : s->srtt_ns - sample_ns;
 
-        s->deviation_ns += (uint64_t)((int64_t)(apart - s->deviation_ns) >> USUAL_SHIFT);
-        s->usual_ns += (uint64_t)((int64_t)(sample_ns - s->usual_ns) >> USUAL_SHIFT);
+        s->rttvar_ns += (uint64_t)((int64_t)(apart - s->rttvar_ns) >> SRTT_SHIFT);
+        s->srtt_ns += (uint64_t)((int64_t)(sample_ns - s->srtt_ns) >> SRTT_SHIFT);
 }
 
 void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
 {
-        if (now_ns - s->stretch_ns < sfi_re_ask_after_ns(s))
+        if (now_ns - s->backoff_ns < sfi_retry_after_ns(s))
                 return;
-        s->stretch = MIN(2 * s->stretch, STRETCH_MAX);
-        s->stretch_ns = now_ns;
+        s->stretch = MIN(2 * s->stretch, BACKOFF_MAX);
+        s->backoff_ns = now_ns;
 }
 
 /* Each round waits twice as long as the one before, and all happen before the event expires. Losses often
@@ -66,23 +66,23 @@ void sfi_note_too_early(struct sfi *s, uint64_t now_ns)
  * to the end. This call makes the one after that. */
 static uint64_t distance_ns(const struct sfi *s, uint64_t now_ns, const struct sfi_slot *e)
 {
-        uint64_t after = MAX(sfi_re_ask_after_ns(s), UINT64_C(1));
-        uint64_t distance = MIN(after << MIN(e->rounds, 16), re_ask_longest_ns(s));
+        uint64_t after = MAX(sfi_retry_after_ns(s), UINT64_C(1));
+        uint64_t distance = MIN(after << MIN(e->rounds, 16), retry_longest_ns(s));
 
-        if (s->config.re_ask_max == UINT32_MAX)
+        if (s->config.retries_max == UINT32_MAX)
                 return MIN(distance, MAX(after, BACKOFF_LONGEST_NS));
-        if (s->config.re_ask_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.re_ask_max ||
+        if (s->config.retries_max < LATE_ASK_LEAST || e->rounds + 2u != s->config.retries_max ||
             now_ns >= e->expire_ns)
                 return distance;
         return MAX(distance, (e->expire_ns - now_ns) / 2);
 }
 
-void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, uint32_t slot)
+void sfi_plan_retry(struct sfi *s, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &s->slots[slot];
 
-        e->re_ask_ns = e->rounds >= s->config.re_ask_max ? NEVER_NS : now_ns + distance_ns(s, now_ns, e);
-        heap_put(&s->due, slot, MIN(e->re_ask_ns, e->expire_ns), e->event);
+        e->retry_ns = e->rounds >= s->config.retries_max ? NEVER_NS : now_ns + distance_ns(s, now_ns, e);
+        heap_put(&s->due, slot, MIN(e->retry_ns, e->expire_ns), e->event);
 }
 
 void sfi_start_waiting(struct sfi *s, uint32_t slot)
@@ -102,7 +102,7 @@ void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 e->first_ns = now_ns;
                 e->expire_ns = now_ns + s->config.timeout_ns;
         }
-        sfi_plan_re_ask(s, now_ns, slot);
+        sfi_plan_retry(s, now_ns, slot);
 }
 
 /* Events that may be asked for at a time: what the receive buffer takes, as far as is known. */
@@ -160,7 +160,7 @@ static uint32_t affordable(const struct sfi *s, uint32_t from, uint32_t to)
 {
         uint64_t bytes = MAX(s->budget_bytes, (uint64_t)BUDGET_LEAST_BYTES);
 
-        return bytes >= to - from ? to : from + (uint32_t)(bytes - bytes % EVB_CUT_BYTES);
+        return bytes >= to - from ? to : from + (uint32_t)(bytes - bytes % EVB_BLOCK_BYTES);
 }
 
 /* What is missing of one fragment, as far as the budget goes; at most RANGES_MAX entries. */
@@ -181,7 +181,7 @@ static void add_missing(struct sfi *s, struct message *m, uint32_t slot, struct 
                 uint32_t end = affordable(s, from, k == RANGES_MAX ? f->bytes : to);
 
                 add_request(s, m, e, from, end, end - from);
-                to = ALIGN_UP(end, EVB_CUT_BYTES);
+                to = ALIGN_UP(end, EVB_BLOCK_BYTES);
         }
 }
 
@@ -193,7 +193,7 @@ static bool may_be_lost(const struct sfi *s, uint64_t now_ns, const struct sfi_s
         const struct sfi_stream *stream = &s->streams[ros];
 
         return stream->newest_event > e->event ||
-               now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_re_ask_after_ns(s);
+               now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_retry_after_ns(s);
 }
 
 /* Adds what is missing from one ROS, within the message and the budget. */
@@ -241,7 +241,7 @@ static bool make_next_request(struct sfi *s, uint64_t now_ns, struct message_to 
  * and are taken out in about the time of one retry interval. */
 static void refill_budget(struct sfi *s, uint64_t now_ns)
 {
-        uint64_t full = s->config.room_bytes ?: BUDGET_BYTES, after = sfi_re_ask_after_ns(s);
+        uint64_t full = s->config.room_bytes ?: BUDGET_BYTES, after = sfi_retry_after_ns(s);
         uint64_t passed = now_ns - s->budget_ns;
 
         s->budget_ns = now_ns;
@@ -290,8 +290,8 @@ static void look_at_due(struct sfi *s, uint64_t now_ns, uint32_t slot)
                 return;
         }
         count_round(e);
-        sfi_plan_re_ask(s, now_ns, slot);
-        if (e->re_ask_ns != NEVER_NS)
+        sfi_plan_retry(s, now_ns, slot);
+        if (e->retry_ns != NEVER_NS)
                 s->overdue[s->n_overdue++] = slot;
 }
 
@@ -299,9 +299,9 @@ void sfi_scan(struct sfi *s, uint64_t now_ns)
 {
         if (now_ns < s->scan_from_ns || now_ns < heap_first_key(&s->due) || s->n_overdue > 0)
                 return;
-        if (now_ns - s->stretch_ns > STRETCH_HOLD_NS && s->stretch > 1) {
+        if (now_ns - s->backoff_ns > BACKOFF_HOLD_NS && s->stretch > 1) {
                 s->stretch /= 2;
-                s->stretch_ns = now_ns;
+                s->backoff_ns = now_ns;
         }
         s->overdue_at = s->overdue_ros = 0;
         refill_budget(s, now_ns);

@@ -24,8 +24,8 @@ enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 
 struct sfi_slot {
         uint64_t event;
-        uint64_t first_ns;  /* asked for (pull); assigned or first seen (push) */
-        uint64_t re_ask_ns; /* when to ask again; NEVER_NS: not any more */
+        uint64_t first_ns; /* asked for (pull); assigned or first seen (push) */
+        uint64_t retry_ns; /* when to ask again; NEVER_NS: not any more */
         uint64_t expire_ns;
         uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
@@ -88,7 +88,7 @@ struct sfi {
         struct sfi_list collecting[2]; /* [1]: the assigned ones */
         struct heap holding;           /* collecting slots that hold memory; the first one gives way first */
         struct arena *arena;
-        uint64_t *cuts;       /* a bit for each EVB_CUT_BYTES of the buffer */
+        uint64_t *cuts;       /* a bit for each EVB_BLOCK_BYTES of the buffer */
         uint64_t event_bytes; /* what a large event takes of late; 0: none seen */
 
         /* Events that ended here, so that late data do not reopen them, and those that were built. The
@@ -136,9 +136,9 @@ struct sfi {
         uint64_t scan_from_ns; /* no scan before this */
         /* What is usual: time from asking to a fragment that was not asked for again (RFC 6298's estimator),
          * stretched while asking again turns out to have been too early. */
-        uint64_t usual_ns, deviation_ns;
+        uint64_t srtt_ns, rttvar_ns;
         uint32_t stretch;
-        uint64_t stretch_ns;
+        uint64_t backoff_ns;
 
         struct sfi_stream *streams; /* of each ROS */
         struct sfi_sequence *sequences;
@@ -173,11 +173,11 @@ bool sfi_was_built(const struct sfi *s, uint64_t event); /* or may no longer be 
 
 /* sfi_ask.c */
 void sfi_start_waiting(struct sfi *s, uint32_t slot);
-void sfi_plan_re_ask(struct sfi *s, uint64_t now_ns, uint32_t slot);
+void sfi_plan_retry(struct sfi *s, uint64_t now_ns, uint32_t slot);
 void sfi_set_asked(struct sfi *s, uint64_t now_ns, uint32_t slot);
 bool sfi_make_request(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m);
 void sfi_scan(struct sfi *s, uint64_t now_ns);
-void sfi_sample_usual(struct sfi *s, uint64_t sample_ns);
+void sfi_sample_latency(struct sfi *s, uint64_t sample_ns);
 void sfi_note_too_early(struct sfi *s, uint64_t now_ns);
 bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes,
                        uint32_t *ret_from, uint32_t *ret_to);

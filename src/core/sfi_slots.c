@@ -62,7 +62,7 @@ uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t 
                 .l1_id = l1_id,
                 .state = SLOT_COLLECTING,
                 .first_ns = now_ns,
-                .re_ask_ns = NEVER_NS,
+                .retry_ns = NEVER_NS,
                 .expire_ns = now_ns + s->config.timeout_ns,
                 .missing = s->n_live,
                 .queued = s->slots[slot].queued,
@@ -179,7 +179,7 @@ bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot)
         e->rounds = 0;
         e->expire_ns = now_ns + s->config.timeout_ns;
         s->counts.no_room++;
-        sfi_plan_re_ask(s, now_ns, youngest);
+        sfi_plan_retry(s, now_ns, youngest);
         return true;
 }
 

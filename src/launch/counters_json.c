@@ -63,7 +63,7 @@ int histogram_from_json(struct histogram *ret, const json_t *o)
         return 0;
 }
 
-json_t *page_to_json(const struct node_stats *s)
+json_t *counters_to_json(const struct node_stats *s)
 {
         json_t *o = json_object();
 
@@ -76,7 +76,7 @@ json_t *page_to_json(const struct node_stats *s)
         return o;
 }
 
-int page_from_json(struct node_stats *ret, const json_t *page)
+int counters_from_json(struct node_stats *ret, const json_t *page)
 {
         uint64_t state = 0, v;
 

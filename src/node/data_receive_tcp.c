@@ -34,8 +34,8 @@ struct tcp_peer {
         /* The message that is coming in. */
         uint32_t left_bytes; /* of it, after what was read */
         /* Its piece that is coming in. */
-        struct sfi_piece piece;
-        uint32_t piece_left;
+        struct sfi_chunk piece;
+        uint32_t chunk_left;
         /* Requests that the connection has not taken yet. */
         uint8_t *requests;
         size_t n_requests;
@@ -332,10 +332,10 @@ static int take_chunk_header(struct tcp_peer *p, uint64_t now_ns)
         tcp_reader_consume(&p->reader, CHUNK_HEADER_BYTES);
         p->left_bytes -= CHUNK_HEADER_BYTES + p->piece.chunk.length;
         p->piece.source = (uint16_t)p->ros;
-        p->piece_left = p->piece.chunk.length;
-        sfi_place(p->receiver->core, now_ns, &p->piece, 1);
-        if (p->piece_left == 0)
-                sfi_landed(p->receiver->core, now_ns, &p->piece, 1);
+        p->chunk_left = p->piece.chunk.length;
+        sfi_reserve(p->receiver->core, now_ns, &p->piece, 1);
+        if (p->chunk_left == 0)
+                sfi_commit(p->receiver->core, now_ns, &p->piece, 1);
         return 1;
 }
 
@@ -344,21 +344,21 @@ static int take_payload(struct tcp_peer *p, uint64_t now_ns)
 {
         static uint8_t waste[65536];
         struct data_receiver *r = p->receiver;
-        bool stored = p->piece.verdict == SFI_STORE && sfi_place_holds(r->core, &p->piece);
-        uint32_t done = p->piece.chunk.length - p->piece_left;
+        bool stored = p->piece.verdict == SFI_STORE && sfi_is_reserved(r->core, &p->piece);
+        uint32_t done = p->piece.chunk.length - p->chunk_left;
         ssize_t got;
 
         if (stored)
-                got = tcp_reader_read(&p->reader, r->buffer + p->piece.at + done, p->piece_left);
+                got = tcp_reader_read(&p->reader, r->buffer + p->piece.at + done, p->chunk_left);
         else
-                got = tcp_reader_read(&p->reader, waste, MIN((size_t)p->piece_left, sizeof waste));
+                got = tcp_reader_read(&p->reader, waste, MIN((size_t)p->chunk_left, sizeof waste));
         if (got <= 0)
                 return (int)got;
         if (!stored)
                 p->piece.verdict = SFI_LATE;
-        p->piece_left -= (uint32_t)got;
-        if (p->piece_left == 0 && stored)
-                sfi_landed(r->core, now_ns, &p->piece, 1);
+        p->chunk_left -= (uint32_t)got;
+        if (p->chunk_left == 0 && stored)
+                sfi_commit(r->core, now_ns, &p->piece, 1);
         return (int)got;
 }
 
@@ -368,7 +368,7 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
         int r = 1;
 
         while (r > 0 && taken < TURN_BYTES) {
-                if (p->piece_left > 0)
+                if (p->chunk_left > 0)
                         r = take_payload(p, now_ns);
                 else if (p->left_bytes > 0)
                         r = take_chunk_header(p, now_ns);

@@ -11,7 +11,7 @@
 #include "socket_open.h"
 
 #define DATAGRAMS 512
-#define PIECES 1024
+#define CHUNKS 1024
 /* Batches before messages and the clock are looked at again. */
 #define ROUNDS 8
 
@@ -21,8 +21,8 @@ struct udp_receiver {
         struct loop_io io;
         bool ready;
         struct datagram datagrams[DATAGRAMS];
-        struct sfi_piece pieces[PIECES];
-        const uint8_t *payload[PIECES];
+        struct sfi_chunk pieces[CHUNKS];
+        const uint8_t *payload[CHUNKS];
         size_t n;
 };
 
@@ -76,14 +76,14 @@ static void udp_close(struct data_receiver *r)
 
 static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_ns)
 {
-        sfi_place(r->core, now_ns, u->pieces, u->n);
+        sfi_reserve(r->core, now_ns, u->pieces, u->n);
         for (size_t i = 0; i < u->n; i++) {
-                const struct sfi_piece *p = &u->pieces[i];
+                const struct sfi_chunk *p = &u->pieces[i];
 
                 if (p->verdict == SFI_STORE && p->chunk.length > 0)
                         memcpy(r->buffer + p->at, u->payload[i], p->chunk.length);
         }
-        sfi_landed(r->core, now_ns, u->pieces, u->n);
+        sfi_commit(r->core, now_ns, u->pieces, u->n);
         u->n = 0;
 }
 
@@ -102,7 +102,7 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
         sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
         while (chunk_reader_next(&reader, &u->pieces[u->n].chunk, &u->payload[u->n])) {
                 u->pieces[u->n].source = reader.header.sender_index;
-                if (++u->n == PIECES)
+                if (++u->n == CHUNKS)
                         land(r, u, now_ns);
         }
         if (reader.malformed)

@@ -181,7 +181,7 @@ static void end_frame(struct front_end *f, bool stored)
         f->in_frame = false;
         f->frames++;
         if (stored)
-                ros_landed(f->core);
+                ros_commit(f->core);
         else
                 ros_skip(f->core, 1);
 }

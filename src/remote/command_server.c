@@ -22,8 +22,8 @@
  * not give commands. */
 #define UNKNOWN_OF_ADDRESS_MAX 4u
 #define STRANGERS_MAX 4u
-/* The answers to an order are ready, quiet, and ended or refused; the hub drops further messages of the
- * node. */
+/* The answers to an order are ready, quiet, and ended or refused; the command server drops further messages
+ * of the node. */
 #define ANSWERS_OF_ORDER 4u
 #define ANSWERS_MAX 64u
 /* Refused peers retry: at most this many log lines in this time. */
@@ -33,8 +33,8 @@
 enum peer_kind { PEER_FREE, PEER_UNKNOWN, PEER_MEMBER, PEER_COMMANDER };
 
 struct peer {
-        struct hub *hub;
-        struct talk talk;
+        struct command_server *server;
+        struct json_connection connection;
         struct net_address from;
         enum peer_kind kind;
         const struct scenario_node *node; /* PEER_MEMBER */
@@ -42,11 +42,11 @@ struct peer {
         bool stranger;         /* its address may not give commands */
         uint64_t heard_ns;     /* PEER_COMMANDER: its last message */
         json_int_t job;        /* PEER_MEMBER: the last run or streams ordered */
-        bool busy;             /* and not ended yet, as far as the hub knows */
+        bool busy;             /* and not ended yet, as far as the command server knows */
         unsigned answers_left; /* answers that its orders may still have */
 };
 
-struct hub {
+struct command_server {
         const struct scenario *scenario;
         struct loop *loop;
         struct loop_io listener;
@@ -64,7 +64,7 @@ static uint64_t mix(uint64_t sum, const char *text)
         return random_mix(sum ^ 0x100);
 }
 
-uint64_t hub_common_ground(const struct scenario *s)
+uint64_t command_server_common_ground(const struct scenario *s)
 {
         uint64_t sum = random_mix(s->network.control_port << 32 | s->network.data_port << 16 |
                                   s->network.order_port);
@@ -75,7 +75,7 @@ uint64_t hub_common_ground(const struct scenario *s)
         return sum >> 1;
 }
 
-static struct peer *member(const struct hub *h, const char *name)
+static struct peer *member(const struct command_server *h, const char *name)
 {
         for (size_t i = 0; name && i < h->n_peers; i++) {
                 if (h->peers[i].kind == PEER_MEMBER && strcmp(h->peers[i].node->name, name) == 0)
@@ -84,31 +84,32 @@ static struct peer *member(const struct hub *h, const char *name)
         return NULL;
 }
 
-static void tell_commander(struct hub *h, json_t *message)
+static void tell_commander(struct command_server *h, json_t *message)
 {
         if (h->commander)
-                talk_say(&h->commander->talk, message);
+                json_connection_send(&h->commander->connection, message);
         else
                 json_decref(message);
 }
 
-static void stop_members(struct hub *h)
+static void stop_members(struct command_server *h)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
                 if (h->peers[i].kind != PEER_MEMBER)
                         continue;
                 h->peers[i].busy = false;
-                talk_say(&h->peers[i].talk, json_pack("{s:{s:s}}", "order", "kind", "stop"));
+                json_connection_send(&h->peers[i].connection,
+                                     json_pack("{s:{s:s}}", "order", "kind", "stop"));
         }
 }
 
 static void drop(struct peer *p)
 {
-        struct hub *h = p->hub;
+        struct command_server *h = p->server;
         enum peer_kind kind = p->kind;
 
         p->kind = PEER_FREE;
-        talk_close(&p->talk);
+        json_connection_close(&p->connection);
         if (kind == PEER_MEMBER) {
                 log_info("node %s stands by no more", p->node->name);
                 tell_commander(h, json_pack("{s:s}", "left", p->node->name));
@@ -120,7 +121,7 @@ static void drop(struct peer *p)
 }
 
 /* Keeps peers from filling the log. */
-static void log_refusal(struct hub *h, const struct net_address *from, const char *why)
+static void log_refusal(struct command_server *h, const struct net_address *from, const char *why)
 {
         uint64_t now_ns = loop_now_ns(h->loop);
         char text[NET_ADDRESS_TEXT_MAX];
@@ -137,9 +138,9 @@ static void log_refusal(struct hub *h, const struct net_address *from, const cha
 
 static void refuse(struct peer *p, const char *why)
 {
-        log_refusal(p->hub, &p->from, why);
-        talk_say(&p->talk, json_pack("{s:s}", "refused", why));
-        if (talk_is_open(&p->talk))
+        log_refusal(p->server, &p->from, why);
+        json_connection_send(&p->connection, json_pack("{s:s}", "refused", why));
+        if (json_connection_is_open(&p->connection))
                 drop(p);
 }
 
@@ -153,7 +154,7 @@ static bool comes_from(const struct peer *p, const struct scenario_node *n)
 
 static void introduce_member(struct peer *p, const json_t *m)
 {
-        struct hub *h = p->hub;
+        struct command_server *h = p->server;
         const char *name = json_string_value(json_object_get(m, "node")),
                    *version = json_string_value(json_object_get(m, "version"));
         const struct scenario_node *n = name ? scenario_find(h->scenario, name) : NULL;
@@ -168,7 +169,7 @@ static void introduce_member(struct peer *p, const json_t *m)
         } else if (!version || strcmp(version, EVB_VERSION) != 0) {
                 refuse(p, "the DFM is evb " EVB_VERSION);
         } else if ((uint64_t)json_integer_value(json_object_get(m, "common_ground")) !=
-                   hub_common_ground(h->scenario)) {
+                   command_server_common_ground(h->scenario)) {
                 refuse(p, "nodes, ports or group of its scenario are not those of the DFM's");
         } else if (other) {
                 /* The first connection may be in the middle of a run. If its machine is dead, TCP ends its
@@ -181,14 +182,14 @@ static void introduce_member(struct peer *p, const json_t *m)
                 p->node = n;
                 p->kind = PEER_MEMBER;
                 log_info("node %s stands by", n->name);
-                talk_say(&p->talk, json_pack("{s:b}", "welcome", 1));
+                json_connection_send(&p->connection, json_pack("{s:b}", "welcome", 1));
                 tell_commander(h, json_pack("{s:s}", "joined", n->name));
         }
 }
 
 static void introduce_commander(struct peer *p, const json_t *m)
 {
-        struct hub *h = p->hub;
+        struct command_server *h = p->server;
         const char *version = json_string_value(json_object_get(m, "version"));
         char why[200], text[NET_ADDRESS_TEXT_MAX];
         json_t *names;
@@ -217,7 +218,7 @@ static void introduce_commander(struct peer *p, const json_t *m)
                 if (h->peers[i].kind == PEER_MEMBER)
                         json_array_append_new(names, json_string(h->peers[i].node->name));
         }
-        talk_say(&p->talk, json_pack("{s:o}", "members", names));
+        json_connection_send(&p->connection, json_pack("{s:o}", "members", names));
 }
 
 /* Notes the state of a member from its orders. */
@@ -244,10 +245,10 @@ static void pass_answer(struct peer *p, json_t *answer)
         if (json_integer_value(json_object_get(answer, "job")) == p->job &&
             (strcmp(state, "ended") == 0 || strcmp(state, "refused") == 0))
                 p->busy = false;
-        tell_commander(p->hub, json_pack("{s:s, s:O}", "from", p->node->name, "answer", answer));
+        tell_commander(p->server, json_pack("{s:s, s:O}", "from", p->node->name, "answer", answer));
 }
 
-static void pass_order(struct hub *h, const json_t *message)
+static void pass_order(struct command_server *h, const json_t *message)
 {
         const json_t *to = json_object_get(message, "to"), *name;
         json_t *order = json_object_get(message, "order");
@@ -262,7 +263,7 @@ static void pass_order(struct hub *h, const json_t *message)
 
                 if (p) {
                         note_order(p, order);
-                        talk_say(&p->talk, json_pack("{s:O}", "order", order));
+                        json_connection_send(&p->connection, json_pack("{s:O}", "order", order));
                 } else if (json_is_string(name))
                         tell_commander(h, json_pack("{s:O}", "left", name));
         }
@@ -273,7 +274,7 @@ static void heard(void *ctx, json_t *message)
         struct peer *p = ctx;
         json_t *introduction, *answer;
 
-        p->heard_ns = loop_now_ns(p->hub->loop);
+        p->heard_ns = loop_now_ns(p->server->loop);
         if (p->kind == PEER_UNKNOWN && (introduction = json_object_get(message, "stand_by")))
                 introduce_member(p, introduction);
         else if (p->kind == PEER_UNKNOWN && (introduction = json_object_get(message, "command")))
@@ -281,7 +282,7 @@ static void heard(void *ctx, json_t *message)
         else if (p->kind == PEER_MEMBER && (answer = json_object_get(message, "answer")))
                 pass_answer(p, answer);
         else if (p->kind == PEER_COMMANDER && json_is_object(json_object_get(message, "order")))
-                pass_order(p->hub, message);
+                pass_order(p->server, message);
         else if (p->kind != PEER_COMMANDER || !json_object_get(message, "alive"))
                 refuse(p, "a message that has no place here");
 }
@@ -292,7 +293,7 @@ static void ended(void *ctx, int error)
         drop(ctx);
 }
 
-static bool may_command(const struct hub *h, const struct net_address *from)
+static bool may_command(const struct command_server *h, const struct net_address *from)
 {
         bool v6 = from->any.sa_family == AF_INET6;
 
@@ -308,7 +309,7 @@ static bool is_same_host(const struct net_address *a, struct net_address b)
 }
 
 /* Peers that do not introduce themselves make room for others. */
-static bool has_room_for(const struct hub *h, const struct net_address *from, bool stranger)
+static bool has_room_for(const struct command_server *h, const struct net_address *from, bool stranger)
 {
         unsigned of_address = 0, strangers = 0;
 
@@ -323,7 +324,7 @@ static bool has_room_for(const struct hub *h, const struct net_address *from, bo
 
 static void accept_one(void *ctx, uint32_t events)
 {
-        struct hub *h = ctx;
+        struct command_server *h = ctx;
         struct net_address from = {};
         int fd = tcp_accept(h->listener.fd, 0, &from);
         bool stranger = fd >= 0 && !may_command(h, &from);
@@ -347,14 +348,14 @@ static void accept_one(void *ctx, uint32_t events)
         struct peer *p = &h->peers[i];
 
         *p = (struct peer){
-                .hub = h,
-                .talk = {.heard = heard, .ended = ended, .ctx = p},
+                .server = h,
+                .connection = {.heard = heard, .ended = ended, .ctx = p},
                 .from = from,
                 .kind = PEER_UNKNOWN,
                 .since_ns = loop_now_ns(h->loop),
                 .stranger = stranger,
         };
-        if (talk_open(&p->talk, h->loop, fd, false) < 0)
+        if (json_connection_open(&p->connection, h->loop, fd, false) < 0)
                 p->kind = PEER_FREE;
 }
 
@@ -372,18 +373,18 @@ static void allow_descriptors(size_t n)
                             n, (unsigned long long)l.rlim_max);
 }
 
-int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
+int command_server_new(struct command_server **ret, const struct scenario *s, struct loop *loop)
 {
-        struct hub *h = calloc(1, sizeof *h);
+        struct command_server *h = calloc(1, sizeof *h);
         const struct scenario_node *dfm = scenario_node_of(s, ROLE_DFM, 0);
         struct net_address at;
         int r = h ? 0 : -ENOMEM;
 
         if (r >= 0) {
-                *h = (struct hub){.scenario = s,
-                                  .loop = loop,
-                                  .listener.fd = -1,
-                                  .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
+                *h = (struct command_server){.scenario = s,
+                                             .loop = loop,
+                                             .listener.fd = -1,
+                                             .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
                 allow_descriptors(h->n_peers + OTHER_DESCRIPTORS);
                 h->peers = calloc(h->n_peers, sizeof *h->peers);
                 r = h->peers ? net_address_parse(&at, dfm->address, (uint16_t)s->network.order_port)
@@ -396,7 +397,7 @@ int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
                 r = loop_add(loop, &h->listener);
         }
         if (r < 0) {
-                hub_free(h);
+                command_server_free(h);
                 return log_error_errno(r, "order port %llu of %s: %m",
                                        (unsigned long long)s->network.order_port, dfm->address);
         }
@@ -404,12 +405,12 @@ int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop)
         return 0;
 }
 
-struct hub *hub_free(struct hub *h)
+struct command_server *command_server_free(struct command_server *h)
 {
         if (!h)
                 return NULL;
         for (size_t i = 0; h->peers && i < h->n_peers; i++)
-                talk_close(&h->peers[i].talk);
+                json_connection_close(&h->peers[i].connection);
         if (h->listener.fd >= 0) {
                 loop_remove(h->loop, &h->listener);
                 close(h->listener.fd);
@@ -419,7 +420,7 @@ struct hub *hub_free(struct hub *h)
         return NULL;
 }
 
-static bool is_measuring(const struct hub *h)
+static bool is_measuring(const struct command_server *h)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
                 if (h->peers[i].kind == PEER_MEMBER && h->peers[i].busy)
@@ -429,7 +430,7 @@ static bool is_measuring(const struct hub *h)
 }
 
 /* Meanwhile nobody else can give commands. */
-static void end_idle_commander(struct hub *h, uint64_t now_ns)
+static void end_idle_commander(struct command_server *h, uint64_t now_ns)
 {
         uint64_t timeout_ns = h->scenario->standby.idle_timeout_ns;
         char why[160];
@@ -441,7 +442,7 @@ static void end_idle_commander(struct hub *h, uint64_t now_ns)
         refuse(h->commander, why);
 }
 
-void hub_turn(struct hub *h, uint64_t now_ns)
+void command_server_turn(struct command_server *h, uint64_t now_ns)
 {
         for (size_t i = 0; i < h->n_peers; i++) {
                 struct peer *p = &h->peers[i];
@@ -452,7 +453,7 @@ void hub_turn(struct hub *h, uint64_t now_ns)
         end_idle_commander(h, now_ns);
 }
 
-unsigned hub_members(const struct hub *h)
+unsigned command_server_members(const struct command_server *h)
 {
         unsigned n = 0;
 

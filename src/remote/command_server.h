@@ -6,16 +6,16 @@
 #include "evb/conf/scenario.h"
 #include "evb/sys/loop.h"
 
-struct hub;
+struct command_server;
 
 /* Listens on the DFM's address, port network.order-port. Negative errno, logged. The scenario is borrowed. */
-int hub_new(struct hub **ret, const struct scenario *s, struct loop *loop);
-struct hub *hub_free(struct hub *h);
+int command_server_new(struct command_server **ret, const struct scenario *s, struct loop *loop);
+struct command_server *command_server_free(struct command_server *h);
 /* Call after each wake-up: closes connections of peers that do not introduce themselves, and an idle `evb
  * lab`. */
-void hub_turn(struct hub *h, uint64_t now_ns);
-unsigned hub_members(const struct hub *h);
+void command_server_turn(struct command_server *h, uint64_t now_ns);
+unsigned command_server_members(const struct command_server *h);
 
 /* What nodes must have in common to find each other, as a number; of the scenario's nodes, ports and group.
  */
-uint64_t hub_common_ground(const struct scenario *s);
+uint64_t command_server_common_ground(const struct scenario *s);

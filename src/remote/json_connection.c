@@ -10,7 +10,7 @@
 
 #include "evb/base/util.h"
 
-static void end(struct talk *t, int error)
+static void end(struct json_connection *t, int error)
 {
         if (t->error < 0)
                 return;
@@ -21,7 +21,7 @@ static void end(struct talk *t, int error)
 
 /* As much as the socket takes; what is left goes when it takes more. Negative errno: it takes nothing any
  * more. */
-static int flush(struct talk *t)
+static int flush(struct json_connection *t)
 {
         ssize_t n = 0;
 
@@ -38,7 +38,7 @@ static int flush(struct talk *t)
 }
 
 /* One line; false: the conversation is over, or was ended by who heard it. */
-static bool take_line(struct talk *t, const char *line, size_t n)
+static bool take_line(struct json_connection *t, const char *line, size_t n)
 {
         json_t *message = n > 0 ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
         bool object = json_is_object(message);
@@ -51,7 +51,7 @@ static bool take_line(struct talk *t, const char *line, size_t n)
         return t->error == 0;
 }
 
-static void take_lines(struct talk *t)
+static void take_lines(struct json_connection *t)
 {
         const uint8_t *bytes, *newline;
         size_t n;
@@ -63,7 +63,7 @@ static void take_lines(struct talk *t)
                 if (!take_line(t, (const char *)bytes, length))
                         return;
         }
-        if (n >= TALK_LINE_MAX_BYTES)
+        if (n >= JSON_CONNECTION_LINE_MAX_BYTES)
                 end(t, -EMSGSIZE);
 }
 
@@ -71,7 +71,7 @@ static void take_lines(struct talk *t)
  * buffer of it at a time, or who never stops talking would keep us from all others. */
 static void is_ready(void *ctx, uint32_t events)
 {
-        struct talk *t = ctx;
+        struct json_connection *t = ctx;
         ssize_t n = t->connecting ? tcp_connected(t->io.fd) : 0;
 
         if (n >= 0)
@@ -86,7 +86,7 @@ static void is_ready(void *ctx, uint32_t events)
                 end(t, (int)n);
 }
 
-int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting)
+int json_connection_open(struct json_connection *t, struct loop *loop, int fd, bool connecting)
 {
         int r;
 
@@ -101,15 +101,15 @@ int talk_open(struct talk *t, struct loop *loop, int fd, bool connecting)
                                  .ctx = t};
         tcp_notice_silence(fd);
         /* One line more than is allowed, so that a line of that length shows. */
-        r = tcp_reader_init(&t->reader, fd, 2 * TALK_LINE_MAX_BYTES);
+        r = tcp_reader_init(&t->reader, fd, 2 * JSON_CONNECTION_LINE_MAX_BYTES);
         if (r >= 0)
                 r = loop_add(loop, &t->io);
         if (r < 0)
-                talk_close(t);
+                json_connection_close(t);
         return r;
 }
 
-void talk_close(struct talk *t)
+void json_connection_close(struct json_connection *t)
 {
         if (!t->loop)
                 return;
@@ -126,12 +126,12 @@ void talk_close(struct talk *t)
         t->loop = NULL;
 }
 
-bool talk_is_open(const struct talk *t)
+bool json_connection_is_open(const struct json_connection *t)
 {
         return t->loop && t->error == 0;
 }
 
-char *talk_printable(char *text)
+char *json_connection_printable(char *text)
 {
         for (char *at = text; *at; at++) {
                 if ((unsigned char)*at < ' ' || *at == 0x7f)
@@ -140,19 +140,19 @@ char *talk_printable(char *text)
         return text;
 }
 
-char *talk_text(const json_t *value, char *text, size_t size)
+char *json_connection_text(const json_t *value, char *text, size_t size)
 {
         snprintf(text, size, "%s", json_string_value(value) ?: "it does not say why");
-        return talk_printable(text);
+        return json_connection_printable(text);
 }
 
-static bool make_room(struct talk *t, size_t n)
+static bool make_room(struct json_connection *t, size_t n)
 {
         char *grown;
 
         if (t->out_end + n <= t->out_size)
                 return true;
-        if (t->out_end - t->out_begin + n > TALK_UNSENT_MAX_BYTES)
+        if (t->out_end - t->out_begin + n > JSON_CONNECTION_UNSENT_MAX_BYTES)
                 return false;
         grown = malloc(2 * (t->out_end - t->out_begin + n));
         if (!grown)
@@ -167,15 +167,15 @@ static bool make_room(struct talk *t, size_t n)
         return true;
 }
 
-void talk_say(struct talk *t, json_t *message)
+void json_connection_send(struct json_connection *t, json_t *message)
 {
         _cleanup_free_ char *text = json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(12));
         size_t n = text ? strlen(text) : 0;
 
         json_decref(message);
-        if (!talk_is_open(t))
+        if (!json_connection_is_open(t))
                 return;
-        if (!text || n >= TALK_LINE_MAX_BYTES || !make_room(t, n + 1)) {
+        if (!text || n >= JSON_CONNECTION_LINE_MAX_BYTES || !make_room(t, n + 1)) {
                 end(t, -ENOBUFS);
                 return;
         }

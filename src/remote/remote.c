@@ -1,4 +1,5 @@
-/* The connection to the hub: who is there, orders out, answers in. What is ordered is in remote_run.c. */
+/* The connection to the command server: who is there, orders out, answers in. What is ordered is in
+ * remote_run.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static void heard(void *ctx, json_t *message)
         r->introduced |= members != NULL;
         r->refused |= refused != NULL;
         if (refused)
-                log_error("the DFM refused: %s", talk_text(refused, text, sizeof text));
+                log_error("the DFM refused: %s", json_connection_text(refused, text, sizeof text));
         set_member(r, json_string_value(json_object_get(message, "joined")), true);
         set_member(r, json_string_value(json_object_get(message, "left")), false);
         take_answer(r, json_string_value(json_object_get(message, "from")),
@@ -79,7 +80,7 @@ static void say_alive(struct remote *r)
 
         if (!r->introduced || now_ns < r->alive_ns)
                 return;
-        talk_say(&r->talk, json_pack("{s:b}", "alive", 1));
+        json_connection_send(&r->connection, json_pack("{s:b}", "alive", 1));
         r->alive_ns = now_ns + MIN(ALIVE_NS, r->scenario->standby.idle_timeout_ns / 4);
 }
 
@@ -108,7 +109,7 @@ void remote_order(struct remote *r, const size_t *nodes, size_t n, json_t *order
 
         for (size_t i = 0; i < n; i++)
                 json_array_append_new(to, json_string(r->scenario->nodes[nodes[i]].name));
-        talk_say(&r->talk, json_pack("{s:o, s:o}", "to", to, "order", order));
+        json_connection_send(&r->connection, json_pack("{s:o, s:o}", "to", to, "order", order));
 }
 
 static bool is_introduced(void *ctx)
@@ -121,16 +122,16 @@ static int introduce(struct remote *r, const struct net_address *to)
         int error = tcp_connect(NULL, to, 0);
 
         if (error >= 0)
-                error = talk_open(&r->talk, r->loop, error, true);
+                error = json_connection_open(&r->connection, r->loop, error, true);
         if (error < 0)
                 return error;
-        talk_say(&r->talk, json_pack("{s:{s:s}}", "command", "version", EVB_VERSION));
+        json_connection_send(&r->connection, json_pack("{s:{s:s}}", "command", "version", EVB_VERSION));
         error = remote_wait(r, is_introduced, r, clock_now_ns() + CONNECT_NS);
         return r->refused ? -EACCES : error;
 }
 
 /* Retries for a while if the DFM may be about to start. */
-static int connect_to_hub(struct remote *r, uint64_t until_ns)
+static int connect_to_server(struct remote *r, uint64_t until_ns)
 {
         const struct scenario_node *dfm = scenario_node_of(r->scenario, ROLE_DFM, 0);
         struct net_address to;
@@ -149,7 +150,7 @@ static int connect_to_hub(struct remote *r, uint64_t until_ns)
                                 " --node "
                                 "%s --standby",
                                 dfm->address, (unsigned long long)r->scenario->network.order_port, dfm->name);
-                talk_close(&r->talk);
+                json_connection_close(&r->connection);
                 r->lost = false;
                 nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
         }
@@ -179,16 +180,16 @@ static bool all_there(void *ctx)
 /* The DFM may have restarted: its lost connection must not cost the remaining points. */
 static int connect_again(struct remote *r)
 {
-        uint64_t until_ns = clock_now_ns() + (r->hub_given_up ? 0 : GATHER_NS);
+        uint64_t until_ns = clock_now_ns() + (r->server_given_up ? 0 : GATHER_NS);
         int error;
 
         if (!r->lost)
                 return 0;
-        talk_close(&r->talk);
+        json_connection_close(&r->connection);
         r->lost = r->introduced = r->refused = false;
         memset(r->stands_by, 0, r->scenario->n_nodes * sizeof *r->stands_by);
-        error = connect_to_hub(r, until_ns);
-        r->hub_given_up = error < 0;
+        error = connect_to_server(r, until_ns);
+        r->server_given_up = error < 0;
         return error;
 }
 
@@ -228,13 +229,13 @@ int remote_new(struct remote **ret, const struct scenario *s, const char *const 
                                      .settings = settings,
                                      .n_settings = n,
                                      .job = (json_int_t)clock_utc_ns(),
-                                     .talk = {.heard = heard, .ended = ended, .ctx = r}};
+                                     .connection = {.heard = heard, .ended = ended, .ctx = r}};
                 r->stands_by = calloc(s->n_nodes, sizeof *r->stands_by);
                 r->given_up = calloc(s->n_nodes, sizeof *r->given_up);
                 error = r->stands_by && r->given_up ? loop_new(&r->loop) : -ENOMEM;
         }
         if (error >= 0)
-                error = connect_to_hub(r, 0);
+                error = connect_to_server(r, 0);
         if (error < 0) {
                 remote_free(r);
                 return error;
@@ -247,7 +248,7 @@ struct remote *remote_free(struct remote *r)
 {
         if (!r)
                 return NULL;
-        talk_close(&r->talk);
+        json_connection_close(&r->connection);
         loop_free(r->loop);
         free(r->stands_by);
         free(r->given_up);

@@ -120,7 +120,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 who->reached = ENDED;
         } else if (strcmp(state, "refused") == 0) {
                 log_error("%s refused: %s", p->remote->scenario->nodes[node].name,
-                          talk_text(json_object_get(answer, "why"), why, sizeof why));
+                          json_connection_text(json_object_get(answer, "why"), why, sizeof why));
                 p->error = -ECANCELED;
                 who->reached = ENDED;
         }

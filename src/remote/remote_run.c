@@ -74,7 +74,7 @@ static void take_result(struct remote_run *run, struct child *c, const json_t *a
         c->report = json_is_object(report) ? json_dumps(report, JSON_COMPACT) : NULL;
         c->report_bytes = c->report ? strlen(c->report) : 0;
         /* Unknown counters are not 0: a run without them has no figures. */
-        if (page_from_json(c->stats, json_object_get(answer, "page")) < 0) {
+        if (counters_from_json(c->stats, json_object_get(answer, "page")) < 0) {
                 log_error("%s sent counters that are not valid", c->node->name);
                 fail(run);
         }
@@ -113,7 +113,7 @@ static void answered(void *ctx, size_t node, const json_t *answer)
                 return;
         if (strcmp(state, "refused") == 0) {
                 log_error("%s refused: %s", c->node->name,
-                          talk_text(json_object_get(answer, "why"), why, sizeof why));
+                          json_connection_text(json_object_get(answer, "why"), why, sizeof why));
                 fail(run);
         } else if (strcmp(state, "ended") == 0) {
                 take_result(run, c, answer);

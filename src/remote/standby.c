@@ -21,8 +21,8 @@ struct standby {
         const struct standby_options *options;
         const struct scenario_node *self;
         struct loop *loop;
-        struct hub *hub; /* of the DFM alone */
-        struct talk talk;
+        struct command_server *server; /* of the DFM alone */
+        struct json_connection connection;
         struct tcp_backoff backoff;
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
         bool welcome;
@@ -35,7 +35,7 @@ static void answer(void *ctx, json_t *what)
 {
         struct standby *s = ctx;
 
-        talk_say(&s->talk, json_pack("{s:o}", "answer", what));
+        json_connection_send(&s->connection, json_pack("{s:o}", "answer", what));
 }
 
 /* A refused node retries every few seconds: one line for each reason. */
@@ -43,7 +43,7 @@ static void tell_refusal(struct standby *s, const json_t *refused)
 {
         char why[TALK_TEXT_MAX_BYTES];
 
-        (void)talk_text(refused, why, sizeof why);
+        (void)json_connection_text(refused, why, sizeof why);
         if (strncmp(s->refused, why, sizeof s->refused - 1) == 0)
                 return;
         snprintf(s->refused, sizeof s->refused, "%.*s", (int)sizeof s->refused - 1, why);
@@ -76,7 +76,7 @@ static void ended(void *ctx, int error)
         if (s->backoff.failures == 0)
                 log_warning_errno(error, "no connection to the DFM: %m");
         s->welcome = false;
-        talk_close(&s->talk);
+        json_connection_close(&s->connection);
         job_stop(&s->job, now_ns);
         s->connect_ns = now_ns + tcp_backoff_next_ns(&s->backoff);
 }
@@ -98,13 +98,14 @@ static int connect_to_dfm(struct standby *s)
         s->connect_ns = NEVER_NS;
         r = tcp_connect(&from, &to, 0);
         if (r >= 0)
-                r = talk_open(&s->talk, s->loop, r, true);
+                r = json_connection_open(&s->connection, s->loop, r, true);
         if (r < 0) {
                 ended(s, r);
                 return 0;
         }
-        talk_say(&s->talk, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node", s->self->name, "version",
-                                     EVB_VERSION, "common_ground", (json_int_t)hub_common_ground(sc)));
+        json_connection_send(&s->connection, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node",
+                                                       s->self->name, "version", EVB_VERSION, "common_ground",
+                                                       (json_int_t)command_server_common_ground(sc)));
         return 0;
 }
 
@@ -112,9 +113,9 @@ static void tell_status(const struct standby *s)
 {
         char text[160];
 
-        if (s->hub)
-                snprintf(text, sizeof text, "standing by with %u nodes; %s", hub_members(s->hub),
-                         job_status(&s->job));
+        if (s->server)
+                snprintf(text, sizeof text, "standing by with %u nodes; %s",
+                         command_server_members(s->server), job_status(&s->job));
         else
                 snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM",
                          job_status(&s->job));
@@ -152,8 +153,8 @@ static int wait_for_orders(struct standby *s)
                 r = loop_wait(s->loop, MIN(MIN(s->connect_ns, next_ns), job_deadline_ns(&s->job)));
                 now_ns = loop_now_ns(s->loop);
                 job_turn(&s->job, now_ns);
-                if (s->hub)
-                        hub_turn(s->hub, now_ns);
+                if (s->server)
+                        command_server_turn(s->server, now_ns);
                 if (now_ns < next_ns)
                         continue;
                 tell_status(s);
@@ -172,9 +173,9 @@ static int standby_open(struct standby *s)
         if (r < 0)
                 return log_error_errno(r, "event loop: %m");
         tcp_backoff_init(&s->backoff, clock_utc_ns() ^ (uint64_t)getpid());
-        s->talk = (struct talk){.heard = heard, .ended = ended, .ctx = s};
+        s->connection = (struct json_connection){.heard = heard, .ended = ended, .ctx = s};
         job_init(&s->job, s->options, s->self, s->loop, answer, s);
-        return s->self->role == ROLE_DFM ? hub_new(&s->hub, s->options->scenario, s->loop) : 0;
+        return s->self->role == ROLE_DFM ? command_server_new(&s->server, s->options->scenario, s->loop) : 0;
 }
 
 int standby_run(const struct standby_options *options)
@@ -188,8 +189,8 @@ int standby_run(const struct standby_options *options)
                 r = wait_for_orders(&s);
         }
         job_fini(&s.job);
-        talk_close(&s.talk);
-        hub_free(s.hub);
+        json_connection_close(&s.connection);
+        command_server_free(s.server);
         loop_free(s.loop);
         /* No longer held: a later start may find the port free, or enough memory. */
         return r == -EINVAL ? 2 : r < 0 ? NODE_STATUS_AGAIN : 0;

@@ -166,7 +166,7 @@ enum streams_news streams_turn(struct streams *s)
                 return STREAMS_READY;
         }
         if (s->told_ready && !s->told_quiet && flow_group_is_quiet(&s->group) &&
-            atomic_load(&s->group.page->state) >= FLOW_STOP_SENDING) {
+            atomic_load(&s->group.counters->state) >= FLOW_STOP_SENDING) {
                 s->told_quiet = true;
                 return STREAMS_QUIET;
         }
@@ -196,7 +196,7 @@ void streams_add_result(const struct streams *s, json_t *answer)
         uint64_t drops = 0;
 
         for (unsigned i = 0; i < s->group.n; i++) {
-                const struct flow_end *e = &s->group.page->ends[i];
+                const struct flow_end *e = &s->group.counters->ends[i];
 
                 json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages",
                                                       (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,

@@ -95,7 +95,7 @@ static void refuse(struct job *j, json_int_t id, const char *why)
 
         /* The reason quotes the order. */
         snprintf(text, sizeof text, "%s", why);
-        log_warning("refused an order: %s", talk_printable(text));
+        log_warning("refused an order: %s", json_connection_printable(text));
         j->answer(j->ctx,
                   json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
 }
@@ -111,7 +111,7 @@ static void run_ended(void *ctx, struct child *c)
                                     "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
                                     "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
                                     "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page",
-                                    page_to_json(c->stats), "report", report));
+                                    counters_to_json(c->stats), "report", report));
         const json_t *reason;
         size_t i;
 

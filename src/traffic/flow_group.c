@@ -1,4 +1,4 @@
-/* Started, watched by the page, waited for. When they go and stop is told by others. */
+/* Started, watched by the counters, waited for. When they go and stop is told by others. */
 #include "evb/traffic/flow_group.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 int flow_group_init(struct flow_group *g)
 {
-        *g = (struct flow_group){.page = memory_map_shared(sizeof *g->page)};
-        return g->page ? cpu_meter_new(&g->meter, FLOW_ENDS_MAX, FLOW_ENDS_MAX) : -ENOMEM;
+        *g = (struct flow_group){.counters = memory_map_shared(sizeof *g->counters)};
+        return g->counters ? cpu_meter_new(&g->meter, FLOW_ENDS_MAX, FLOW_ENDS_MAX) : -ENOMEM;
 }
 
 void flow_group_fini(struct flow_group *g)
@@ -24,8 +24,8 @@ void flow_group_fini(struct flow_group *g)
                 kill(g->ends[i].pid, SIGKILL);
                 waitpid(g->ends[i].pid, NULL, 0);
         }
-        if (g->page)
-                memory_unmap(g->page, sizeof *g->page);
+        if (g->counters)
+                memory_unmap(g->counters, sizeof *g->counters);
         cpu_meter_free(g->meter);
         *g = (struct flow_group){};
 }
@@ -40,7 +40,7 @@ static _Noreturn void become_end(struct flow_group *g, unsigned i, int namespace
         signal(SIGPIPE, SIG_IGN);
         if (getppid() != parent || (namespace >= 0 && netns_enter(namespace) < 0))
                 _exit(1);
-        flow_end_run(&g->ends[i].part, g->page, &g->page->ends[i]);
+        flow_end_run(&g->ends[i].part, g->counters, &g->counters->ends[i]);
         _exit(0);
 }
 
@@ -64,7 +64,7 @@ int flow_group_start(struct flow_group *g, const struct flow_part *part, int nam
 
 void flow_group_turn(struct flow_group *g, uint64_t now_ns)
 {
-        cpu_meter_turn(g->meter, now_ns, atomic_load(&g->page->state) == FLOW_GO);
+        cpu_meter_turn(g->meter, now_ns, atomic_load(&g->counters->state) == FLOW_GO);
 }
 
 const struct histogram *flow_group_shares(const struct flow_group *g, unsigned end)
@@ -74,17 +74,17 @@ const struct histogram *flow_group_shares(const struct flow_group *g, unsigned e
 
 bool flow_group_is_ready(const struct flow_group *g)
 {
-        return atomic_load(&g->page->ready) >= g->n;
+        return atomic_load(&g->counters->ready) >= g->n;
 }
 
 bool flow_group_is_quiet(const struct flow_group *g)
 {
-        return atomic_load(&g->page->quiet) >= g->n_senders;
+        return atomic_load(&g->counters->quiet) >= g->n_senders;
 }
 
 void flow_group_set(struct flow_group *g, enum flow_state state)
 {
-        atomic_store(&g->page->state, (unsigned)state);
+        atomic_store(&g->counters->state, (unsigned)state);
 }
 
 bool flow_group_reap(struct flow_group *g)
@@ -104,7 +104,7 @@ bool flow_group_reap(struct flow_group *g)
                 cpu_meter_remove(g->meter, g->ends[i].pid);
                 /* Killed by somebody: what it counted is not all. */
                 if (WIFSIGNALED(status))
-                        atomic_store(&g->page->failed, (unsigned)EPIPE);
+                        atomic_store(&g->counters->failed, (unsigned)EPIPE);
                 g->ends[i].pid = 0;
                 g->ends[i].cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                                          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
@@ -114,5 +114,5 @@ bool flow_group_reap(struct flow_group *g)
 
 int flow_group_error(const struct flow_group *g)
 {
-        return -(int)atomic_load(&g->page->failed);
+        return -(int)atomic_load(&g->counters->failed);
 }

@@ -157,14 +157,14 @@ int lab_shape(int namespace, const struct flow_shape *shape)
 
 int lab_shape_drops(int namespace, uint64_t *ret_packets)
 {
-        uint64_t *page = memory_map_shared(sizeof *page);
+        uint64_t *counters = memory_map_shared(sizeof *counters);
         int r;
 
-        if (!page)
+        if (!counters)
                 return log_error_errno(ENOMEM, "lab: shaping: %m");
-        r = run_there(namespace, read_drops, page);
+        r = run_there(namespace, read_drops, counters);
         if (r >= 0)
-                *ret_packets = *page;
-        memory_unmap(page, sizeof *page);
+                *ret_packets = *counters;
+        memory_unmap(counters, sizeof *counters);
         return r;
 }

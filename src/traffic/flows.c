@@ -132,7 +132,7 @@ int flows_run(struct netns_lab *lab, const struct flow *flows, unsigned n, const
         if (r >= 0)
                 r = flow_play(&here, &g, flows[0].kind, seconds);
         for (unsigned i = 0; r >= 0 && i < g.n; i++)
-                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.page->ends[i],
+                flow_result_add(&results[g.ends[i].part.flow], &g.ends[i].part, &g.counters->ends[i],
                                 g.ends[i].cpu_seconds, flow_group_shares(&g, i));
         for (unsigned i = 0; r >= 0 && shape->rate_bps > 0 && i < n; i++) {
                 if (is_first_of_sender(flows, i))

@@ -21,7 +21,7 @@ struct sim_config sim_standard(void)
                 .sfi_buffer_bytes = 16u << 20,
                 .sfi_slots = 128,
                 .sfi_credits = 0,
-                .re_ask_max = UINT32_MAX,
+                .retries_max = UINT32_MAX,
                 .timeout_ns = 2 * NS_PER_S,
                 .mtu_bytes = 1472,
                 .arrive_percent = 100,

@@ -26,7 +26,7 @@ struct sim_config {
         uint64_t write_ns;   /* an SFI writes an event in this time */
         uint64_t sfi_buffer_bytes;
         uint32_t sfi_slots, sfi_credits;
-        uint32_t re_ask_max;
+        uint32_t retries_max;
         uint64_t timeout_ns;
         enum policy_id policy;
         size_t mtu_bytes;

@@ -85,7 +85,7 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
                 .buffer_bytes = s->config.sfi_buffer_bytes,
                 .credits = s->config.sfi_credits,
                 .timeout_ns = s->config.timeout_ns,
-                .re_ask_max = s->config.re_ask_max,
+                .retries_max = s->config.retries_max,
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
         };
@@ -163,19 +163,19 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
 
 static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
 {
-        struct sfi_piece pieces[256];
+        struct sfi_chunk pieces[256];
         const uint8_t *payload[256];
         size_t k = 0;
 
         sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction);
         while (k < ARRAY_SIZE(pieces) && chunk_reader_next(reader, &pieces[k].chunk, &payload[k]))
                 pieces[k++].source = reader->header.sender_index;
-        sfi_place(n->sfi, s->now_ns, pieces, k);
+        sfi_reserve(n->sfi, s->now_ns, pieces, k);
         for (size_t i = 0; i < k; i++) {
                 if (pieces[i].verdict == SFI_STORE)
                         memcpy(n->buffer + pieces[i].at, payload[i], pieces[i].chunk.length);
         }
-        sfi_landed(n->sfi, s->now_ns, pieces, k);
+        sfi_commit(n->sfi, s->now_ns, pieces, k);
 }
 
 void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size)
@@ -269,7 +269,7 @@ static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
         }
         if (f.bytes > 0)
                 pattern_fill(pattern_key(SEED, n->index, frame), n->buffer + at, 0, f.bytes);
-        ros_landed(n->ros);
+        ros_commit(n->ros);
         return true;
 }
 

@@ -94,7 +94,7 @@ static void with_20_percent_loss(void **state)
 static void lose_all_for_a_while(struct sim_config *c, bool push)
 {
         (void)push;
-        c->re_ask_max = c->faults.seed % 2 ? 5 : UINT32_MAX;
+        c->retries_max = c->faults.seed % 2 ? 5 : UINT32_MAX;
         c->away_from_ns = 20 * NS_PER_MS;
         c->away_until_ns = 720 * NS_PER_MS;
 }
@@ -108,7 +108,7 @@ static void events_outlive_a_time_in_which_all_is_lost(void **state)
 static void no_re_asking(struct sim_config *c, bool push)
 {
         lose_5_and_more(c, push);
-        c->re_ask_max = 0;
+        c->retries_max = 0;
         c->timeout_ns = 100 * NS_PER_MS;
 }
 

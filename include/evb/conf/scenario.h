@@ -68,7 +68,7 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, re_ask, re_ask_after_ns, verify, durability;
+                uint64_t timeout_ns, re_ask, retry_after_ns, verify, durability;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {

@@ -1,9 +1,9 @@
 /* The data message (type Fragments): a header, then chunks, each a chunk header and a piece of one fragment.
  * Cuts fragments into datagrams and reads them back. Pure; payload is only pointed at.
  *
- * Cut: a piece starts at a multiple of EVB_CUT_BYTES and, unless it ends its fragment, is a multiple long.
+ * Cut: a piece starts at a multiple of EVB_BLOCK_BYTES and, unless it ends its fragment, is a multiple long.
  * Several fragments share a datagram; a datagram that another follows in the same batch is padded with zeros
- * to exactly the full size (at most EVB_CUT_BYTES + CHUNK_HEADER_BYTES), so that the kernel can cut one
+ * to exactly the full size (at most EVB_BLOCK_BYTES + CHUNK_HEADER_BYTES), so that the kernel can cut one
  * super-packet (UDP_SEGMENT). */
 #pragma once
 

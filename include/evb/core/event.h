@@ -9,7 +9,7 @@
 #define EVB_SFI_MAX 512
 /* The largest fragment of one ROS, and the unit in which a fragment may be cut (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
-#define EVB_CUT_BYTES 32u
+#define EVB_BLOCK_BYTES 32u
 /* Distance from a run's oldest open event to its newest one. Nodes remember events within it, and believe no
  * number beyond it; the DFM takes no trigger further away. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)

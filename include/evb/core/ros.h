@@ -94,9 +94,9 @@ void ros_unpin(struct ros *r, uint32_t entry);
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
 /* Sources that arrive: event `r`'s next frame has come, `bytes` long (ROS_STORE: copy it to *ret_at, then
- * ros_landed()). */
+ * ros_commit()). */
 enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_t *ret_at);
-void ros_landed(struct ros *r);
+void ros_commit(struct ros *r);
 /* The next `n` frames will never come, or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 

@@ -33,9 +33,9 @@ struct sfi_config {
                                   known */
         uint64_t timeout_ns;
         /* maximum consecutive unanswered retries; 0: none, UINT32_MAX: until the event times out */
-        uint32_t re_ask_max;
-        uint64_t re_ask_after_ns; /* 0: from what is usual */
-        bool reliable; /* the transport loses nothing by itself: where re_ask_after_ns is 0, ask again late */
+        uint32_t retries_max;
+        uint64_t retry_after_ns; /* 0: from what is usual */
+        bool reliable; /* the transport loses nothing by itself: where retry_after_ns is 0, ask again late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
 };
@@ -49,10 +49,10 @@ enum sfi_verdict {
         SFI_NO_ROOM,   /* no slot or no memory: it will be asked for again */
 };
 
-struct sfi_piece {
+struct sfi_chunk {
         struct chunk chunk;
         uint16_t source; /* ROS index */
-        /* Answers of sfi_place(). */
+        /* Answers of sfi_reserve(). */
         enum sfi_verdict verdict;
         uint32_t slot;
         uint64_t at; /* SFI_STORE: where its first byte goes in the buffer */
@@ -62,7 +62,7 @@ struct sfi_piece {
 struct sfi_fragment {
         uint64_t at; /* in the buffer; ARENA_NONE: no bytes */
         uint32_t bytes;
-        uint32_t cuts_there; /* units of EVB_CUT_BYTES that have come */
+        uint32_t blocks_received; /* units of EVB_BLOCK_BYTES that have come */
         uint16_t order;
         uint8_t form, status;
         bool known;    /* something of it has come */
@@ -97,11 +97,11 @@ struct sfi *sfi_free(struct sfi *s);
 
 /* Hot path, for batches: first the places, then, once the payload of all SFI_STORE ones is copied, that it is
  * there. */
-void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t n);
-void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, size_t n);
+void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *pieces, size_t n);
+void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *pieces, size_t n);
 /* The place of a SFI_STORE piece is still its own: to be asked where the payload comes in later than the
  * chunk header. */
-bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *piece);
+bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *piece);
 /* One data datagram of ROS `source` has come, whatever is in it. */
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 
@@ -135,4 +135,4 @@ const struct member *sfi_member(const struct sfi *s);
 const struct sfi_counts *sfi_counts(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);
 uint64_t sfi_buffer_used_bytes(const struct sfi *s);
-uint64_t sfi_re_ask_after_ns(const struct sfi *s);
+uint64_t sfi_retry_after_ns(const struct sfi *s);

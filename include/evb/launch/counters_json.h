@@ -6,10 +6,10 @@
 #include "evb/base/histogram.h"
 #include "evb/node/stats.h"
 
-json_t *page_to_json(const struct node_stats *s);
+json_t *counters_to_json(const struct node_stats *s);
 /* What is missing or no number counts as 0: another version's page has other counters. -EBADMSG: no such
  * page. */
-int page_from_json(struct node_stats *ret, const json_t *page);
+int counters_from_json(struct node_stats *ret, const json_t *page);
 
 /* Filled buckets alone. */
 json_t *histogram_to_json(const struct histogram *h);

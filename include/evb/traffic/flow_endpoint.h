@@ -1,5 +1,5 @@
 /* The two ends of a stream, and the one who watches the wire: what each has to know, and what it does in a
- * process of its own, writing into a shared page. */
+ * process of its own, writing into a shared counters. */
 #pragma once
 
 #include <jansson.h>
@@ -31,7 +31,7 @@ struct flow_end {
         struct histogram gaps_ns;
 };
 
-struct flow_page {
+struct flow_counters {
         _Atomic unsigned ready; /* ends that listen, or are connected */
         _Atomic unsigned quiet; /* senders that have stopped */
         _Atomic unsigned state, failed;
@@ -48,15 +48,15 @@ int flow_part_from_json(struct flow_part *ret, const json_t *o);
 void flow_result_add(struct flow_result *r, const struct flow_part *p, const struct flow_end *end,
                      double cpu_seconds, const struct histogram *cpu_shares);
 
-/* Until the page's state is FLOW_END. Does not return where it fails: page->failed says why. */
-void flow_end_run(const struct flow_part *p, struct flow_page *page, struct flow_end *end);
+/* Until the counters's state is FLOW_END. Does not return where it fails: counters->failed says why. */
+void flow_end_run(const struct flow_part *p, struct flow_counters *counters, struct flow_end *end);
 /* flow_echo.c: the ends of FLOW_ECHO. */
-void flow_ask(const struct flow_part *p, struct flow_page *page, struct flow_end *end);
-void flow_answer(const struct flow_part *p, struct flow_page *page);
+void flow_ask(const struct flow_part *p, struct flow_counters *counters, struct flow_end *end);
+void flow_answer(const struct flow_part *p, struct flow_counters *counters);
 /* For both files. */
-enum flow_state flow_state(const struct flow_page *page);
-_Noreturn void flow_fail(struct flow_page *page);
-void flow_be_ready(struct flow_page *page);
+enum flow_state flow_state(const struct flow_counters *counters);
+_Noreturn void flow_fail(struct flow_counters *counters);
+void flow_be_ready(struct flow_counters *counters);
 /* Sets a socket's buffer as large as the kernel grants; false: less than requested. */
 bool flow_set_buffer(int fd, bool send, uint32_t bytes);
 /* The same, with a warning if it is less: the stream may then be slower than its point states. */

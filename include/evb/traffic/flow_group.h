@@ -1,4 +1,4 @@
-/* The ends of flows as processes, all with one shared page: those of all namespaces here, or those of one
+/* The ends of flows as processes, all with one shared counters: those of all namespaces here, or those of one
  * machine. */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "evb/traffic/flow_endpoint.h"
 
 struct flow_group {
-        struct flow_page *page;
+        struct flow_counters *counters;
         struct {
                 struct flow_part part;
                 pid_t pid; /* 0: has ended, and been waited for */

@@ -39,7 +39,7 @@ static void full_is_cut(void **state)
         }
 }
 
-static void what_is_cut_stays_cut(void **state)
+static void truncated_fragments_stay_truncated(void **state)
 {
         char text[4], smallest[1];
         struct strbuf b = strbuf_init(text, sizeof text), none = strbuf_init(smallest, sizeof smallest);
@@ -62,7 +62,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(text_is_added),
                 cmocka_unit_test(full_is_cut),
-                cmocka_unit_test(what_is_cut_stays_cut),
+                cmocka_unit_test(truncated_fragments_stay_truncated),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,8 +28,8 @@ static inline struct sfi_config sfi_standard(void)
                 .buffer_bytes = 2 * EVB_FRAGMENT_MAX_BYTES,
                 .credits = 4,
                 .timeout_ns = 2 * NS_PER_S,
-                .re_ask_max = 5,
-                .re_ask_after_ns = AFTER_NS,
+                .retries_max = 5,
+                .retry_after_ns = AFTER_NS,
                 .keep_alive_ns = 1000 * NS_PER_S,
                 .message_bytes = 1472,
         };
@@ -131,10 +131,10 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
 }
 
-static inline struct sfi_piece piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length,
+static inline struct sfi_chunk piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length,
                                      uint32_t fragment_bytes)
 {
-        return (struct sfi_piece){
+        return (struct sfi_chunk){
                 .source = ros,
                 .chunk =
                         {
@@ -147,19 +147,19 @@ static inline struct sfi_piece piece(uint16_t ros, uint64_t event, uint32_t offs
         };
 }
 
-static inline enum sfi_verdict sfi_gets_piece(struct sfi_driver *t, struct sfi_piece p)
+static inline enum sfi_verdict sfi_gets_chunk(struct sfi_driver *t, struct sfi_chunk p)
 {
-        sfi_place(t->sfi, t->now_ns, &p, 1);
+        sfi_reserve(t->sfi, t->now_ns, &p, 1);
         if (p.verdict == SFI_STORE && p.chunk.length > 0)
                 assert_true(p.at + p.chunk.length <= t->config.buffer_bytes);
-        sfi_landed(t->sfi, t->now_ns, &p, 1);
+        sfi_commit(t->sfi, t->now_ns, &p, 1);
         return p.verdict;
 }
 
 /* A whole fragment of 100 bytes. */
 static inline enum sfi_verdict sfi_gets_fragment(struct sfi_driver *t, uint16_t ros, uint64_t event)
 {
-        return sfi_gets_piece(t, piece(ros, event, 0, 100, 100));
+        return sfi_gets_chunk(t, piece(ros, event, 0, 100, 100));
 }
 
 static inline void sfi_gets_whole(struct sfi_driver *t, uint64_t event)

@@ -22,7 +22,7 @@ static enum ros_verdict frame_begins(struct ros_driver *t, uint32_t bytes)
 static void frame_comes(struct ros_driver *t)
 {
         assert_int_equal(frame_begins(t, 1000), ROS_STORE);
-        ros_landed(t->ros);
+        ros_commit(t->ros);
 }
 
 static void what_is_there_is_sent_at_once(void **state)
@@ -56,7 +56,7 @@ static void what_is_wanted_is_sent_when_it_is_there(void **state)
         assert_ros_sends(&t, 2, "");
         assert_int_equal(frame_begins(&t, 500), ROS_STORE);
         assert_ros_sends(&t, 2, "");
-        ros_landed(t.ros);
+        ros_commit(t.ros);
         assert_ros_sends(&t, 2, "e1[0,500)");
         ros_free(t.ros);
 }
@@ -71,7 +71,7 @@ static void what_comes_in_is_not_sent_before_all_of_it_is_there(void **state)
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
         ros_gets_assign(&t, 0, 0, 0); /* while its bytes come in */
         assert_ros_sends(&t, 0, "");
-        ros_landed(t.ros);
+        ros_commit(t.ros);
         assert_ros_sends(&t, 0, "e0[0,1000)");
         /* Nor where it breaks off. */
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
@@ -190,7 +190,7 @@ static void what_is_cleared_while_it_arrives_goes_when_it_is_there(void **state)
                 if (broken)
                         ros_skip(t.ros, 1);
                 else
-                        ros_landed(t.ros);
+                        ros_commit(t.ros);
                 assert_int_equal(ros_held(t.ros), 0);
         }
         ros_free(t.ros);
@@ -204,7 +204,7 @@ static void a_full_buffer_takes_no_frame(void **state)
         (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
-        ros_landed(t.ros);
+        ros_commit(t.ros);
         for (int wanted = 0; wanted < 2; wanted++) {
                 if (wanted)
                         ros_gets_request(&t, 0, 1, 0);
@@ -294,7 +294,7 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         ros_driver_init(&t, &c);
         for (int i = 0; i < 10; i++) {
                 assert_int_equal(frame_begins(&t, 1u << 20), ROS_STORE);
-                ros_landed(t.ros);
+                ros_commit(t.ros);
         }
         for (uint64_t event = 0; event < 8; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -311,7 +311,7 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         for (int i = 0; i < 4; i++) {
                 assert_ros_says(&t, "");
                 assert_int_equal(frame_begins(&t, 1u << 20), ROS_STORE);
-                ros_landed(t.ros);
+                ros_commit(t.ros);
         }
         assert_ros_says(&t, "dfm: XOFF");
         ros_free(t.ros);

@@ -89,7 +89,7 @@ static void what_arrives_is_not_for_who_is_forgotten(void **state)
         ros_gets_assign(&t, 1, 0, 0); /* it was given to another one */
         for (int i = 0; i < 2; i++) {
                 assert_int_equal(ros_arrive(t.ros, &f, &at), ROS_STORE);
-                ros_landed(t.ros);
+                ros_commit(t.ros);
         }
         assert_ros_sends(&t, 0, "e1[0,100)");
         assert_ros_sends(&t, 2, "");

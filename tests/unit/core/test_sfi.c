@@ -98,7 +98,7 @@ static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
         struct sfi_driver t;
 
         (void)state;
-        c.re_ask_max = 0;
+        c.retries_max = 0;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
                 sfi_driver_init(&t, &c);
@@ -106,7 +106,7 @@ static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
                 sfi_gets_assign(&t, 1);
                 sfi_says(&t);
                 sfi_gets_fragment(&t, 1, 0);
-                sfi_gets_piece(&t, piece(0, 0, 0, 32, 100));
+                sfi_gets_chunk(&t, piece(0, 0, 0, 32, 100));
                 t.now_ns += c.timeout_ns - 1;
                 sfi_says(&t);
                 assert_sfi_writes(&t, "");
@@ -157,7 +157,7 @@ static void credits_are_taken_from_what_fits(void **state)
         /* One of a mebibyte: three quarters of the buffer, but a credit is not taken back. */
         for (uint64_t event = 1; event < 10; event++) {
                 sfi_gets_assign(&t, event);
-                sfi_gets_piece(&t, piece(0, event, 0, 1u << 20, 1u << 20));
+                sfi_gets_chunk(&t, piece(0, event, 0, 1u << 20, 1u << 20));
                 sfi_writes_with(&t, false);
         }
         assert_non_null(strstr(sfi_says(&t), "Update granted 16 ack 10 "));

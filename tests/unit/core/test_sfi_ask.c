@@ -94,12 +94,12 @@ static void does_not_ask_again_for_what_may_still_be_in_a_queue(void **state)
         asks_after(&t, 0);
         /* ROS 0 is on its way through event 0, and the others come after it. */
         for (uint32_t offset = 0; offset < 640; offset += 32) {
-                sfi_gets_piece(&t, piece(0, 0, offset, 32, 4096));
+                sfi_gets_chunk(&t, piece(0, 0, offset, 32, 4096));
                 assert_null(strstr(asks_after(&t, AFTER_NS / 2), "ros0"));
         }
         /* Then event 2 overtakes what is missing of 0 and 1; 3 may still come. */
         for (uint32_t offset = 0; offset < 640; offset += 32) {
-                sfi_gets_piece(&t, piece(0, 2, offset, 32, 4096));
+                sfi_gets_chunk(&t, piece(0, 2, offset, 32, 4096));
                 asked = asks_after(&t, AFTER_NS / 2);
                 if (strstr(asked, "ros0"))
                         break;
@@ -118,8 +118,8 @@ static void asks_for_the_parts_that_are_missing(void **state)
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
-        sfi_gets_piece(&t, piece(0, 0, 64, 64, 1000));
-        sfi_gets_piece(&t, piece(0, 0, 512, 320, 1000));
+        sfi_gets_chunk(&t, piece(0, 0, 64, 64, 1000));
+        sfi_gets_chunk(&t, piece(0, 0, 512, 320, 1000));
         assert_asks(&t, AFTER_NS, "ros0: Request e0[0,64) again 1 e0[128,512) again 1 e0[832,1000) again 1");
         assert_int_equal(sfi_counts(t.sfi)->re_asked, 1);
         sfi_driver_fini(&t);
@@ -135,7 +135,7 @@ static void behind_sixteen_parts_it_asks_for_all(void **state)
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
         for (uint32_t offset = 32; offset < 64 * 32; offset += 64)
-                sfi_gets_piece(&t, piece(0, 0, offset, 32, 64 * 32));
+                sfi_gets_chunk(&t, piece(0, 0, offset, 32, 64 * 32));
         assert_non_null(strstr(asks_after(&t, AFTER_NS), "e0[896,928) again 1 e0[960,2048) again 1"));
         assert_int_equal(t.message.n, 0);
         sfi_driver_fini(&t);
@@ -143,7 +143,7 @@ static void behind_sixteen_parts_it_asks_for_all(void **state)
 
 static void a_place_that_was_never_filled_is_asked_for_whole(void **state)
 {
-        struct sfi_piece p = piece(0, 1, 0, 4096, 4096);
+        struct sfi_chunk p = piece(0, 1, 0, 4096, 4096);
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
@@ -152,10 +152,10 @@ static void a_place_that_was_never_filled_is_asked_for_whole(void **state)
         sfi_driver_start(&t, &c, 2);
         asks_after(&t, 0);
         /* One that came in parts lay there before. */
-        sfi_gets_piece(&t, piece(0, 0, 0, 2048, 4096));
-        sfi_gets_piece(&t, piece(0, 0, 2048, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 0, 2048, 2048, 4096));
         assert_sfi_writes(&t, "e0 complete");
-        sfi_place(t.sfi, t.now_ns, &p, 1);
+        sfi_reserve(t.sfi, t.now_ns, &p, 1);
         assert_int_equal(p.verdict, SFI_STORE);
         assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1");
         sfi_driver_fini(&t);
@@ -168,7 +168,7 @@ static void its_time_begins_when_it_is_asked_for(void **state)
 
         (void)state;
         c.outstanding = 1;
-        c.re_ask_max = 0;
+        c.retries_max = 0;
         sfi_driver_start(&t, &c, 2);
         asks_after(&t, 0);
         t.now_ns += 1500 * NS_PER_MS;

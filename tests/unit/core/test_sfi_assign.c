@@ -95,7 +95,7 @@ static void an_assignment_gives_the_event_its_time(void **state)
         struct sfi_driver t;
 
         (void)state;
-        c.re_ask_max = 0;
+        c.retries_max = 0;
         sfi_driver_init(&t, &c);
         sfi_gets_fragment(&t, 0, 0);
         t.now_ns += 1500 * NS_PER_MS;

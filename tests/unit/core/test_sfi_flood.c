@@ -96,12 +96,12 @@ static void a_flood_gives_its_memory_back(void **state)
         sfi_driver_init(&t, &c);
         for (uint64_t unknown = 0; unknown < 200; unknown += 199) {
                 for (uint16_t ros = 0; ros < 2; ros++)
-                        assert_int_equal(sfi_gets_piece(&t, piece(ros, unknown, 0, big, big)), SFI_STORE);
+                        assert_int_equal(sfi_gets_chunk(&t, piece(ros, unknown, 0, big, big)), SFI_STORE);
                 sfi_gets_assign(&t, unknown + 100);
-                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 100, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 50, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_piece(&t, piece(1, unknown + 100, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_piece(&t, piece(0, unknown + 51, 0, big, big)), SFI_NO_ROOM);
+                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 50, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, piece(1, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 51, 0, big, big)), SFI_NO_ROOM);
                 assert_sfi_writes(&t, unknown == 0 ? "e100 complete" : "e299 complete");
         }
         sfi_driver_fini(&t);

@@ -8,7 +8,7 @@ static struct sfi_config quiet(void)
 {
         struct sfi_config c = sfi_standard();
 
-        c.re_ask_max = 0;
+        c.retries_max = 0;
         return c;
 }
 

@@ -32,8 +32,8 @@ static void comes_back_as_it_was(void **state)
 
         (void)state;
         fill();
-        o = page_to_json(&page);
-        assert_int_equal(page_from_json(&back, o), 0);
+        o = counters_to_json(&page);
+        assert_int_equal(counters_from_json(&back, o), 0);
 #define X(name, help) assert_int_equal(stats_get(&back.name), stats_get(&page.name));
         STATS_COUNTERS(X)
 #undef X
@@ -82,10 +82,10 @@ static void spoiled(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 o = json_loads(texts[i], JSON_DECODE_ANY, NULL);
                 assert_non_null(o);
-                assert_int_equal(page_from_json(&back, o), -EBADMSG);
+                assert_int_equal(counters_from_json(&back, o), -EBADMSG);
                 json_decref(o);
         }
-        assert_int_equal(page_from_json(&back, NULL), -EBADMSG);
+        assert_int_equal(counters_from_json(&back, NULL), -EBADMSG);
 }
 
 /* A counter that is missing, not a number or negative makes the page invalid. */
@@ -100,12 +100,12 @@ static void spoiled_counters(void **state)
                 json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
 
                 for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
-                        json_t *o = page_to_json(&page);
+                        json_t *o = counters_to_json(&page);
 
                         assert_int_equal(json_object_del(o, names[i]), 0);
                         if (bad[k])
                                 json_object_set_new(o, names[i], bad[k]);
-                        assert_int_equal(page_from_json(&back, o), -EBADMSG);
+                        assert_int_equal(counters_from_json(&back, o), -EBADMSG);
                         json_decref(o);
                 }
         }

@@ -26,7 +26,7 @@
 static struct {
         struct scenario *scenario;
         struct loop *loop;
-        struct hub *hub;
+        struct command_server *server;
         int member, commander;
 } t;
 
@@ -58,8 +58,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
         (void)state;
-        hub_free(t.hub);
-        t.hub = NULL;
+        command_server_free(t.server);
+        t.server = NULL;
         loop_free(t.loop);
         free(t.scenario);
         if (t.member >= 0)
@@ -129,7 +129,7 @@ static bool say_ros1(int fd)
         snprintf(text, sizeof text,
                  "{\"stand_by\": {\"node\": \"ros1\", \"version\": \"" EVB_VERSION
                  "\", \"common_ground\": %llu}}\n",
-                 (unsigned long long)hub_common_ground(t.scenario));
+                 (unsigned long long)command_server_common_ground(t.scenario));
         return say(fd, text);
 }
 
@@ -145,7 +145,7 @@ static void introduce(void)
         assert_true(say(t.commander, "{\"command\": {\"version\": \"" EVB_VERSION "\"}}\n"));
         hear(t.commander, text, sizeof text);
         assert_string_equal(text, "{\"members\":[\"ros1\"]}\n");
-        assert_int_equal(hub_members(t.hub), 1);
+        assert_int_equal(command_server_members(t.server), 1);
 }
 
 /* A commander that takes no answers is let go in the middle of an order; what its members hear last is to
@@ -161,7 +161,7 @@ static void stop_is_last(void **state)
         while (n < LINE_BYTES / 4)
                 n += (size_t)snprintf(order + n, LINE_BYTES - n, "\"x\",");
         snprintf(order + n, LINE_BYTES - n, "\"ros1\"]}\n");
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         introduce();
         for (int i = 0; !stopped && i < 1000; i++) {
                 (void)say(t.commander, order);
@@ -182,7 +182,7 @@ static void second_of_a_name(void **state)
         char line[300];
 
         (void)state;
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         introduce();
         for (int i = 0; i < 20; i++) {
                 second = connect_from(t.scenario->nodes[1].address);
@@ -191,7 +191,7 @@ static void second_of_a_name(void **state)
                 assert_non_null(strstr(line, "node ros1 is already on standby, connected from 127.0.0.2:"));
                 close(second);
         }
-        assert_int_equal(hub_members(t.hub), 1);
+        assert_int_equal(command_server_members(t.server), 1);
         assert_true(say(t.commander, "{\"order\": {\"kind\": \"run\"}, \"to\": [\"ros1\"]}\n"));
         hear(t.member, line, sizeof line);
         assert_non_null(strstr(line, "\"run\""));
@@ -205,10 +205,10 @@ static void second_of_a_name(void **state)
         assert_string_equal(line, "{\"welcome\":true}\n");
 }
 
-/* Later than the next deadline, as far as the hub knows. */
+/* Later than the next deadline, as far as the command server knows. */
 static void turn_late(void)
 {
-        hub_turn(t.hub, loop_now_ns(t.loop) + 2 * IDLE_NS);
+        command_server_turn(t.server, loop_now_ns(t.loop) + 2 * IDLE_NS);
 }
 
 static void assert_idle_is_told(void)
@@ -227,9 +227,9 @@ static void idle_commander(void **state)
         char line[300];
 
         (void)state;
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         introduce();
-        hub_turn(t.hub, loop_now_ns(t.loop) + IDLE_NS / 2);
+        command_server_turn(t.server, loop_now_ns(t.loop) + IDLE_NS / 2);
         assert_true(say(t.commander, "{\"alive\": true}\n"));
         hear(t.commander, line, sizeof line);
         assert_string_equal(line, "");
@@ -252,7 +252,7 @@ static void busy_commander(void **state)
         char line[300];
 
         (void)state;
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
                 introduce();
                 assert_true(say(t.commander,
@@ -288,7 +288,7 @@ static void talkative_member(void **state)
         unsigned heard = 0;
 
         (void)state;
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         introduce();
         assert_true(say(t.commander, "{\"order\": {\"kind\": \"run\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
         hear(t.member, line, sizeof line);
@@ -297,7 +297,7 @@ static void talkative_member(void **state)
         while (hear(t.commander, line, sizeof line), line[0])
                 heard++;
         assert_in_range(heard, 1, 10);
-        assert_int_equal(hub_members(t.hub), 1);
+        assert_int_equal(command_server_members(t.server), 1);
 }
 
 /* Silent connections do not lock a node out, not even from its own address. */
@@ -306,7 +306,7 @@ static void silent_connections(void **state)
         int silent[3 * PEERS_BESIDE], n = 0;
 
         (void)state;
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (; n < 3 * PEERS_BESIDE; n++) {
                 silent[n] = connect_from(t.scenario->nodes[2].address);
                 turn();
@@ -325,7 +325,7 @@ static void descriptors(void **state)
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
         assert_int_equal(
                 setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max}), 0);
-        assert_int_equal(hub_new(&t.hub, t.scenario, t.loop), 0);
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         assert_in_range(now.rlim_cur, ROSS + 32, before.rlim_max);

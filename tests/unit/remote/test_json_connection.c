@@ -11,7 +11,7 @@
 
 static struct {
         struct loop *loop;
-        struct talk talk;
+        struct json_connection connection;
         int other; /* end of the pair, spoken to by hand */
         int heard, ended;
         json_int_t sum;
@@ -25,7 +25,7 @@ static void heard(void *ctx, json_t *message)
         t.heard++;
         t.sum += json_integer_value(json_object_get(message, "n"));
         if (t.close_when_heard)
-                talk_close(&t.talk);
+                json_connection_close(&t.connection);
         if (t.go_on > 0) {
                 t.go_on--;
                 assert_int_equal(write(t.other, "{\"n\": 1}\n", 9), 9);
@@ -45,18 +45,18 @@ static int set_up(void **state)
 
         (void)state;
         memset(&t, 0, sizeof t);
-        t.talk = (struct talk){.heard = heard, .ended = ended};
+        t.connection = (struct json_connection){.heard = heard, .ended = ended};
         assert_int_equal(loop_new(&t.loop), 0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
         t.other = pair[1];
-        return talk_open(&t.talk, t.loop, pair[0], false);
+        return json_connection_open(&t.connection, t.loop, pair[0], false);
 }
 
 static int tear_down(void **state)
 {
         (void)state;
-        talk_close(&t.talk);
-        talk_close(&t.talk);
+        json_connection_close(&t.connection);
+        json_connection_close(&t.connection);
         close(t.other);
         loop_free(t.loop);
         return 0;
@@ -102,7 +102,7 @@ static void no_object(void **state)
         write_all("{\"n\": 1}\n[1]\n{\"n\": 1}\n", 23);
         assert_int_equal(t.heard, 1);
         assert_int_equal(t.ended, -EBADMSG);
-        assert_false(talk_is_open(&t.talk));
+        assert_false(json_connection_is_open(&t.connection));
 }
 
 static void closed_while_heard(void **state)
@@ -124,7 +124,7 @@ static void other_side_goes(void **state)
         assert_int_equal(t.heard, 1);
         assert_int_equal(t.ended, -EPIPE);
         /* Words to nobody are taken in silence. */
-        talk_say(&t.talk, json_pack("{s:i}", "n", 1));
+        json_connection_send(&t.connection, json_pack("{s:i}", "n", 1));
 }
 
 /* The last words of one who goes are heard, also where nobody is there to hear ours. */
@@ -134,8 +134,8 @@ static void last_words(void **state)
         assert_int_equal(write(t.other, "{\"n\": 3}\n", 9), 9);
         close(t.other);
         t.other = -1;
-        talk_say(&t.talk, json_pack("{s:i}", "n", 1));
-        talk_say(&t.talk, json_pack("{s:i}", "n", 2));
+        json_connection_send(&t.connection, json_pack("{s:i}", "n", 1));
+        json_connection_send(&t.connection, json_pack("{s:i}", "n", 2));
         turn();
         turn();
         assert_int_equal(t.heard, 1);
@@ -158,7 +158,7 @@ static void endless(void **state)
 /* A string as long as a line may be, and one byte more. */
 static void long_lines(void **state)
 {
-        size_t n = TALK_LINE_MAX_BYTES;
+        size_t n = JSON_CONNECTION_LINE_MAX_BYTES;
         char *text = malloc(n + 1);
 
         (void)state;
@@ -180,7 +180,7 @@ static void said_is_heard(void **state)
         ssize_t n;
 
         (void)state;
-        talk_say(&t.talk, json_pack("{s:i}", "n", 5));
+        json_connection_send(&t.connection, json_pack("{s:i}", "n", 5));
         n = read(t.other, back, sizeof back);
         assert_int_equal(n, 8);
         assert_memory_equal(back, "{\"n\":5}\n", 8);
@@ -196,7 +196,7 @@ static void slow_reader(void **state)
         (void)state;
         memset(long_text, 'x', 100000);
         for (; said < 100; said++)
-                talk_say(&t.talk, json_pack("{s:s}", "n", long_text));
+                json_connection_send(&t.connection, json_pack("{s:s}", "n", long_text));
         assert_int_equal(t.ended, 0);
         while (read_bytes < said * 100009) {
                 while ((n = read(t.other, part, sizeof part)) > 0)
@@ -205,9 +205,9 @@ static void slow_reader(void **state)
         }
         assert_int_equal(read_bytes, said * 100009);
         for (said = 0; said < 1000 && t.ended == 0; said++)
-                talk_say(&t.talk, json_pack("{s:s}", "n", long_text));
+                json_connection_send(&t.connection, json_pack("{s:s}", "n", long_text));
         assert_int_equal(t.ended, -ENOBUFS);
-        assert_true(said > TALK_UNSENT_MAX_BYTES / 100009);
+        assert_true(said > JSON_CONNECTION_UNSENT_MAX_BYTES / 100009);
         free(long_text);
 }
 
@@ -218,10 +218,10 @@ static void printable(void **state)
         char text[64], small[4];
 
         (void)state;
-        assert_string_equal(talk_text(value, text, sizeof text), "a?b?[2J?c? d \xc3\xa9");
-        assert_string_equal(talk_text(value, small, sizeof small), "a?b");
-        assert_string_equal(talk_text(none, text, sizeof text), "it does not say why");
-        assert_string_equal(talk_text(NULL, text, sizeof text), "it does not say why");
+        assert_string_equal(json_connection_text(value, text, sizeof text), "a?b?[2J?c? d \xc3\xa9");
+        assert_string_equal(json_connection_text(value, small, sizeof small), "a?b");
+        assert_string_equal(json_connection_text(none, text, sizeof text), "it does not say why");
+        assert_string_equal(json_connection_text(NULL, text, sizeof text), "it does not say why");
         json_decref(value);
         json_decref(none);
 }

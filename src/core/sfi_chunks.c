@@ -1,10 +1,10 @@
 /* The SFI's hot path: gives pieces of fragments their places and notes what has come. A bitmap with a bit for
- * each EVB_CUT_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
+ * each EVB_BLOCK_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
 #include "sfi_internal.h"
 
-static uint32_t cuts_of(uint32_t bytes)
+static uint32_t blocks_of(uint32_t bytes)
 {
-        return DIV_ROUND_UP(bytes, EVB_CUT_BYTES);
+        return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
 }
 
 static uint64_t word_mask(uint64_t bit, uint64_t n)
@@ -12,7 +12,7 @@ static uint64_t word_mask(uint64_t bit, uint64_t n)
         return (n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << bit;
 }
 
-static void clear_cuts(struct sfi *s, uint64_t first, uint64_t n)
+static void clear_blocks(struct sfi *s, uint64_t first, uint64_t n)
 {
         while (n > 0) {
                 uint64_t bit = first % 64, part = MIN(n, 64 - bit);
@@ -23,7 +23,7 @@ static void clear_cuts(struct sfi *s, uint64_t first, uint64_t n)
 }
 
 /* Returns how many were not set before. */
-static uint32_t set_cuts(struct sfi *s, uint64_t first, uint64_t n)
+static uint32_t set_blocks(struct sfi *s, uint64_t first, uint64_t n)
 {
         uint32_t fresh = 0;
 
@@ -41,8 +41,8 @@ static uint32_t set_cuts(struct sfi *s, uint64_t first, uint64_t n)
 bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes,
                        uint32_t *ret_from, uint32_t *ret_to)
 {
-        uint64_t base = f->at / EVB_CUT_BYTES;
-        uint32_t i = from_bytes / EVB_CUT_BYTES, n = cuts_of(f->bytes), from;
+        uint64_t base = f->at / EVB_BLOCK_BYTES;
+        uint32_t i = from_bytes / EVB_BLOCK_BYTES, n = blocks_of(f->bytes), from;
 
         while (i < n && s->cuts[(base + i) / 64] >> (base + i) % 64 & 1)
                 i++;
@@ -51,8 +51,8 @@ bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32
         from = i;
         while (i < n && !(s->cuts[(base + i) / 64] >> (base + i) % 64 & 1))
                 i++;
-        *ret_from = from * EVB_CUT_BYTES;
-        *ret_to = MIN(i * EVB_CUT_BYTES, f->bytes);
+        *ret_from = from * EVB_BLOCK_BYTES;
+        *ret_to = MIN(i * EVB_BLOCK_BYTES, f->bytes);
         return true;
 }
 
@@ -110,7 +110,7 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
         return SFI_STORE;
 }
 
-static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *p)
+static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_chunk *p)
 {
         const struct chunk *c = &p->chunk;
         enum sfi_verdict verdict = SFI_STORE;
@@ -136,7 +136,7 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_piece *
         }
         /* Not before it is cut: most fragments come in one piece. */
         if (!f->in_parts && c->length < c->fragment_bytes) {
-                clear_cuts(s, f->at / EVB_CUT_BYTES, cuts_of(f->bytes));
+                clear_blocks(s, f->at / EVB_BLOCK_BYTES, blocks_of(f->bytes));
                 f->in_parts = true;
         }
         if (!f->asked_again && c->event > s->streams[p->source].newest_event)
@@ -166,7 +166,7 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
         }
 }
 
-void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t n)
+void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *pieces, size_t n)
 {
         for (size_t i = 0; i < n; i++)
                 idmap_prefetch(&s->by_event, pieces[i].chunk.event);
@@ -178,7 +178,7 @@ void sfi_place(struct sfi *s, uint64_t now_ns, struct sfi_piece *pieces, size_t 
         }
 }
 
-bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
+bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p)
 {
         const struct sfi_slot *e = &s->slots[p->slot];
 
@@ -188,7 +188,7 @@ bool sfi_place_holds(const struct sfi *s, const struct sfi_piece *p)
                f->at + p->chunk.offset == p->at;
 }
 
-static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_piece *p,
+static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *p,
                               struct sfi_fragment *f)
 {
         struct sfi_slot *e = &s->slots[p->slot];
@@ -200,34 +200,34 @@ static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_p
         if (f->asked_again)
                 s->counts.recovered++;
         else
-                sfi_sample_usual(s, now_ns - e->first_ns);
+                sfi_sample_latency(s, now_ns - e->first_ns);
         sfi_check_slot(s, now_ns, p->slot);
 }
 
-void sfi_landed(struct sfi *s, uint64_t now_ns, const struct sfi_piece *pieces, size_t n)
+void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *pieces, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
-                const struct sfi_piece *p = &pieces[i];
+                const struct sfi_chunk *p = &pieces[i];
 
                 if (p->verdict != SFI_STORE)
                         continue;
                 struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
                 /* The same piece may have come twice in one batch, or its event may have lost its place in
                  * between. */
-                if (!sfi_place_holds(s, p) || f->whole)
+                if (!sfi_is_reserved(s, p) || f->whole)
                         continue;
-                uint32_t all = cuts_of(f->bytes), here = cuts_of(p->chunk.length), fresh = here;
+                uint32_t all = blocks_of(f->bytes), here = blocks_of(p->chunk.length), fresh = here;
 
                 if (here == all)
-                        f->cuts_there = all;
+                        f->blocks_received = all;
                 else {
-                        fresh = set_cuts(s, p->at / EVB_CUT_BYTES, here);
-                        f->cuts_there += fresh;
+                        fresh = set_blocks(s, p->at / EVB_BLOCK_BYTES, here);
+                        f->blocks_received += fresh;
                         s->counts.duplicate += fresh == 0;
                 }
                 if (fresh > 0 || all == 0)
                         s->slots[p->slot].progress = true;
-                if (f->cuts_there == all)
+                if (f->blocks_received == all)
                         fragment_is_whole(s, now_ns, p, f);
         }
 }

@@ -13,14 +13,14 @@ static void pieces_come_in_any_order(void **state)
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
-                struct sfi_piece p = piece(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
+                struct sfi_chunk p = piece(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
 
                 assert_sfi_writes(&t, "");
-                sfi_place(t.sfi, t.now_ns, &p, 1);
+                sfi_reserve(t.sfi, t.now_ns, &p, 1);
                 assert_int_equal(p.verdict, SFI_STORE);
                 base = i == 0 ? p.at - 64 : base;
                 assert_int_equal(p.at, base + offsets[i]);
-                sfi_landed(t.sfi, t.now_ns, &p, 1);
+                sfi_commit(t.sfi, t.now_ns, &p, 1);
         }
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 100);
@@ -35,11 +35,11 @@ static void a_double_piece_makes_no_fragment_whole(void **state)
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 64));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 64));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 64));
         assert_sfi_writes(&t, "");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
-        sfi_gets_piece(&t, piece(0, 0, 32, 32, 64));
+        sfi_gets_chunk(&t, piece(0, 0, 32, 32, 64));
         assert_sfi_writes(&t, "e0 complete");
         sfi_driver_fini(&t);
 }
@@ -52,9 +52,9 @@ static void a_double_fragment_is_counted_once(void **state)
         (void)state;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 64, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 64, 100)), SFI_DUPLICATE);
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 64, 36, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 64, 36, 100)), SFI_DUPLICATE);
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
         sfi_driver_fini(&t);
 }
@@ -67,10 +67,10 @@ static void pieces_may_overlap(void **state)
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
-        sfi_gets_piece(&t, piece(0, 0, 32, 6400, 8000));
-        sfi_gets_piece(&t, piece(0, 0, 0, 3200, 8000));
+        sfi_gets_chunk(&t, piece(0, 0, 32, 6400, 8000));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 3200, 8000));
         assert_sfi_writes(&t, "");
-        sfi_gets_piece(&t, piece(0, 0, 6400, 1600, 8000));
+        sfi_gets_chunk(&t, piece(0, 0, 6400, 1600, 8000));
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
         sfi_driver_fini(&t);
@@ -78,15 +78,15 @@ static void pieces_may_overlap(void **state)
 
 static void twice_in_one_batch_is_once(void **state)
 {
-        struct sfi_piece p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100),
+        struct sfi_chunk p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100),
                                 piece(1, 0, 0, 64, 100), piece(1, 0, 0, 64, 100)};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_start(&t, &c, 1);
-        sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
-        sfi_landed(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        sfi_commit(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_counts(t.sfi)->fragments_received, 2);
         sfi_driver_fini(&t);
@@ -95,22 +95,22 @@ static void twice_in_one_batch_is_once(void **state)
 static void what_contradicts_what_came_before_is_malformed(void **state)
 {
         struct sfi_config c = sfi_standard();
-        struct sfi_piece p;
+        struct sfi_chunk p;
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_start(&t, &c, 1);
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 100));
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 32, 68, 101)), SFI_MALFORMED);
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 100));
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 32, 68, 101)), SFI_MALFORMED);
         p = piece(0, 0, 32, 68, 100);
         p.chunk.form = FORM_ROS3;
-        assert_int_equal(sfi_gets_piece(&t, p), SFI_MALFORMED);
+        assert_int_equal(sfi_gets_chunk(&t, p), SFI_MALFORMED);
         p = piece(0, 0, 32, 68, 100);
         p.chunk.status = FRAGMENT_TRUNCATED;
-        assert_int_equal(sfi_gets_piece(&t, p), SFI_MALFORMED);
+        assert_int_equal(sfi_gets_chunk(&t, p), SFI_MALFORMED);
         assert_int_equal(sfi_gets_fragment(&t, 2, 0), SFI_MALFORMED); /* there is no such ROS */
         assert_int_equal(sfi_counts(t.sfi)->malformed, 4);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 32, 68, 100)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 32, 68, 100)), SFI_STORE);
         sfi_gets_fragment(&t, 1, 0);
         assert_sfi_writes(&t, "e0 complete");
         sfi_driver_fini(&t);
@@ -161,13 +161,13 @@ static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct sfi_piece p = piece(1, 0, 0, 0, 0);
+                struct sfi_chunk p = piece(1, 0, 0, 0, 0);
                 struct sfi_driver t;
 
                 p.chunk.status = cases[i].status;
                 sfi_driver_start(&t, &c, 1);
                 sfi_gets_fragment(&t, 0, 0);
-                assert_int_equal(sfi_gets_piece(&t, p), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, p), SFI_STORE);
                 assert_sfi_writes(&t, cases[i].end);
                 sfi_driver_fini(&t);
         }
@@ -185,9 +185,9 @@ static void what_comes_after_the_end_is_late(void **state)
                 sfi_gets_fragment(&t, 0, 0);
                 sfi_gets_fragment(&t, 1, 0);
                 assert_sfi_writes(&t, "e0 complete");
-                assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 64, 100)), SFI_LATE);
+                assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 64, 100)), SFI_LATE);
                 assert_int_equal(sfi_counts(t.sfi)->late, 0);
-                assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 64, 36, 100)), SFI_LATE);
+                assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 64, 36, 100)), SFI_LATE);
                 assert_int_equal(sfi_counts(t.sfi)->late, 1);
                 assert_int_equal(sfi_open_events(t.sfi), 0);
                 sfi_driver_fini(&t);
@@ -243,20 +243,20 @@ static void where_memory_is_short_the_youngest_gives_way(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 4);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 3, 0, 32, big)), SFI_STORE);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 1, 0, 32, big)), SFI_STORE);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, big, big)), SFI_STORE); /* 3 gives way */
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 3, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 1, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, big, big)), SFI_STORE); /* 3 gives way */
         assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 2, 0, 32, big)), SFI_NO_ROOM); /* nobody is younger */
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 2, 0, 32, big)), SFI_NO_ROOM); /* nobody is younger */
         assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
-        assert_int_equal(sfi_gets_piece(&t, piece(1, 0, 0, big, big)), SFI_STORE); /* 1 gives way */
+        assert_int_equal(sfi_gets_chunk(&t, piece(1, 0, 0, big, big)), SFI_STORE); /* 1 gives way */
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_buffer_used_bytes(t.sfi), 0);
         /* What gave way begins anew: its first piece has to come again. */
-        sfi_gets_piece(&t, piece(0, 1, 32, big - 32, big));
-        assert_int_equal(sfi_gets_piece(&t, piece(1, 1, 0, big, big)), SFI_STORE);
+        sfi_gets_chunk(&t, piece(0, 1, 32, big - 32, big));
+        assert_int_equal(sfi_gets_chunk(&t, piece(1, 1, 0, big, big)), SFI_STORE);
         assert_sfi_writes(&t, "");
-        sfi_gets_piece(&t, piece(0, 1, 0, 32, big));
+        sfi_gets_chunk(&t, piece(0, 1, 0, 32, big));
         assert_sfi_writes(&t, "e1 complete");
         sfi_driver_fini(&t);
 }
@@ -269,10 +269,10 @@ static void as_many_give_way_as_it_takes(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 4);
-        sfi_gets_piece(&t, piece(0, 2, 0, 32, big / 2));
-        sfi_gets_piece(&t, piece(0, 3, 0, 32, big / 2));
-        sfi_gets_piece(&t, piece(0, 1, 0, 32, big));
-        assert_int_equal(sfi_gets_piece(&t, piece(0, 0, 0, 32, big)), SFI_STORE);
+        sfi_gets_chunk(&t, piece(0, 2, 0, 32, big / 2));
+        sfi_gets_chunk(&t, piece(0, 3, 0, 32, big / 2));
+        sfi_gets_chunk(&t, piece(0, 1, 0, 32, big));
+        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 32, big)), SFI_STORE);
         assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
         sfi_driver_fini(&t);
 }
@@ -280,19 +280,19 @@ static void as_many_give_way_as_it_takes(void **state)
 static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_piece p[] = {piece(0, 1, 0, big, big), piece(1, 1, 0, big, big), piece(0, 0, 0, big, big)};
+        struct sfi_chunk p[] = {piece(0, 1, 0, big, big), piece(1, 1, 0, big, big), piece(0, 0, 0, big, big)};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_start(&t, &c, 2);
-        sfi_place(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         for (size_t i = 0; i < ARRAY_SIZE(p); i++)
                 assert_int_equal(p[i].verdict, SFI_STORE);
-        assert_false(sfi_place_holds(t.sfi, &p[0]));
-        assert_false(sfi_place_holds(t.sfi, &p[1]));
-        assert_true(sfi_place_holds(t.sfi, &p[2]));
-        sfi_landed(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
+        assert_false(sfi_is_reserved(t.sfi, &p[0]));
+        assert_false(sfi_is_reserved(t.sfi, &p[1]));
+        assert_true(sfi_is_reserved(t.sfi, &p[2]));
+        sfi_commit(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         assert_sfi_writes(&t, "");
         sfi_gets_fragment(&t, 1, 0);
         assert_sfi_writes(&t, "e0 complete");
@@ -301,22 +301,22 @@ static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
 
 static void a_place_is_not_another_events(void **state)
 {
-        struct sfi_piece old = piece(0, 0, 0, 100, 100), new = piece(0, 1, 0, 100, 100);
+        struct sfi_chunk old = piece(0, 0, 0, 100, 100), new = piece(0, 1, 0, 100, 100);
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
-        sfi_place(t.sfi, t.now_ns, &old, 1);
+        sfi_reserve(t.sfi, t.now_ns, &old, 1);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it is another SFI's */
         sfi_gets_assign(&t, 1);
-        sfi_place(t.sfi, t.now_ns, &new, 1);
+        sfi_reserve(t.sfi, t.now_ns, &new, 1);
         assert_true(old.slot == new.slot &&old.at == new.at);
-        assert_false(sfi_place_holds(t.sfi, &old));
-        sfi_landed(t.sfi, t.now_ns, &old, 1);
+        assert_false(sfi_is_reserved(t.sfi, &old));
+        sfi_commit(t.sfi, t.now_ns, &old, 1);
         assert_sfi_writes(&t, "");
-        sfi_landed(t.sfi, t.now_ns, &new, 1);
+        sfi_commit(t.sfi, t.now_ns, &new, 1);
         assert_sfi_writes(&t, "e1 complete");
         sfi_driver_fini(&t);
 }
@@ -344,20 +344,20 @@ static void a_place_that_was_never_filled_can_be_filled_in_parts(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
-        struct sfi_piece p = piece(0, 1, 0, 4096, 4096);
+        struct sfi_chunk p = piece(0, 1, 0, 4096, 4096);
 
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         /* One that came in parts lay there before. */
-        sfi_gets_piece(&t, piece(0, 0, 0, 2048, 4096));
-        sfi_gets_piece(&t, piece(0, 0, 2048, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 0, 2048, 2048, 4096));
         assert_sfi_writes(&t, "e0 complete");
-        sfi_place(t.sfi, t.now_ns, &p, 1);
+        sfi_reserve(t.sfi, t.now_ns, &p, 1);
         assert_int_equal(p.verdict, SFI_STORE);
-        sfi_gets_piece(&t, piece(0, 1, 0, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 1, 0, 2048, 4096));
         assert_sfi_writes(&t, "");
-        sfi_gets_piece(&t, piece(0, 1, 2048, 2048, 4096));
+        sfi_gets_chunk(&t, piece(0, 1, 2048, 2048, 4096));
         assert_sfi_writes(&t, "e1 complete");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
         sfi_driver_fini(&t);

@@ -10,7 +10,7 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
         (void)state;
         c.n_ros = 1;
         for (uint32_t max = 0; max <= ARRAY_SIZE(distances); max++) {
-                c.re_ask_max = max;
+                c.retries_max = max;
                 sfi_driver_start(&t, &c, 1);
                 assert_asks(&t, 0, "all: Request e0");
                 for (uint32_t k = 0; k < max; k++) {
@@ -39,7 +39,7 @@ static void without_a_bound_it_asks_until_the_time_is_up(void **state)
 
         (void)state;
         c.n_ros = 1;
-        c.re_ask_max = UINT32_MAX;
+        c.retries_max = UINT32_MAX;
         c.timeout_ns = 60 * NS_PER_S;
         sfi_driver_start(&t, &c, 1);
         assert_asks(&t, 0, "all: Request e0");
@@ -70,7 +70,7 @@ static void retries_have_a_rate(void **state)
         uint32_t entries[2] = {};
 
         (void)state;
-        c.re_ask_max = UINT32_MAX;
+        c.retries_max = UINT32_MAX;
         c.slots = c.credits = 1000;
         c.outstanding = 1000;
         c.room_bytes = 40960; /* 40 short answers in 10 ms */
@@ -97,12 +97,12 @@ static void what_helps_is_not_in_vain(void **state)
 
         (void)state;
         c.n_ros = 1;
-        c.re_ask_max = 2;
+        c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
         for (uint32_t offset = 0; offset < 6 * 32; offset += 32) {
                 assert_int_equal(strncmp(asks_after(&t, AFTER_NS), "ros0: Request e0", 16), 0);
-                sfi_gets_piece(&t, piece(0, 0, offset, 32, 1000));
+                sfi_gets_chunk(&t, piece(0, 0, offset, 32, 1000));
         }
         assert_asks(&t, AFTER_NS, "ros0: Request e0[192,1000) again 1");
         assert_asks(&t, AFTER_NS, "ros0: Request e0[192,1000) again 2");
@@ -119,31 +119,31 @@ static void what_is_there_already_does_not_help(void **state)
 
         (void)state;
         c.n_ros = 1;
-        c.re_ask_max = 2;
+        c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
         assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 1");
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
         assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 2");
-        sfi_gets_piece(&t, piece(0, 0, 0, 32, 1000));
+        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
         assert_asks(&t, 2 * AFTER_NS, "");
         sfi_driver_fini(&t);
 }
 
 static void a_fragment_without_bytes_helps_too(void **state)
 {
-        struct sfi_piece none = piece(0, 0, 0, 0, 0);
+        struct sfi_chunk none = piece(0, 0, 0, 0, 0);
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
         (void)state;
-        c.re_ask_max = 1;
+        c.retries_max = 1;
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
         assert_asks(&t, AFTER_NS, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
         none.chunk.status = FRAGMENT_NONE;
-        assert_int_equal(sfi_gets_piece(&t, none), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, none), SFI_STORE);
         assert_asks(&t, AFTER_NS, "ros1: Request e0 again 1");
         sfi_driver_fini(&t);
 }
@@ -156,12 +156,12 @@ static void all_asks_come_before_the_time_is_up(void **state)
 
         (void)state;
         c.n_ros = 1;
-        c.re_ask_after_ns = 300 * NS_PER_MS; /* doubled, it would be too long */
+        c.retry_after_ns = 300 * NS_PER_MS; /* doubled, it would be too long */
         sfi_driver_start(&t, &c, 1);
         asks_after(&t, 0);
         while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)
                 asks += asks_after(&t, NS_PER_MS)[0] != 0;
-        assert_int_equal(asks, c.re_ask_max);
+        assert_int_equal(asks, c.retries_max);
         sfi_writes_with(&t, false);
         sfi_driver_fini(&t);
 }
@@ -173,13 +173,13 @@ static void over_a_reliable_transport_it_asks_late(void **state)
 
         (void)state;
         c.reliable = true;
-        c.re_ask_after_ns = 0;
+        c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
-        assert_int_equal(sfi_re_ask_after_ns(t.sfi), c.timeout_ns / 6);
+        assert_int_equal(sfi_retry_after_ns(t.sfi), c.timeout_ns / 6);
         sfi_driver_fini(&t);
-        c.re_ask_max = UINT32_MAX;
+        c.retries_max = UINT32_MAX;
         sfi_driver_start(&t, &c, 1);
-        assert_int_equal(sfi_re_ask_after_ns(t.sfi), c.timeout_ns / 8);
+        assert_int_equal(sfi_retry_after_ns(t.sfi), c.timeout_ns / 8);
         sfi_driver_fini(&t);
 }
 
@@ -189,9 +189,9 @@ static void how_long_it_waits_is_taken_from_what_is_usual(void **state)
         struct sfi_driver t;
 
         (void)state;
-        c.re_ask_after_ns = 0;
+        c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 0);
-        assert_int_equal(sfi_re_ask_after_ns(t.sfi), 100 * NS_PER_MS); /* before anything is known */
+        assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS); /* before anything is known */
         for (uint64_t event = 0; event < 500; event++) {
                 sfi_gets_assign(&t, event);
                 asks_after(&t, 0);
@@ -201,14 +201,14 @@ static void how_long_it_waits_is_taken_from_what_is_usual(void **state)
                 sfi_writes_with(&t, false);
                 sfi_gets_ack(&t, (uint32_t)event + 1);
         }
-        assert_in_range(sfi_re_ask_after_ns(t.sfi), 13 * NS_PER_MS, 14 * NS_PER_MS);
+        assert_in_range(sfi_retry_after_ns(t.sfi), 13 * NS_PER_MS, 14 * NS_PER_MS);
         /* Asked again, and then what was on its way all the time comes twice: it was too early. */
         sfi_gets_assign(&t, 500);
         asks_after(&t, 0);
         asks_after(&t, 14 * NS_PER_MS);
         sfi_gets_fragment(&t, 0, 500);
         assert_int_equal(sfi_gets_fragment(&t, 0, 500), SFI_DUPLICATE);
-        assert_in_range(sfi_re_ask_after_ns(t.sfi), 26 * NS_PER_MS, 28 * NS_PER_MS);
+        assert_in_range(sfi_retry_after_ns(t.sfi), 26 * NS_PER_MS, 28 * NS_PER_MS);
         sfi_driver_fini(&t);
 }
 
@@ -237,10 +237,10 @@ static void not_more_is_asked_for_again_at_a_time_than_fits(void **state)
         sfi_driver_start(&t, &c, 2);
         asks_after(&t, 0);
         for (uint64_t event = 0; event < 2; event++)
-                sfi_gets_piece(&t, piece(0, event, 0, 32, 200000));
+                sfi_gets_chunk(&t, piece(0, event, 0, 32, 200000));
         /* The oldest first, and of it what fits; the rest has its turn later. */
         assert_asks(&t, AFTER_NS, "ros0: Request e0[32,100032) again 1");
-        sfi_gets_piece(&t, piece(0, 0, 32, 100000, 200000));
+        sfi_gets_chunk(&t, piece(0, 0, 32, 100000, 200000));
         assert_asks(&t, AFTER_NS, "ros0: Request e0[100032,200000) again 1 e1[32,65568) again 1");
         sfi_driver_fini(&t);
 }
@@ -255,9 +255,9 @@ static void what_gave_way_is_asked_for_again(void **state)
         c.n_ros = 2;
         sfi_driver_start(&t, &c, 2);
         asks_after(&t, 0);
-        sfi_gets_piece(&t, piece(0, 1, 0, big, big));
-        sfi_gets_piece(&t, piece(0, 0, 0, big, big));
-        sfi_gets_piece(&t, piece(1, 0, 0, big, big));
+        sfi_gets_chunk(&t, piece(0, 1, 0, big, big));
+        sfi_gets_chunk(&t, piece(0, 0, 0, big, big));
+        sfi_gets_chunk(&t, piece(1, 0, 0, big, big));
         assert_sfi_writes(&t, "e0 complete");
         assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
         sfi_gets_fragment(&t, 1, 1);
@@ -274,17 +274,17 @@ static void what_gave_way_has_all_its_time_again(void **state)
         struct sfi_driver t;
 
         (void)state;
-        c.re_ask_max = 1;
+        c.retries_max = 1;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 1);
         asks_after(&t, 0);
-        sfi_gets_piece(&t, piece(0, 1, 0, big, big));
+        sfi_gets_chunk(&t, piece(0, 1, 0, big, big));
         assert_asks(&t, AFTER_NS, "ros1: Request e1 again 1");
         assert_asks(&t, c.timeout_ns - 5 * AFTER_NS, ""); /* asks are used up */
         sfi_gets_assign(&t, 0);
         asks_after(&t, 0);
-        sfi_gets_piece(&t, piece(0, 0, 0, big, big));
-        sfi_gets_piece(&t, piece(1, 0, 0, big, big));
+        sfi_gets_chunk(&t, piece(0, 0, 0, big, big));
+        sfi_gets_chunk(&t, piece(1, 0, 0, big, big));
         assert_sfi_writes(&t, "e0 complete");
         assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
         assert_asks(&t, c.timeout_ns - 2 * AFTER_NS, "");
