@@ -3,6 +3,8 @@
 
     test_lab.py EVB CASE
 """
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -289,6 +291,17 @@ def no_state(evb):
     assert done.stdout == "status 1\n" and "cannot create a folder in /tmp: Read-only file system" in done.stderr, done
 
 
+@contextlib.contextmanager
+def alone():
+    """Only one test of this machine removes what dead runs left, as it removes what others prepare."""
+    lock = os.open("/tmp", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 def clean(evb):
     """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
     need_root()
@@ -299,7 +312,7 @@ def clean(evb):
         raise Skip("ip (iproute2) is not installed")
     left_over, in_use, alien, link = (pathlib.Path(f"/tmp/evb-lab-state-{name}") for name in
                                       (f"{dead.pid}-aaaaaa", f"{os.getpid()}-aaaaaa", f"{dead.pid}-bbbbbb", f"{dead.pid}-cccccc"))
-    with folder() as where:
+    with alone(), folder() as where:
         (where / "kept").touch()
         try:
             for name in (stale, living):
@@ -327,7 +340,7 @@ def clean(evb):
 def killed(evb):
     """What a run that is killed leaves behind, `clean` removes."""
     need_root()
-    with folder() as where:
+    with alone(), folder() as where:
         run = subprocess.Popen([evb, "lab", "run", "A2", "--quick", "--results", str(where / "results.jsonl")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + 20
