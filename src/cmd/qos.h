@@ -6,8 +6,8 @@
 #include "evb/cmd/options.h"
 #include "evb/conf/scenario.h"
 #include "evb/node/shaping_request.h"
+#include "evb/tc-model/status.h"
 #include "evb/tc/shaper.h"
-#include "evb/tc/status.h"
 
 #define QOS_EXIT_WRONG 2
 #define QOS_EXIT_MISSING 77

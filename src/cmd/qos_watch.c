@@ -7,7 +7,7 @@
 
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
-#include "evb/tc/diff.h"
+#include "evb/tc-model/diff.h"
 #include "evb/tc/drift.h"
 #include "evb/tc/watch.h"
 #include "qos.h"

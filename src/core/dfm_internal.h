@@ -4,7 +4,7 @@
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
-#include "evb/core/sequence.h"
+#include "evb/protocol/sequence.h"
 
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX

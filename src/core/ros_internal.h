@@ -4,9 +4,9 @@
 #include "evb/base/arena.h"
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
-#include "evb/core/jump.h"
 #include "evb/core/ros.h"
-#include "evb/core/sequence.h"
+#include "evb/protocol/jump.h"
+#include "evb/protocol/sequence.h"
 
 #define NO_ITEM UINT32_MAX
 /* Frames that may be requested before they come. They have entries of their own, so they and frames that come

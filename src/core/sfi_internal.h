@@ -4,10 +4,10 @@
 #include "evb/base/heap.h"
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
-#include "evb/core/event_set.h"
-#include "evb/core/jump.h"
-#include "evb/core/sequence.h"
 #include "evb/core/sfi.h"
+#include "evb/protocol/event_set.h"
+#include "evb/protocol/jump.h"
+#include "evb/protocol/sequence.h"
 
 /* Assignments that may arrive out of order; the DFM's window is not larger. */
 #define SFI_ASSIGN_WINDOW 16384u

@@ -7,11 +7,11 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
-#include "evb/core/event.h"
 #include "evb/lab/catalogue.h"
 #include "evb/lab/figures.h"
 #include "evb/launch/launch.h"
 #include "evb/launch/load.h"
+#include "evb/protocol/event.h"
 
 #define SETTINGS_MAX 96
 #define SETTING_MAX_BYTES 96

@@ -9,7 +9,7 @@
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/launch/run.h"
-#include "evb/tc/layout.h"
+#include "evb/tc-model/layout.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \

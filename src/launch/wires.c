@@ -14,9 +14,9 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/scenario.h"
-#include "evb/tc/kind.h"
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/units.h"
 #include "evb/tc/socket.h"
-#include "evb/tc/units.h"
 
 /* A packet leaves when the wire is free; this is what timers may be late by on a wire, where being late loses
  * nothing. */

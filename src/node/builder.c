@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "evb/base/log.h"
+#include "evb/base/pattern.h"
 #include "evb/base/ring.h"
 #include "evb/base/util.h"
-#include "evb/core/pattern.h"
 #include "evb/format/eformat.h"
 #include "evb/sys/thread.h"
 #include "event_output.h"

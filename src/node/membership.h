@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/member.h"
 #include "evb/node/reasons.h"
+#include "evb/protocol/member.h"
 
 struct node;
 

@@ -6,7 +6,7 @@
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/sys/memory.h"
-#include "evb/tc/layout.h"
+#include "evb/tc-model/layout.h"
 
 static void set(json_t *o, const char *name, uint64_t value)
 {

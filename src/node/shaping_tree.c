@@ -10,9 +10,9 @@
 #include "evb/base/util.h"
 #include "evb/node/shaping_request.h"
 #include "evb/sys/loop.h"
+#include "evb/tc-model/layout.h"
+#include "evb/tc-model/status.h"
 #include "evb/tc/drift.h"
-#include "evb/tc/layout.h"
-#include "evb/tc/status.h"
 
 /* How often, and for how long at most, classes of SFIs that left are checked until they are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)

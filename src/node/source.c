@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "evb/base/pattern.h"
 #include "evb/base/random.h"
 #include "evb/base/util.h"
-#include "evb/core/pattern.h"
 #include "evb/store/replay.h"
 
 struct source_kind {

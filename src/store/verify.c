@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "evb/base/idmap.h"
-#include "evb/core/pattern.h"
+#include "evb/base/pattern.h"
 
 #define IDS_MAX (1u << 20)
 #define EVENT_MIN_BYTES 88u /* with its data record */

@@ -10,7 +10,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
-#include "evb/tc/diff.h"
+#include "evb/tc-model/diff.h"
 #include "apply_internal.h"
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)

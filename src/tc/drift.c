@@ -1,7 +1,7 @@
 /* Drift: the difference between the installed tree and the kernel's. */
 #include "evb/tc/drift.h"
 
-#include "evb/tc/kind.h"
+#include "evb/tc-model/kind.h"
 
 void tc_drift_describe(const struct tc_change *c, struct strbuf *b)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
-#include "evb/tc/kind.h"
+#include "evb/tc-model/kind.h"
 #include "apply_internal.h"
 
 /* Classes that come with their qdisc (bands of prio, queues of mq) cannot be made. */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "evb/base/util.h"
-#include "evb/tc/kind.h"
-#include "evb/tc/units.h"
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/units.h"
 #include "apply_internal.h"
 #include "shaper_internal.h"
 

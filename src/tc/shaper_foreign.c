@@ -1,7 +1,7 @@
 /* Messages about other people's roots: why one is left alone, and what of one cannot come back. */
 #include <errno.h>
 
-#include "evb/tc/layout.h"
+#include "evb/tc-model/layout.h"
 #include "shaper_internal.h"
 
 int shaper_refuse_foreign(const char *device, const struct tc_tree *have, struct tc_outcome *o)

@@ -1,7 +1,7 @@
 /* The shaper's messages about other people's roots. */
 #pragma once
 
-#include "evb/tc/object.h"
+#include "evb/tc-model/object.h"
 #include "evb/tc/outcome.h"
 
 /* Fails with -EEXIST: names the root, and what to do about it. */

@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 
 #include "evb/base/util.h"
-#include "evb/tc/kind.h"
+#include "evb/tc-model/kind.h"
 
 /* Acknowledgements of a batch must fit the default receive buffer, a dump's parts this buffer. */
 #define BATCH_MESSAGES 64

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
-#include "evb/tc/kind.h"
-#include "evb/tc/message.h"
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/message.h"
 
 #define FOLDER "/run/evb"
 #define FORMAT 1

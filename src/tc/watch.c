@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
-#include "evb/tc/message.h"
+#include "evb/tc-model/message.h"
 
 #define BUFFER_BYTES (64u << 10)
 #define RECEIVE_BUFFER_BYTES (4 << 20)

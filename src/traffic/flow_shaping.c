@@ -11,8 +11,8 @@
 #include "evb/base/util.h"
 #include "evb/launch/netns.h"
 #include "evb/sys/memory.h"
+#include "evb/tc-model/status.h"
 #include "evb/tc/socket.h"
-#include "evb/tc/status.h"
 
 #define DEVICE "eth0"
 

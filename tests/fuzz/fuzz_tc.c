@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/tc/message.h"
+#include "evb/tc-model/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "evb/base/fault.h"
 #include "evb/core/dfm.h"
-#include "evb/core/fault.h"
 #include "evb/core/ros.h"
 #include "evb/core/sfi.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/core/pattern.h"
+#include "evb/base/pattern.h"
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "evb/base/util.h"
-#include "evb/core/chunk.h"
-#include "evb/core/message.h"
+#include "evb/protocol/chunk.h"
+#include "evb/protocol/message.h"
 
 static const char *part_now;
 static int n_fields;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "evb/conf/scenario.h"
-#include "evb/core/member.h"
+#include "evb/protocol/member.h"
 
 void scenario_digest(const struct scenario *s, struct member_keys *ret);
 /* "ros.count", "[node] sections", or "another version of evb" for an unknown number. */

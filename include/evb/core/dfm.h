@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
-#include "evb/core/member.h"
-#include "evb/core/message.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
+#include "evb/protocol/member.h"
+#include "evb/protocol/message.h"
 
 /* The last run that a DFM on this machine began. */
 struct dfm_former {

@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/chunk.h"
 #include "evb/core/dfm.h"
-#include "evb/core/member.h"
-#include "evb/core/message.h"
+#include "evb/protocol/chunk.h"
+#include "evb/protocol/member.h"
+#include "evb/protocol/message.h"
 
 /* What a source has for an event. */
 struct ros_fragment {

@@ -15,10 +15,10 @@
 #include <stdint.h>
 
 #include "evb/base/arena.h"
-#include "evb/core/chunk.h"
 #include "evb/core/dfm.h"
-#include "evb/core/member.h"
-#include "evb/core/message.h"
+#include "evb/protocol/chunk.h"
+#include "evb/protocol/member.h"
+#include "evb/protocol/message.h"
 
 struct sfi_config {
         struct member_config member;

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 
 #include "evb/base/util.h"
-#include "evb/core/event.h"
+#include "evb/protocol/event.h"
 
 #define EFORMAT_EVENT 0xAA1234AAu
 #define EFORMAT_SUBDET 0xBB1234BBu

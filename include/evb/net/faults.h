@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "evb/core/fault.h"
+#include "evb/base/fault.h"
 #include "evb/net/endpoint.h"
 
 struct faults;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "evb/conf/scenario.h"
+#include "evb/tc-model/plan.h"
 #include "evb/tc/device.h"
-#include "evb/tc/plan.h"
 
 /* All but the backend is set. `device`: facts of it, or NULL where it is not on this machine. `destinations`
  * has room for all SFIs; those for which `wanted` (NULL: all) is true are taken. 0; -EINVAL: `why` says what

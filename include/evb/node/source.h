@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/event.h"
 #include "evb/core/ros.h"
+#include "evb/protocol/event.h"
 
 enum source_sizes { SIZES_FIXED, SIZES_UNIFORM, SIZES_LOGNORMAL };
 

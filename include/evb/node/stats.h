@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
-#include "evb/core/event.h"
+#include "evb/protocol/event.h"
 
 /* X(name, what it counts). Unit: events, fragments, packets or bytes by name; times in ns. */
 #define STATS_COUNTERS(X)                                                                                    \

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/event.h"
 #include "evb/format/eformat.h"
+#include "evb/protocol/event.h"
 
 struct replay;
 

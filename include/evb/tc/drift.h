@@ -1,7 +1,7 @@
 /* Describes what others have changed in an installed tree. Pure. */
 #pragma once
 
-#include "evb/tc/diff.h"
+#include "evb/tc-model/diff.h"
 #include "evb/tc/outcome.h"
 
 /* The direction of a change tells what is wrong: "root qdisc htb e7b: is missing". */

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/tc/layout.h"
-#include "evb/tc/message.h"
+#include "evb/tc-model/layout.h"
+#include "evb/tc-model/message.h"
 
 #define TC_OUTCOME_TEXT_MAX 320
 

@@ -4,8 +4,8 @@
 
 #include <libmnl/libmnl.h>
 
-#include "evb/tc/message.h"
-#include "evb/tc/object.h"
+#include "evb/tc-model/message.h"
+#include "evb/tc-model/object.h"
 
 struct tc_socket;
 

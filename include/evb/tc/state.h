@@ -4,9 +4,9 @@
  * as well which of them it is of. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
 #pragma once
 
+#include "evb/tc-model/object.h"
+#include "evb/tc-model/plan.h"
 #include "evb/tc/device.h"
-#include "evb/tc/object.h"
-#include "evb/tc/plan.h"
 
 struct tc_state {
         int fd;          /* locked */

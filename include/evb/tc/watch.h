@@ -1,7 +1,7 @@
 /* What happens to a device's queueing, as the kernel announces it: by whom, and what. One thread. */
 #pragma once
 
-#include "evb/tc/object.h"
+#include "evb/tc-model/object.h"
 
 struct tc_watch;
 

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
+#include "evb/base/fault.h"
+#include "evb/base/pattern.h"
 #include "evb/base/util.h"
-#include "evb/core/fault.h"
-#include "evb/core/pattern.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 

@@ -1,8 +1,8 @@
 /* The SFI's data socket: fragments count only from the address of the ROS that they name. */
 #include "../test.h"
 
-#include "evb/core/chunk.h"
 #include "evb/net/endpoint.h"
+#include "evb/protocol/chunk.h"
 #include "data_receive.h"
 #include "node_sample.h"
 

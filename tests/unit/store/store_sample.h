@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/core/pattern.h"
+#include "evb/base/pattern.h"
 #include "evb/format/eformat.h"
 #include "evb/store/event_writer.h"
 

@@ -12,9 +12,9 @@
 #include <netlink/route/qdisc/htb.h>
 #include <netlink/route/qdisc/tbf.h>
 
-#include "evb/tc/kind.h"
-#include "evb/tc/status.h"
-#include "evb/tc/units.h"
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/status.h"
+#include "evb/tc-model/units.h"
 #include "evb/tc/watch.h"
 
 static struct tc_destination destinations[SAMPLE_MAX];

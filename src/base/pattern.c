@@ -1,0 +1,81 @@
+/* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
+ * node/source. */
+#include "evb/base/pattern.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+
+uint64_t pattern_key(uint64_t seed, uint32_t source, uint64_t event)
+{
+        return random_mix(random_mix(seed ^ ((uint64_t)source << 32)) ^ event);
+}
+
+static uint64_t word_at(uint64_t key, size_t word)
+{
+        return htole64(key + word * PATTERN_STEP);
+}
+
+/* The bytes up to the next whole word, or all of them. */
+static size_t head_bytes(size_t offset, size_t n)
+{
+        return MIN((8 - offset % 8) % 8, n);
+}
+
+static void fill_part(uint64_t key, uint8_t *to, size_t offset, size_t n)
+{
+        uint64_t word = word_at(key, offset / 8);
+
+        memcpy(to, (const uint8_t *)&word + offset % 8, n);
+}
+
+void pattern_fill(uint64_t key, void *to, size_t offset, size_t n)
+{
+        uint8_t *at = to;
+        size_t head = head_bytes(offset, n);
+
+        if (head > 0)
+                fill_part(key, at, offset, head);
+        at += head, offset += head, n -= head;
+
+        /* The words are independent, so that the compiler can make several at once. */
+        for (size_t i = 0, words = n / 8, first = offset / 8; i < words; i++) {
+                uint64_t word = word_at(key, first + i);
+
+                memcpy(at + 8 * i, &word, 8);
+        }
+        if (n % 8 > 0)
+                fill_part(key, at + n / 8 * 8, offset + n / 8 * 8, n % 8);
+}
+
+static size_t first_wrong(uint64_t key, const uint8_t *bytes, size_t offset, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                uint64_t word = word_at(key, (offset + i) / 8);
+
+                if (bytes[i] != ((const uint8_t *)&word)[(offset + i) % 8])
+                        return i;
+        }
+        return n;
+}
+
+size_t pattern_check(uint64_t key, const void *bytes, size_t offset, size_t n)
+{
+        const uint8_t *at = bytes;
+        size_t head = head_bytes(offset, n), words = (n - head) / 8, first = (offset + head) / 8;
+        uint64_t differ = 0;
+
+        for (size_t i = 0; i < words; i++) {
+                uint64_t word;
+
+                memcpy(&word, at + head + 8 * i, 8);
+                differ |= word ^ word_at(key, first + i);
+        }
+        size_t tail = head + words * 8;
+        if (likely(differ == 0) && first_wrong(key, at, offset, head) == head &&
+            first_wrong(key, at + tail, offset + tail, n - tail) == n - tail)
+                return n;
+        return first_wrong(key, at, offset, n);
+}

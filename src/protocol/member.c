@@ -1,0 +1,131 @@
+/* Membership of a ROS or SFI in a run. dfm_join.c answers a Join. */
+#include "evb/protocol/member.h"
+
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* A stranger's message triggers a Join, but at most this often. */
+#define JOIN_APART_NS (20 * NS_PER_MS)
+
+void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
+                 uint64_t now_ns)
+{
+        *m = (struct member){
+                .config = *config,
+                .role = role,
+                .index = index,
+                .join_due_ns = now_ns,
+        };
+}
+
+static void want_to_join(struct member *m, uint64_t now_ns)
+{
+        uint64_t due_ns = MAX(now_ns, m->last_join_ns + JOIN_APART_NS);
+
+        m->join_due_ns = MIN(m->join_due_ns, due_ns);
+}
+
+bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message)
+{
+        bool of_dfm = message->header.sender_role == ROLE_DFM;
+
+        if (member_is_joined(m) && message->header.cookie == m->cookie &&
+            (!of_dfm || message->dfm == m->dfm)) {
+                if (of_dfm)
+                        m->heard_ns = now_ns;
+                return true;
+        }
+        if (member_is_joined(m))
+                m->foreign++;
+        if (of_dfm)
+                want_to_join(m, now_ns);
+        return false;
+}
+
+static enum member_news refuse(struct member *m, uint64_t now_ns, const struct message *w)
+{
+        bool same = m->refusal == w->welcome.verdict && m->refused_key == w->welcome.key &&
+                    m->refused_run == w->welcome.run;
+
+        m->refusal = (enum welcome_verdict)w->welcome.verdict;
+        m->refused_key = w->welcome.key;
+        m->refused_run = w->welcome.run;
+        m->join_due_ns = now_ns + m->config.retry_ns;
+        return same ? MEMBER_NOTHING : MEMBER_REFUSED;
+}
+
+static bool is_former(const struct member *m, const struct message *w)
+{
+        for (uint32_t i = 0; i < MIN(m->n_former, (uint32_t)MEMBER_FORMER_MAX); i++) {
+                if (m->former[i].dfm == w->dfm && m->former[i].cookie == w->header.cookie)
+                        return true;
+        }
+        return false;
+}
+
+/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present
+ * one would begin anew here, and not there. So only an answer counts, or what our own DFM says, and nothing
+ * of a former one. */
+static bool is_stale(const struct member *m, const struct message *w)
+{
+        return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);
+}
+
+static void leave_dfm(struct member *m)
+{
+        m->former[m->n_former++ % MEMBER_FORMER_MAX] = (struct member_dfm){m->dfm, m->cookie};
+}
+
+enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *w)
+{
+        bool was_joined = member_is_joined(m), same = m->dfm == w->dfm && m->cookie == w->header.cookie;
+
+        if (w->header.sender_role != ROLE_DFM || w->welcome.incarnation != m->config.incarnation ||
+            is_stale(m, w))
+                return MEMBER_NOTHING;
+        if (w->welcome.verdict != WELCOME_OK)
+                return refuse(m, now_ns, w);
+        if (w->header.cookie == 0 || w->dfm == 0)
+                return MEMBER_NOTHING;
+        if (was_joined && !same)
+                leave_dfm(m);
+        m->cookie = w->header.cookie;
+        m->dfm = w->dfm;
+        m->run = w->welcome.run;
+        m->heard_ns = now_ns;
+        m->join_due_ns = NEVER_NS;
+        m->refusal = WELCOME_OK;
+        return !was_joined ? MEMBER_JOINED : same ? MEMBER_NOTHING : MEMBER_NEW_DFM;
+}
+
+void member_address(const struct member *m, struct message *ret, uint32_t type)
+{
+        ret->header = (struct message_header){
+                .cookie = m->cookie,
+                .sender_role = m->role,
+                .sender_index = m->index,
+                .type = type,
+        };
+        ret->dfm = m->dfm;
+        ret->n = 0;
+}
+
+bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret)
+{
+        if (now_ns < m->join_due_ns)
+                return false;
+        m->last_join_ns = now_ns;
+        m->join_due_ns = now_ns + m->config.retry_ns;
+        member_address(m, ret, MESSAGE_JOIN);
+        if (!in_run)
+                ret->header.cookie = 0;
+        memset(&ret->join, 0, sizeof ret->join);
+        ret->join.incarnation = m->config.incarnation;
+        ret->join.run = in_run ? m->run : m->config.run;
+        ret->join.flags = m->config.flags;
+        ret->join.table = m->config.keys.table;
+        ret->n = m->config.keys.n;
+        memcpy(ret->join.keys, m->config.keys.values, ret->n * sizeof *ret->join.keys);
+        return true;
+}

@@ -1,0 +1,462 @@
+/* Messages to bytes and back. Each body is walked by one function for both directions, so that they cannot
+ * disagree. It does not know what a message makes anyone do: see dfm.c, ros.c, sfi.c. */
+#include "evb/protocol/message.h"
+
+#include <string.h>
+
+#include "evb/base/cursor.h"
+#include "evb/base/util.h"
+
+#define CHECK_BYTES_AT 28
+#define ASSIGN_WITH_INFO 1u
+/* The sender's 16 bits: role, then index. */
+#define SENDER_ROLE_SHIFT 12
+
+/* Bytes of the fixed part and of one entry. */
+enum {
+        ASSIGN_BYTES = 16,
+        ASSIGN_ENTRY_BYTES = 32,
+        ASSIGN_INFO_BYTES = 56,
+        UPDATE_BYTES = 40,
+        UPDATE_ENTRY_BYTES = 24,
+        CLEAR_BYTES = 24,
+        CLEAR_ENTRY_BYTES = 8,
+        INVENTORY_BYTES = 72,
+        INVENTORY_ENTRY_BYTES = 16,
+        REQUEST_BYTES = 8,
+        REQUEST_ENTRY_BYTES = 24,
+};
+
+uint32_t message_check(const void *bytes, size_t n)
+{
+        const uint8_t *at = bytes;
+        uint64_t h = UINT64_C(0x9E3779B97F4A7C15) ^ n;
+
+        while (n > 0) {
+                uint64_t word = 0;
+                size_t part = MIN(n, sizeof word);
+
+                memcpy(&word, at, part);
+                h = (h ^ le64toh(word)) * UINT64_C(0xD6E8FEB86659FD93);
+                h ^= h >> 32;
+                at += part, n -= part;
+        }
+        return (uint32_t)h;
+}
+
+void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
+                           uint32_t check_of_payload)
+{
+        uint32_t sender = (uint32_t)h->sender_role << SENDER_ROLE_SHIFT | h->sender_index;
+        uint32_t words[MESSAGE_HEADER_BYTES / 4] = {
+                htole32(MESSAGE_MAGIC),
+                htole32(MESSAGE_VERSION | sender << 16),
+                htole32((uint32_t)h->cookie),
+                htole32((uint32_t)(h->cookie >> 32)),
+                htole32(h->type),
+                htole32(h->transaction),
+                htole32(h->payload_bytes),
+        };
+
+        words[7] = htole32(message_check(words, CHECK_BYTES_AT) ^ check_of_payload);
+        memcpy(bytes, words, sizeof words);
+}
+
+static bool sender_is_possible(const struct message_header *h)
+{
+        switch (h->sender_role) {
+        case ROLE_DFM:
+                return h->sender_index == 0;
+        case ROLE_ROS:
+                return h->sender_index < EVB_ROS_MAX;
+        case ROLE_SFI:
+                return h->sender_index < EVB_SFI_MAX;
+        }
+        return false;
+}
+
+enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n,
+                                           uint32_t *ret_check)
+{
+        struct reader r = reader_init(bytes, n);
+        uint16_t sender;
+
+        if (n < 4)
+                return MESSAGE_SHORT;
+        if (reader_u32(&r) != MESSAGE_MAGIC)
+                return MESSAGE_FOREIGN;
+        if (n < MESSAGE_HEADER_BYTES)
+                return MESSAGE_SHORT;
+        if (reader_u16(&r) != MESSAGE_VERSION)
+                return MESSAGE_OTHER_VERSION;
+        sender = reader_u16(&r);
+        ret->sender_role = (enum node_role)(sender >> SENDER_ROLE_SHIFT);
+        ret->sender_index = sender & ((1u << SENDER_ROLE_SHIFT) - 1);
+        ret->cookie = reader_u64(&r);
+        ret->type = reader_u32(&r);
+        ret->transaction = reader_u32(&r);
+        ret->payload_bytes = reader_u32(&r);
+        *ret_check = reader_u32(&r) ^ message_check(bytes, CHECK_BYTES_AT);
+        return sender_is_possible(ret) ? MESSAGE_OK : MESSAGE_MALFORMED;
+}
+
+/* A walk over a body: reads into the fields, or writes from them. */
+struct codec {
+        bool decode;
+        struct reader r;
+        struct writer w;
+};
+
+#define CODEC_FIELD(bits)                                                                                    \
+        static void field_u##bits(struct codec *c, uint##bits##_t *v)                                        \
+        {                                                                                                    \
+                if (c->decode)                                                                               \
+                        *v = reader_u##bits(&c->r);                                                          \
+                else                                                                                         \
+                        writer_u##bits(&c->w, *v);                                                           \
+        }
+
+CODEC_FIELD(16)
+CODEC_FIELD(32)
+CODEC_FIELD(64)
+#undef CODEC_FIELD
+
+static void reserved(struct codec *c, size_t n)
+{
+        if (c->decode) {
+                reader_take(&c->r, n);
+                return;
+        }
+        void *zeros = writer_take(&c->w, n);
+        if (zeros)
+                memset(zeros, 0, n);
+}
+
+/* The number of entries, which must fill what is left of a message that is read. */
+static bool count(struct codec *c, struct message *m)
+{
+        uint32_t n = (uint32_t)m->n;
+
+        field_u32(c, &n);
+        m->n = n;
+        return n <= MESSAGE_ENTRIES_MAX;
+}
+
+static void body_info(struct codec *c, struct event_info *i)
+{
+        field_u64(c, &i->global_id);
+        field_u32(c, &i->bc_id);
+        field_u32(c, &i->time_s);
+        field_u32(c, &i->time_ns);
+        field_u32(c, &i->run);
+        field_u32(c, &i->trigger_type);
+        field_u32(c, &i->l2_info);
+        for (size_t k = 0; k < ARRAY_SIZE(i->ef_info); k++)
+                field_u32(c, &i->ef_info[k]);
+        field_u32(c, &i->source_id);
+        field_u32(c, &i->status);
+}
+
+static bool body_assign(struct codec *c, struct message *m)
+{
+        uint32_t flags = !c->decode && m->assign.with_info ? ASSIGN_WITH_INFO : 0;
+
+        if (!count(c, m))
+                return false;
+        field_u32(c, &flags);
+        m->assign.with_info = flags & ASSIGN_WITH_INFO;
+        for (size_t k = 0; k < m->n; k++) {
+                struct assign_entry *e = &m->assign.entries[k];
+
+                field_u64(c, &e->event);
+                field_u64(c, &e->time_ns);
+                field_u32(c, &e->l1_id);
+                field_u32(c, &e->sequence);
+                field_u16(c, &e->sfi);
+                field_u16(c, &e->flags);
+                field_u32(c, &e->incarnation);
+                if (e->sfi >= EVB_SFI_MAX || e->event == UINT64_MAX)
+                        return false;
+                if (!m->assign.with_info)
+                        continue;
+                body_info(c, &m->assign.infos[k]);
+                m->assign.infos[k].l1_id = e->l1_id;
+        }
+        return flags <= ASSIGN_WITH_INFO;
+}
+
+static bool body_update(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->update.incarnation);
+        field_u64(c, &m->update.granted);
+        field_u32(c, &m->update.assign_ack);
+        field_u32(c, &m->update.first);
+        if (!count(c, m))
+                return false;
+        reserved(c, 4);
+        for (size_t k = 0; k < m->n; k++) {
+                struct finished_entry *e = &m->update.entries[k];
+
+                field_u64(c, &e->event);
+                field_u64(c, &e->payload_bytes);
+                field_u32(c, &e->missing);
+                field_u32(c, &e->end);
+                if (e->end > UPDATE_WRITING || e->missing > EVB_ROS_MAX)
+                        return false;
+        }
+        return true;
+}
+
+static bool body_clear(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->clear.oldest);
+        if (!count(c, m))
+                return false;
+        reserved(c, 4);
+        for (size_t k = 0; k < m->n; k++)
+                field_u64(c, &m->clear.events[k]);
+        return true;
+}
+
+static bool body_keep_alive(struct codec *c, struct message *m)
+{
+        m->n = ARRAY_SIZE(m->keep_alive.ros_live);
+        field_u64(c, &m->keep_alive.oldest);
+        field_u64(c, &m->keep_alive.triggers);
+        field_u32(c, &m->keep_alive.state);
+        field_u32(c, &m->keep_alive.clear_next);
+        for (size_t k = 0; k < m->n; k++)
+                field_u64(c, &m->keep_alive.ros_live[k]);
+        for (size_t k = 0; k < ARRAY_SIZE(m->keep_alive.sfi_live); k++)
+                field_u64(c, &m->keep_alive.sfi_live[k]);
+        return m->keep_alive.state >= RUN_STARTING && m->keep_alive.state <= RUN_ENDED;
+}
+
+static bool body_request(struct codec *c, struct message *m)
+{
+        if (!count(c, m))
+                return false;
+        reserved(c, 4);
+        for (size_t k = 0; k < m->n; k++) {
+                struct request_entry *e = &m->request.entries[k];
+
+                field_u64(c, &e->event);
+                field_u32(c, &e->l1_id);
+                field_u32(c, &e->from_bytes);
+                field_u32(c, &e->to_bytes);
+                field_u32(c, &e->again);
+                if (e->event == UINT64_MAX || e->from_bytes > e->to_bytes ||
+                    e->from_bytes % EVB_BLOCK_BYTES != 0)
+                        return false;
+        }
+        return true;
+}
+
+static bool body_alive(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->alive.incarnation);
+        field_u64(c, &m->alive.frames);
+        field_u32(c, &m->alive.state);
+        field_u32(c, &m->alive.reason_ms);
+        field_u16(c, &m->alive.flags);
+        field_u16(c, &m->alive.reason);
+        reserved(c, 4);
+        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
+               m->alive.reason < NODE_REASONS;
+}
+
+static bool body_update_ack(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->update_ack.incarnation);
+        field_u32(c, &m->update_ack.finished_ack);
+        reserved(c, 4);
+        return true;
+}
+
+static bool body_join(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->join.incarnation);
+        field_u64(c, &m->join.newest);
+        field_u64(c, &m->join.oldest);
+        field_u32(c, &m->join.run);
+        field_u32(c, &m->join.flags);
+        field_u32(c, &m->join.table);
+        if (!count(c, m) || m->n > MESSAGE_KEYS_MAX)
+                return false;
+        for (size_t k = 0; k < m->n; k++)
+                field_u32(c, &m->join.keys[k]);
+        return m->join.newest >= m->join.oldest;
+}
+
+static bool body_welcome(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->welcome.incarnation);
+        field_u32(c, &m->welcome.run);
+        field_u16(c, &m->welcome.verdict);
+        field_u16(c, &m->welcome.key);
+        return m->welcome.verdict < WELCOME_VERDICTS;
+}
+
+static bool body_inquiry(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->inquiry.incarnation);
+        field_u64(c, &m->inquiry.from);
+        return m->inquiry.from % 64 == 0;
+}
+
+static bool body_inventory(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->inventory.incarnation);
+        field_u64(c, &m->inventory.from);
+        field_u64(c, &m->inventory.end);
+        field_u64(c, &m->inventory.totals.complete);
+        field_u64(c, &m->inventory.totals.partial);
+        field_u64(c, &m->inventory.totals.missing);
+        field_u64(c, &m->inventory.totals.payload_bytes);
+        if (!count(c, m))
+                return false;
+        reserved(c, 4);
+        for (size_t k = 0; k < m->n; k++) {
+                field_u64(c, &m->inventory.entries[k].ended);
+                field_u64(c, &m->inventory.entries[k].open);
+        }
+        return m->inventory.from % 64 == 0 && m->inventory.from <= UINT64_MAX - 64 * MESSAGE_ENTRIES_MAX;
+}
+
+static bool body_totals(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->totals.fragments);
+        field_u32(c, &m->totals.datagrams);
+        reserved(c, 4);
+        return true;
+}
+
+static bool body_switch(struct codec *c, struct message *m)
+{
+        field_u32(c, &m->xoff.incarnation); /* Run-2's one word */
+        return true;
+}
+
+/* All messages from and to the DFM name its incarnation first. */
+static bool names_dfm(uint32_t type)
+{
+        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;
+}
+
+/* False: a value that no message may have. Whether there were bytes enough is seen in the cursor. */
+static bool body(struct codec *c, struct message *m)
+{
+        if (names_dfm(m->header.type))
+                field_u64(c, &m->dfm);
+        switch (m->header.type) {
+        case MESSAGE_ASSIGN:
+        case MESSAGE_BUILD:
+                return body_assign(c, m);
+        case MESSAGE_UPDATE:
+                return body_update(c, m);
+        case MESSAGE_CLEAR:
+                return body_clear(c, m);
+        case MESSAGE_KEEP_ALIVE:
+                return body_keep_alive(c, m);
+        case MESSAGE_REQUEST:
+                return body_request(c, m);
+        case MESSAGE_ALIVE:
+                return body_alive(c, m);
+        case MESSAGE_UPDATE_ACK:
+                return body_update_ack(c, m);
+        case MESSAGE_TOTALS:
+                return body_totals(c, m);
+        case MESSAGE_XON:
+        case MESSAGE_XOFF:
+                return body_switch(c, m);
+        case MESSAGE_JOIN:
+                return body_join(c, m);
+        case MESSAGE_WELCOME:
+                return body_welcome(c, m);
+        case MESSAGE_INQUIRY:
+                return body_inquiry(c, m);
+        case MESSAGE_INVENTORY:
+                return body_inventory(c, m);
+        }
+        return false;
+}
+
+size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes)
+{
+        size_t fixed, each;
+
+        switch (type) {
+        case MESSAGE_ASSIGN:
+        case MESSAGE_BUILD:
+                fixed = ASSIGN_BYTES, each = ASSIGN_ENTRY_BYTES + (with_info ? ASSIGN_INFO_BYTES : 0);
+                break;
+        case MESSAGE_UPDATE:
+                fixed = UPDATE_BYTES, each = UPDATE_ENTRY_BYTES;
+                break;
+        case MESSAGE_CLEAR:
+                fixed = CLEAR_BYTES, each = CLEAR_ENTRY_BYTES;
+                break;
+        case MESSAGE_REQUEST:
+                fixed = REQUEST_BYTES, each = REQUEST_ENTRY_BYTES;
+                break;
+        case MESSAGE_INVENTORY:
+                fixed = INVENTORY_BYTES, each = INVENTORY_ENTRY_BYTES;
+                break;
+        default:
+                return 0;
+        }
+        if (bytes < MESSAGE_HEADER_BYTES + fixed)
+                return 0;
+        return MIN((bytes - MESSAGE_HEADER_BYTES - fixed) / each, (size_t)MESSAGE_ENTRIES_MAX);
+}
+
+size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
+{
+        struct message_header header = m->header;
+        struct codec c = {.w = writer_init(bytes, size)};
+
+        writer_take(&c.w, MESSAGE_HEADER_BYTES);
+        /* A codec that writes only reads the message. */
+        if (!body(&c, (struct message *)m) || c.w.failed)
+                return 0;
+        size_t total = (size_t)(c.w.at - bytes);
+        header.payload_bytes = (uint32_t)(total - MESSAGE_HEADER_BYTES);
+        message_header_encode(&header, bytes,
+                              message_check(bytes + MESSAGE_HEADER_BYTES, header.payload_bytes));
+        return total;
+}
+
+enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n)
+{
+        uint32_t check;
+        enum message_verdict v = message_header_decode(&ret->header, bytes, n, &check);
+
+        if (v != MESSAGE_OK)
+                return v;
+        if (ret->header.payload_bytes > n - MESSAGE_HEADER_BYTES)
+                return MESSAGE_SHORT;
+        if (ret->header.payload_bytes < n - MESSAGE_HEADER_BYTES ||
+            check != message_check(bytes + MESSAGE_HEADER_BYTES, ret->header.payload_bytes))
+                return MESSAGE_MALFORMED;
+
+        struct codec c = {
+                .decode = true,
+                .r = reader_init(bytes + MESSAGE_HEADER_BYTES, ret->header.payload_bytes),
+        };
+        ret->n = 0;
+        if (!body(&c, ret) || c.r.failed || reader_left(&c.r) > 0)
+                return MESSAGE_MALFORMED;
+        return MESSAGE_OK;
+}
+
+const char *message_type_name(uint32_t type)
+{
+        switch (type) {
+#define X(constant, number, name, direction)                                                                 \
+        case number:                                                                                         \
+                return name;
+                MESSAGE_TYPES(X)
+#undef X
+        }
+        return "unknown";
+}

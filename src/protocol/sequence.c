@@ -1,0 +1,134 @@
+/* The sequence observer: a bitmap of the newest numbers, and a candidate place for an unconfirmed jump. */
+#include "evb/protocol/sequence.h"
+
+#include <string.h>
+
+static bool is_seen(const struct sequence *q, uint32_t number)
+{
+        uint32_t bit = number % SEQUENCE_WINDOW;
+
+        return q->seen[bit / 64] >> bit % 64 & 1;
+}
+
+static void set_seen(struct sequence *q, uint32_t number, bool seen)
+{
+        uint32_t bit = number % SEQUENCE_WINDOW;
+        uint64_t mask = UINT64_C(1) << bit % 64;
+
+        if (seen)
+                q->seen[bit / 64] |= mask;
+        else
+                q->seen[bit / 64] &= ~mask;
+}
+
+void sequence_begin(struct sequence *q, uint32_t next)
+{
+        /* A claim that never came true is a loss, as its sender sends no more. */
+        if (q->started)
+                q->expected += q->claimed - q->next;
+        q->started = true;
+        q->next = q->claimed = next;
+        q->agreeing = q->repeats = 0;
+        /* Earlier messages are not expected, and must not offset a loss. */
+        memset(q->seen, 0xff, sizeof q->seen);
+}
+
+void sequence_restart(struct sequence *q)
+{
+        sequence_begin(q, q->next);
+        q->started = false;
+}
+
+static void advance(struct sequence *q, uint32_t number)
+{
+        q->expected += number - q->next + 1;
+        q->received++;
+        for (; q->next != number; q->next++)
+                set_seen(q, q->next, false);
+        set_seen(q, q->next++, true);
+        if ((int32_t)(q->claimed - q->next) < 0)
+                q->claimed = q->next;
+}
+
+/* The messages after the jump agree: the sender is there. */
+static void follow(struct sequence *q, uint32_t number, uint32_t agreeing)
+{
+        uint32_t ahead = number - q->next;
+        bool is_gap = ahead <= SEQUENCE_GAP_MAX;
+
+        if (is_gap) {
+                q->expected += ahead;
+                q->received += agreeing - 1;
+                q->claimed = q->next;
+        }
+        sequence_begin(q, number);
+        advance(q, number);
+        q->resyncs++;
+}
+
+static enum sequence_verdict note_far(struct sequence *q, uint32_t number)
+{
+        bool agrees = q->agreeing > 0 && number - q->suspect + SEQUENCE_APART <= 2 * SEQUENCE_APART &&
+                      number != q->suspect;
+
+        q->suspects++;
+        q->agreeing = agrees ? q->agreeing + 1 : 1;
+        if (!agrees || (int32_t)(number - q->suspect) > 0)
+                q->suspect = number;
+        if (q->agreeing < SEQUENCE_AGREE)
+                return SEQUENCE_SUSPECT;
+        follow(q, q->suspect, q->agreeing);
+        return number == q->next - 1 ? SEQUENCE_NEW : SEQUENCE_LATE;
+}
+
+/* The network causes a few repeats. Many in ascending order come from a sender that restarted. */
+static enum sequence_verdict note_repeat(struct sequence *q, uint32_t number)
+{
+        q->repeats = q->repeats > 0 && (int32_t)(number - q->repeat) > 0 ? q->repeats + 1 : 1;
+        q->repeat = number;
+        if (q->repeats < SEQUENCE_REPEATS)
+                return SEQUENCE_REPEAT;
+        follow(q, number, 1);
+        return SEQUENCE_NEW;
+}
+
+enum sequence_verdict sequence_note(struct sequence *q, uint32_t number)
+{
+        if (!q->started)
+                sequence_begin(q, number);
+        uint32_t ahead = number - q->next, behind = q->next - number;
+
+        if (ahead < SEQUENCE_WINDOW) {
+                q->agreeing = q->repeats = 0;
+                advance(q, number);
+                return SEQUENCE_NEW;
+        }
+        if (behind > SEQUENCE_WINDOW)
+                return note_far(q, number);
+        q->agreeing = 0;
+        if (is_seen(q, number))
+                return note_repeat(q, number);
+        set_seen(q, number, true);
+        q->received++;
+        return SEQUENCE_LATE;
+}
+
+bool sequence_claim(struct sequence *q, uint32_t next)
+{
+        if (!q->started)
+                return false;
+        uint32_t ahead = next - q->next, behind = q->next - next;
+
+        if (ahead > SEQUENCE_GAP_MAX && behind > SEQUENCE_GAP_MAX) {
+                q->suspects++;
+                return false;
+        }
+        /* The newest claim counts, so that a false one expires. */
+        q->claimed = ahead <= SEQUENCE_GAP_MAX ? next : q->next;
+        return true;
+}
+
+uint64_t sequence_lost(const struct sequence *q)
+{
+        return q->expected - q->received + (q->started ? q->claimed - q->next : 0);
+}

@@ -1,0 +1,239 @@
+/* Qdiscs and classes, as HTB or as CBQ. */
+#include <math.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/units.h"
+#include "layout_internal.h"
+
+/* HTB takes turns by leaves' quanta only, and keeps that of an inner class as it was before it had children:
+ * always the same. */
+#define LINK_QUANTUM_BYTES 60000
+#define CBQ_EWMA_LOG 5
+#define CBQ_MIN_PACKET_BYTES 64
+/* The kernel refuses rate tables with cells of a single byte. */
+#define CBQ_CELLS_FROM_BYTES 256u
+#define CBQ_MAX_BURST_PACKETS 20.0
+#define CBQ_MAX_WEIGHT_RATIO 16u
+/* The kernel's own "no bound below". */
+#define CBQ_NO_MIN_IDLE 0x7fffffffu
+/* All of TC_PRIO_*. */
+#define CBQ_ALL_PRIORITIES 0xffffu
+
+enum { PRIORITY_CONTROL, PRIORITY_DATA, PRIORITY_OTHER };
+
+static struct tc_object object(enum tc_type type, const struct tc_kind *kind, uint32_t handle,
+                               uint32_t parent)
+{
+        struct tc_object o = {.type = type, .handle = handle, .parent = parent, .kind = kind};
+
+        strcpy(o.kind_name, kind->name);
+        return o;
+}
+
+static int add_htb_root(struct tc_tree *t)
+{
+        struct tc_object o = object(TC_QDISC, &tc_kind_htb, TC_OUR_ROOT, TC_ROOT);
+
+        o.params.htb_qdisc = (struct tc_htb_qdisc){.default_class = TC_MINOR(TC_OTHER_CLASS),
+                                                   .rate2quantum = TC_OUR_MAJOR};
+        return tc_tree_add(t, &o);
+}
+
+/* A class may borrow up to ceil_bps; below it, what shapes may hold it lower. */
+static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
+                   uint64_t ceil_bps, int priority)
+{
+        struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid,
+                                    classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
+        uint64_t rate_bytes = tc_rate_bytes(s->guaranteed_bps), ceil_bytes = tc_rate_bytes(ceil_bps);
+        /* At the ceiling a packet of each burst must pass, or HTB takes turns too short to keep it. */
+        uint64_t cburst_bytes = ceil_bps > s->rate_bps ? p->link_burst_bytes : s->burst_bytes;
+
+        o.params.htb_class = (struct tc_htb_class){
+                .rate_bytes = rate_bytes,
+                .ceil_bytes = ceil_bytes,
+                .burst_ticks = tc_ticks_of_bytes(s->burst_bytes, rate_bytes),
+                .cburst_ticks = tc_ticks_of_bytes(cburst_bytes, ceil_bytes),
+                .quantum_bytes = s->quantum_bytes,
+                .priority = (uint32_t)priority,
+                .overhead_bytes = p->overhead_bytes,
+        };
+        return tc_tree_add(t, &o);
+}
+
+static int add_fifo(struct tc_tree *t, uint32_t classid, uint32_t major, uint64_t limit_bytes)
+{
+        struct tc_object o = object(TC_QDISC, &tc_kind_bfifo, TC_ID(major, 0), classid);
+
+        o.params.fifo.limit = (uint32_t)limit_bytes;
+        return tc_tree_add(t, &o);
+}
+
+static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s)
+{
+        struct tc_object o = object(TC_QDISC, &tc_kind_tbf, TC_ID(TC_MINOR(classid), 0), classid);
+        uint64_t rate_bytes = tc_rate_bytes(s->rate_bps);
+
+        o.params.tbf = (struct tc_tbf){
+                .rate_bytes = rate_bytes,
+                /* As the kernel counts a packet of that size. */
+                .burst_ticks = tc_ticks_of_bytes(s->burst_bytes + p->overhead_bytes, rate_bytes),
+                .burst_bytes = (uint32_t)s->burst_bytes,
+                .limit_bytes = (uint32_t)s->limit_bytes,
+                .overhead_bytes = p->overhead_bytes,
+        };
+        return tc_tree_add(t, &o);
+}
+
+static struct tc_share link_share(const struct tc_plan *p)
+{
+        return (struct tc_share){
+                .rate_bps = p->link_rate_bps,
+                .guaranteed_bps = p->link_rate_bps,
+                .burst_bytes = p->link_burst_bytes,
+                .quantum_bytes = LINK_QUANTUM_BYTES,
+        };
+}
+
+static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        struct tc_share link = link_share(p);
+        int r = add_htb_root(t);
+
+        if (r >= 0)
+                r = add_htb(t, p, TC_LINK_CLASS, &link, p->link_rate_bps, 0);
+        if (r >= 0 && p->control_port > 0) {
+                r = add_htb(t, p, TC_CONTROL_CLASS, &p->control, p->link_rate_bps, PRIORITY_CONTROL);
+                if (r >= 0)
+                        r = add_fifo(t, TC_CONTROL_CLASS, TC_MINOR(TC_CONTROL_CLASS), p->control.limit_bytes);
+        }
+        if (r >= 0)
+                r = add_htb(t, p, TC_OTHER_CLASS, &p->other, p->link_rate_bps, PRIORITY_OTHER);
+        if (r >= 0)
+                r = add_fifo(t, TC_OTHER_CLASS, TC_MINOR(TC_OTHER_CLASS), p->other.limit_bytes);
+        for (size_t i = 0; r >= 0 && i < p->n; i++) {
+                uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
+                const struct tc_share *s = &p->shares[i];
+
+                r = add_htb(t, p, classid, s,
+                            p->backend == TC_BACKEND_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps),
+                            PRIORITY_DATA);
+                if (r < 0)
+                        break;
+                r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes)
+                                                 : add_tbf(t, p, classid, s);
+        }
+        return r;
+}
+
+static uint32_t ticks_of_seconds(double seconds)
+{
+        double ticks = ceil(seconds * 1e9 / TC_TICK_NS);
+
+        return ticks >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
+}
+
+/* How long a class may have been idle and still count as such, so that it can send a burst: the average idle
+ * time is a weighted mean with the gain 2^-ewma, and is kept in the kernel scaled up by that (Floyd 1995,
+ * section 3). */
+static uint32_t max_idle(double bandwidth, double rate, double packet)
+{
+        double g = 1 - 1 / (double)(1 << CBQ_EWMA_LOG), idle = packet / bandwidth * (1 - g);
+
+        if (rate < bandwidth)
+                idle = MAX(idle, (packet / rate - packet / bandwidth) * (pow(g, -CBQ_MAX_BURST_PACKETS) - 1));
+        return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
+}
+
+/* What a class may send in its turn is its weight relative to the mean of its priority, times a packet; of
+ * what exceeds 32 packets the kernel makes half of one. */
+static uint32_t weight(const struct tc_plan *p, uint64_t rate)
+{
+        uint64_t least = rate;
+
+        for (size_t i = 0; i < p->n; i++)
+                least = MIN(least, tc_rate_bytes(p->shares[i].guaranteed_bps));
+        return (uint32_t)MAX(MIN(MIN(rate, CBQ_MAX_WEIGHT_RATIO * least) / 10, (uint64_t)UINT32_MAX),
+                             UINT64_C(1));
+}
+
+static struct tc_cbq cbq(const struct tc_plan *p, uint64_t guaranteed_bps, int priority)
+{
+        uint64_t bandwidth = tc_rate_bytes(p->link_rate_bps), rate = tc_rate_bytes(guaranteed_bps);
+        uint32_t table[TC_RATE_TABLE_SIZE];
+        struct tc_cbq c = {
+                .rate_bytes = (uint32_t)MIN(rate, (uint64_t)UINT32_MAX),
+                .bandwidth_bytes = bandwidth,
+                .max_idle = max_idle((double)bandwidth, (double)rate, (double)p->frame_bytes),
+                .min_idle = CBQ_NO_MIN_IDLE,
+                .average_packet_bytes = p->frame_bytes,
+                .allot_bytes = p->frame_bytes,
+                .weight = weight(p, rate),
+                .min_packet_bytes = CBQ_MIN_PACKET_BYTES,
+                .priority = (uint8_t)(priority + 1), /* the kernel counts from 1 */
+                .ewma_log = CBQ_EWMA_LOG,
+        };
+
+        c.cell_log = tc_rate_table(table, c.rate_bytes, MAX(p->frame_bytes, CBQ_CELLS_FROM_BYTES),
+                                   CBQ_MIN_PACKET_BYTES);
+        return c;
+}
+
+static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, uint64_t guaranteed_bps,
+                   int priority)
+{
+        struct tc_object o = object(TC_CLASS, &tc_kind_cbq, classid,
+                                    classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
+
+        o.params.cbq = cbq(p, guaranteed_bps, priority);
+        o.params.cbq.bounded = classid == TC_LINK_CLASS;
+        /* It shares its priority with the class of other traffic, and must not be too heavy for that. */
+        if (classid == TC_LINK_CLASS)
+                o.params.cbq.weight =
+                        MIN(o.params.cbq.weight,
+                            CBQ_MAX_WEIGHT_RATIO * weight(p, tc_rate_bytes(p->other.guaranteed_bps)));
+        if (classid == TC_OTHER_CLASS) {
+                o.params.cbq.split = TC_OUR_ROOT;
+                o.params.cbq.default_map = CBQ_ALL_PRIORITIES;
+        }
+        return tc_tree_add(t, &o);
+}
+
+static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        struct tc_object root = object(TC_QDISC, &tc_kind_cbq, TC_OUR_ROOT, TC_ROOT);
+        int r;
+
+        root.params.cbq = cbq(p, p->link_rate_bps, PRIORITY_OTHER);
+        root.params.cbq.bounded = root.params.cbq.isolated = true;
+        root.params.cbq.off_time =
+                TC_OUR_MAJOR; /* has no effect at the top, which is never made to wait: carries our mark */
+        r = tc_tree_add(t, &root);
+        if (r >= 0)
+                r = add_cbq(t, p, TC_LINK_CLASS, p->link_rate_bps, PRIORITY_OTHER);
+        if (r >= 0 && p->control_port > 0) {
+                r = add_cbq(t, p, TC_CONTROL_CLASS, p->control.guaranteed_bps, PRIORITY_CONTROL);
+                if (r >= 0)
+                        r = add_fifo(t, TC_CONTROL_CLASS, TC_MINOR(TC_CONTROL_CLASS), p->control.limit_bytes);
+        }
+        if (r >= 0)
+                r = add_cbq(t, p, TC_OTHER_CLASS, p->other.guaranteed_bps, PRIORITY_OTHER);
+        if (r >= 0)
+                r = add_fifo(t, TC_OTHER_CLASS, TC_MINOR(TC_OTHER_CLASS), p->other.limit_bytes);
+        for (size_t i = 0; r >= 0 && i < p->n; i++) {
+                uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
+
+                r = add_cbq(t, p, classid, p->shares[i].guaranteed_bps, PRIORITY_DATA);
+                if (r >= 0)
+                        r = add_tbf(t, p, classid, &p->shares[i]);
+        }
+        return r;
+}
+
+int layout_add_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        return p->backend == TC_BACKEND_CBQ_TBF ? add_cbq_classes(t, p, minors)
+                                                : add_htb_classes(t, p, minors);
+}

@@ -1,0 +1,61 @@
+/* Who owns a device's root, and whether it can be put back from what the kernel reports. */
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/tc-model/layout.h"
+
+static const char *const classless[] = {
+        "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
+        "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
+};
+/* Their dumps lack what their requests need or may have had: RED's table of logarithms, netem's
+ * distributions. */
+static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
+
+static bool is_among(const char *kind, const char *const *kinds, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(kind, kinds[i]) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool has_children(const struct tc_tree *t, const struct tc_object *root)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                const struct tc_object *o = &t->objects[i];
+
+                if (o != root && o->handle != 0 && TC_MAJOR(o->parent) == TC_MAJOR(root->handle) &&
+                    o->parent != TC_ROOT)
+                        return true;
+        }
+        return false;
+}
+
+const struct tc_object *tc_layout_incomplete(const struct tc_tree *have)
+{
+        for (size_t i = 0; i < have->n; i++) {
+                const struct tc_object *o = &have->objects[i];
+
+                if (o->type == TC_QDISC && o->handle != 0 &&
+                    (is_among(o->kind_name, incomplete_kinds, ARRAY_SIZE(incomplete_kinds)) ||
+                     tc_object_lacks_table(o)))
+                        return o;
+        }
+        return NULL;
+}
+
+enum tc_owner tc_layout_owner(const struct tc_tree *have)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
+
+        if (!root || root->handle == 0)
+                return TC_OWNER_KERNEL;
+        if (tc_layout_backend(have) != TC_BACKEND_NONE)
+                return TC_OWNER_OURS;
+        if (is_among(root->kind_name, classless, ARRAY_SIZE(classless)) && !has_children(have, root) &&
+            !tc_layout_incomplete(have))
+                return TC_OWNER_CLASSLESS;
+        return TC_OWNER_FOREIGN;
+}

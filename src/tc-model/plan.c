@@ -1,0 +1,371 @@
+/* From facts and wishes to figures. The rules were measured; each is named where it is applied. */
+#include "evb/tc-model/plan.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/tc-model/units.h"
+
+#define ETHERNET_HEADER_BYTES 14u
+/* Of a port's rate, given to data when rates are left to us: the rest takes up what timers are late by. */
+#define DATA_PERMILLE 998u
+#define CONTROL_PERMILLE 5u
+#define CONTROL_LEAST_BPS UINT64_C(1000000)
+#define QUANTUM_MAX_BYTES 60000u
+/* Room in queues that nothing is to be dropped in. */
+#define CONTROL_LIMIT_BYTES (16u << 20)
+#define OTHER_LIMIT_BYTES (256u << 20)
+/* Rates below this are lost to timers. */
+#define SHORTEST_BURST_NS (100 * NS_PER_US)
+
+bool tc_address_parse(struct tc_address *ret, const char *text)
+{
+        struct tc_address a = {};
+
+        if (inet_pton(AF_INET, text, a.bytes) == 1)
+                a.n_bytes = 4;
+        else if (inet_pton(AF_INET6, text, a.bytes) == 1)
+                a.n_bytes = 16;
+        else
+                return false;
+        *ret = a;
+        return true;
+}
+
+char *tc_address_format(const struct tc_address *a, char text[static TC_ADDRESS_TEXT_MAX])
+{
+        inet_ntop(a->n_bytes == 4 ? AF_INET : AF_INET6, a->bytes, text, TC_ADDRESS_TEXT_MAX);
+        return text;
+}
+
+bool tc_address_equal(const struct tc_address *a, const struct tc_address *b)
+{
+        return a->n_bytes == b->n_bytes && memcmp(a->bytes, b->bytes, a->n_bytes) == 0;
+}
+
+static void warn(struct tc_plan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void warn(struct tc_plan *p, const char *format, ...)
+{
+        va_list args;
+
+        if (p->n_warnings == TC_WARNINGS_MAX)
+                return;
+        va_start(args, format);
+        vsnprintf(p->warnings[p->n_warnings++], TC_REASON_MAX, format, args);
+        va_end(args);
+}
+
+static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
+{
+        return (uint64_t)((unsigned __int128)rate_bps * ns / NS_PER_S / 8);
+}
+
+static void plan_control(struct tc_plan *p, const struct tc_request *q)
+{
+        char link[QUANTITY_TEXT_MAX];
+
+        p->control_port = q->control_port;
+        p->other.guaranteed_bps = MAX(p->link_rate_bps / 1000 * CONTROL_PERMILLE,
+                                      MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
+        p->other.rate_bps = p->link_rate_bps;
+        p->other.burst_bytes = p->link_burst_bytes;
+        p->other.limit_bytes = OTHER_LIMIT_BYTES;
+        p->other.quantum_bytes = p->frame_bytes;
+        if (q->control_port == 0)
+                return;
+        p->control = p->other;
+        p->control.limit_bytes = CONTROL_LIMIT_BYTES;
+        if (q->control_rate_bps > 0) {
+                p->control.guaranteed_bps = q->control_rate_bps;
+                snprintf(p->reason_control, sizeof p->reason_control, "as told");
+        } else
+                snprintf(p->reason_control, sizeof p->reason_control,
+                         "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,
+                         CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
+}
+
+static int check_control(const struct tc_plan *p, char *why)
+{
+        char control[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX];
+
+        if (p->control.guaranteed_bps + p->other.guaranteed_bps < p->link_rate_bps)
+                return 0;
+        snprintf(why, TC_REASON_MAX,
+                 "%s for control leave nothing of the link for data, allowed: less than %s",
+                 quantity_format_rate(p->control.guaranteed_bps, control),
+                 quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
+        return -EINVAL;
+}
+
+static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *ret_bps, char *why)
+{
+        char port[QUANTITY_TEXT_MAX], control[QUANTITY_TEXT_MAX];
+        uint32_t sources = MAX(q->sources, 1u);
+
+        if (q->rate_bps > 0) {
+                snprintf(p->reason_rate, sizeof p->reason_rate, "as told");
+                *ret_bps = q->rate_bps;
+                return 0;
+        }
+        snprintf(p->reason_rate, sizeof p->reason_rate, "as told for each");
+        *ret_bps = 0;
+        for (size_t i = 0; i < q->n_destinations; i++) {
+                if (q->destinations[i].rate_bps == 0 && q->link_rate_bps == 0) {
+                        snprintf(why, TC_REASON_MAX,
+                                 "rate auto needs the rate of the link, allowed: a rate, or the link's rate "
+                                 "told as well");
+                        return -EINVAL;
+                }
+                if (q->destinations[i].rate_bps > 0)
+                        continue;
+                *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 1000 *
+                           DATA_PERMILLE / sources;
+                snprintf(p->reason_rate, sizeof p->reason_rate,
+                         "auto: %u.%u %% of a port's %s less %s for control, over %u sources",
+                         DATA_PERMILLE / 10, DATA_PERMILLE % 10, quantity_format_rate(q->link_rate_bps, port),
+                         quantity_format_rate(p->control.guaranteed_bps, control), sources);
+                break;
+        }
+        return 0;
+}
+
+/* max(1 ms of the rate, two frames) keeps the rate; a quarter of the switch port's buffer, over all sources,
+ * keeps its packets, should all send their bursts at once. */
+static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool tell)
+{
+        uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
+        uint64_t bearable =
+                q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 / MAX(q->sources, 1u) : UINT64_MAX;
+
+        s->burst_bytes = q->burst_bytes;
+        if (s->burst_bytes == 0)
+                s->burst_bytes =
+                        MIN(MAX(MIN(wanted, bearable), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
+        if (!tell)
+                return;
+        if (q->burst_bytes > 0)
+                snprintf(p->reason_burst, sizeof p->reason_burst, "as told");
+        else if (s->burst_bytes == bearable)
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "auto: a quarter of the switch port's %llu bytes, over %u sources",
+                         (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
+        else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
+                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
+                         p->frame_bytes);
+        else
+                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: 1 ms of the rate");
+}
+
+static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool tell)
+{
+        s->limit_bytes = q->limit_bytes ?: MIN(q->send_buffer_bytes + s->burst_bytes, (uint64_t)UINT32_MAX);
+        if (tell && q->limit_bytes > 0)
+                snprintf(p->reason_limit, sizeof p->reason_limit, "as told");
+        else if (tell)
+                snprintf(p->reason_limit, sizeof p->reason_limit,
+                         "auto: the burst and the %llu bytes of socket buffers that may send there, so that "
+                         "senders wait and nothing is dropped",
+                         (unsigned long long)q->send_buffer_bytes);
+}
+
+/* Each rule is told of the first destination that breaks it. */
+enum { RULE_BUFFER = 1, RULE_SHORT = 2, RULE_LIMIT = 4, RULE_PORT = 8 };
+
+static bool is_first(unsigned *told, unsigned rule)
+{
+        bool first = !(*told & rule);
+
+        *told |= rule;
+        return first;
+}
+
+static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s,
+                        unsigned *told, const char *address)
+{
+        uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
+
+        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(told, RULE_BUFFER))
+                warn(p,
+                     "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu: "
+                     "packets may be lost there",
+                     address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u),
+                     (unsigned long long)q->switch_buffer_bytes);
+        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(told, RULE_SHORT))
+                warn(p,
+                     "%s: a burst of %llu bytes is less than 100 us of its rate: the rate may not be reached",
+                     address, (unsigned long long)s->burst_bytes);
+}
+
+/* Where it could not work at all, -EINVAL; where a rule is broken, a warning. */
+static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, unsigned *told, char *why)
+{
+        const struct tc_share *s = &p->shares[i];
+        char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX];
+
+        tc_address_format(&p->addresses[i], address);
+        if (s->burst_bytes < p->frame_bytes || s->limit_bytes < p->frame_bytes) {
+                snprintf(why, TC_REASON_MAX,
+                         "%s: burst %llu, limit %llu: below a frame of %u bytes every packet would be "
+                         "dropped, allowed: %u and more",
+                         address, (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
+                         p->frame_bytes, p->frame_bytes);
+                return -EINVAL;
+        }
+        if (s->rate_bps < 64 || s->rate_bps > TC_LINK_RATE_MAX_BPS || s->burst_bytes > UINT32_MAX ||
+            s->limit_bytes > UINT32_MAX) {
+                snprintf(why, TC_REASON_MAX,
+                         "%s: out of range, allowed: rates from 64 bit/s to 400 Gbit/s, bursts and limits "
+                         "below 4 GiB",
+                         address);
+                return -EINVAL;
+        }
+        if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX) {
+                snprintf(why, TC_REASON_MAX,
+                         "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf",
+                         address);
+                return -EINVAL;
+        }
+        if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX) {
+                snprintf(why, TC_REASON_MAX,
+                         "%s: a burst of %llu bytes lasts longer at its rate than the kernel can count, "
+                         "allowed: up to %llu",
+                         address, (unsigned long long)s->burst_bytes,
+                         (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
+                return -EINVAL;
+        }
+        check_burst(p, q, s, told, address);
+        if (s->limit_bytes < q->send_buffer_bytes && is_first(told, RULE_LIMIT))
+                warn(p,
+                     "%s: a limit of %llu bytes is below the %llu of the socket buffers: packets may be "
+                     "dropped here, at the source",
+                     address, (unsigned long long)s->limit_bytes, (unsigned long long)q->send_buffer_bytes);
+        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps &&
+            is_first(told, RULE_PORT))
+                warn(p, "%s: %u sources of %s are more than a port of %s takes", address, MAX(q->sources, 1u),
+                     quantity_format_rate(s->rate_bps, rate), quantity_format_rate(q->link_rate_bps, port));
+        return 0;
+}
+
+/* What all together may want is more than the wire takes: each gets its part of it when all send. */
+static void plan_guarantees(struct tc_plan *p)
+{
+        uint64_t reserved = p->control.guaranteed_bps + p->other.guaranteed_bps;
+        uint64_t room = p->link_rate_bps > reserved ? p->link_rate_bps - reserved : p->link_rate_bps / 2;
+        unsigned __int128 sum = 0;
+
+        for (size_t i = 0; i < p->n; i++)
+                sum += p->shares[i].rate_bps;
+        for (size_t i = 0; i < p->n; i++) {
+                struct tc_share *s = &p->shares[i];
+
+                s->guaranteed_bps = sum <= room ? s->rate_bps
+                                                : MAX((uint64_t)((unsigned __int128)s->rate_bps * room / sum),
+                                                      UINT64_C(64));
+                s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes),
+                                                 (uint64_t)QUANTUM_MAX_BYTES);
+        }
+        snprintf(p->reason_quantum, sizeof p->reason_quantum,
+                 "the burst, but at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
+}
+
+static int refuse_twins(const struct tc_plan *p, char *why)
+{
+        char text[TC_ADDRESS_TEXT_MAX];
+
+        for (size_t i = 0; i < p->n; i++) {
+                for (size_t k = 0; k < i; k++) {
+                        if (!tc_address_equal(&p->addresses[i], &p->addresses[k]))
+                                continue;
+                        snprintf(why, TC_REASON_MAX, "%s is named twice, allowed: each destination once",
+                                 tc_address_format(&p->addresses[i], text));
+                        return -EINVAL;
+                }
+        }
+        return 0;
+}
+
+static void check_link(struct tc_plan *p, const struct tc_request *q)
+{
+        if (q->link_rate_bps == 0)
+                warn(p, "the rate of the link is not known: control and other traffic have no guarantee "
+                        "against data");
+        if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
+                warn(p,
+                     "segmentation offload hands super-packets of up to %u bytes to HTB, which sends them "
+                     "whole: use htb+tbf, or switch offload off",
+                     q->super_packet_bytes);
+}
+
+static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
+{
+        unsigned told = 0;
+        uint64_t rate_bps;
+        int r;
+
+        p->link_burst_bytes =
+                MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes),
+                    (uint64_t)q->super_packet_bytes);
+        plan_control(p, q);
+        r = check_control(p, why);
+        if (r >= 0)
+                r = plan_rate(p, q, &rate_bps, why);
+        for (size_t i = 0; r >= 0 && i < p->n; i++) {
+                struct tc_share *s = &p->shares[i];
+
+                p->addresses[i] = q->destinations[i].address;
+                s->rate_bps = q->destinations[i].rate_bps ?: rate_bps;
+                plan_burst(p, q, s, i == 0);
+                plan_limit(p, q, s, i == 0);
+                r = check_share(p, q, i, &told, why);
+        }
+        if (r >= 0)
+                r = refuse_twins(p, why);
+        if (r < 0)
+                return r;
+        plan_guarantees(p);
+        check_link(p, q);
+        return 0;
+}
+
+int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, char why[static TC_REASON_MAX])
+{
+        struct tc_plan p = {
+                .backend = q->backend,
+                .frame_bytes = q->mtu_bytes + ETHERNET_HEADER_BYTES,
+                .link_rate_bps = q->link_rate_bps ?: TC_LINK_RATE_MAX_BPS,
+                .overhead_bytes = q->overhead_bytes,
+                .n = q->n_destinations,
+        };
+        int r;
+
+        if (p.n == 0 || p.n > TC_DESTINATIONS_MAX) {
+                snprintf(why, TC_REASON_MAX, "%zu destinations, allowed: 1 to %u", p.n, TC_DESTINATIONS_MAX);
+                return -EINVAL;
+        }
+        if (p.backend == TC_BACKEND_CBQ_TBF && q->link_rate_bps == 0)
+                p.link_rate_bps = (uint64_t)UINT32_MAX * 8;
+        p.addresses = calloc(p.n, sizeof *p.addresses);
+        p.shares = calloc(p.n, sizeof *p.shares);
+        r = p.addresses && p.shares ? fill(&p, q, why) : -ENOMEM;
+        if (r < 0) {
+                tc_plan_fini(&p);
+                return r;
+        }
+        *ret = p;
+        return 0;
+}
+
+void tc_plan_fini(struct tc_plan *p)
+{
+        if (!p)
+                return;
+        free(p->addresses);
+        free(p->shares);
+        *p = (struct tc_plan){};
+}

@@ -1,0 +1,224 @@
+/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone
+ * may change. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "evb/protocol/member.h"
+
+#define TRACE_BEGIN_NS (10 * NS_PER_S)
+#define TRACE_COOKIE UINT64_C(0xC00C1E)
+#define TRACE_DFM UINT64_C(0xDF)
+#define TRACE_RUN 7
+#define OURS UINT64_C(0x1CA)
+#define RETRY_NS (100 * NS_PER_MS)
+
+static struct member_config config_of(void)
+{
+        struct member_config c = {.incarnation = OURS, .run = 5, .flags = JOIN_COUNTS, .retry_ns = RETRY_NS};
+
+        c.keys = (struct member_keys){.table = 11, .n = 2, .values = {21, 22}};
+        return c;
+}
+
+static struct member begun(void)
+{
+        struct member_config c = config_of();
+        struct member m;
+
+        member_init(&m, &c, ROLE_ROS, 4, TRACE_BEGIN_NS);
+        return m;
+}
+
+static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm, uint64_t cookie,
+                                enum welcome_verdict verdict)
+{
+        struct message w = {.header = {.cookie = cookie, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                            .dfm = dfm};
+
+        w.welcome.incarnation = OURS;
+        w.welcome.run = TRACE_RUN;
+        w.welcome.verdict = verdict;
+        return member_receive_welcome(m, now_ns, &w);
+}
+
+static bool hears(struct member *m, uint64_t now_ns, enum node_role from, uint64_t dfm, uint64_t cookie)
+{
+        struct message w = {.header = {.cookie = cookie, .sender_role = from, .type = MESSAGE_KEEP_ALIVE},
+                            .dfm = dfm};
+
+        return member_accepts(m, now_ns, &w);
+}
+
+static bool joins(struct member *m, uint64_t now_ns)
+{
+        struct message join;
+
+        return member_make_join(m, now_ns, false, &join);
+}
+
+static void it_asks_until_it_is_welcome(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+        struct message j;
+
+        (void)state;
+        assert_true(member_make_join(&m, now_ns, false, &j));
+        assert_int_equal(j.header.cookie, 0);
+        assert_int_equal(j.header.sender_role, ROLE_ROS);
+        assert_int_equal(j.header.sender_index, 4);
+        assert_int_equal(j.join.incarnation, OURS);
+        assert_int_equal(j.join.run, 5);
+        assert_int_equal(j.join.flags, JOIN_COUNTS);
+        assert_int_equal(j.join.table, 11);
+        assert_int_equal(j.n, 2);
+        assert_int_equal(j.join.keys[1], 22);
+        assert_false(joins(&m, now_ns + RETRY_NS - 1));
+        assert_true(joins(&m, now_ns + RETRY_NS));
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK), MEMBER_JOINED);
+        assert_false(joins(&m, now_ns + 1000 * NS_PER_S));
+        assert_int_equal(m.run, TRACE_RUN);
+}
+
+static void only_its_own_run_and_dfm_are_believed(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+
+        (void)state;
+        assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+        assert_int_equal(m.foreign, 0); /* it is in no run: nothing is foreign yet */
+        assert_true(joins(&m, now_ns));
+        welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
+        assert_true(hears(&m, now_ns + 1, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+        assert_int_equal(m.heard_ns, now_ns + 1);
+        assert_true(hears(&m, now_ns + 2, ROLE_SFI, 0, TRACE_COOKIE));
+        assert_int_equal(m.heard_ns, now_ns + 1); /* that was not the DFM */
+        assert_false(hears(&m, now_ns, ROLE_SFI, 0, TRACE_COOKIE + 1));
+        assert_false(joins(&m, now_ns + NS_PER_S)); /* another node is no reason to ask */
+        assert_false(hears(&m, now_ns + NS_PER_S, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
+        assert_int_equal(m.foreign, 2);
+        assert_true(joins(&m, now_ns + NS_PER_S));
+}
+
+/* A stranger cannot make it ask more often than every 20 ms. */
+static void strangers_make_few_joins(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+        int n = 0;
+
+        (void)state;
+        assert_true(joins(&m, now_ns));
+        welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
+        for (int i = 0; i < 1000; i++, now_ns += NS_PER_MS) {
+                hears(&m, now_ns, ROLE_DFM, (uint64_t)i + 1000, TRACE_COOKIE);
+                n += joins(&m, now_ns);
+        }
+        assert_int_equal(n, 49);
+}
+
+static void a_refusal_is_news_once_and_it_asks_again(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+
+        (void)state;
+        assert_true(joins(&m, now_ns));
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM, 0, WELCOME_OTHER_CONFIG), MEMBER_REFUSED);
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM, 0, WELCOME_OTHER_CONFIG), MEMBER_NOTHING);
+        assert_false(member_is_joined(&m));
+        assert_true(joins(&m, now_ns + RETRY_NS));
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK), MEMBER_JOINED);
+        assert_int_equal(m.refusal, WELCOME_OK);
+}
+
+static void a_welcome_that_is_not_for_it_says_nothing(void **state)
+{
+        struct message w = {
+                .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                .dfm = TRACE_DFM};
+        struct member m = begun();
+
+        (void)state;
+        w.welcome.incarnation = OURS + 1;
+        assert_int_equal(member_receive_welcome(&m, TRACE_BEGIN_NS, &w), MEMBER_NOTHING);
+        w.welcome.incarnation = OURS;
+        w.header.sender_role = ROLE_SFI;
+        assert_int_equal(member_receive_welcome(&m, TRACE_BEGIN_NS, &w), MEMBER_NOTHING);
+        w.header.sender_role = ROLE_DFM;
+        w.header.cookie = 0;
+        assert_int_equal(member_receive_welcome(&m, TRACE_BEGIN_NS, &w), MEMBER_NOTHING);
+        w.header.cookie = TRACE_COOKIE;
+        w.dfm = 0;
+        assert_int_equal(member_receive_welcome(&m, TRACE_BEGIN_NS, &w), MEMBER_NOTHING);
+        assert_false(member_is_joined(&m));
+}
+
+static void another_dfm_is_followed_once_it_was_asked(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+        struct message j;
+
+        (void)state;
+        assert_true(joins(&m, now_ns));
+        welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
+        now_ns += NS_PER_S;
+        /* A Welcome that it did not ask for may have been on its way for long. */
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM + 1, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
+        assert_int_equal(m.dfm, TRACE_DFM);
+        assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
+        assert_true(member_make_join(&m, now_ns, true, &j));
+        assert_int_equal(j.header.cookie, TRACE_COOKIE);
+        assert_int_equal(j.dfm, TRACE_DFM);
+        assert_int_equal(j.join.run, TRACE_RUN);
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM + 1, TRACE_COOKIE, WELCOME_OK), MEMBER_NEW_DFM);
+        assert_int_equal(m.dfm, TRACE_DFM + 1);
+}
+
+/* The streams of the new DFM would begin anew here and not there: they would never agree again. */
+static void a_late_welcome_of_a_former_dfm_does_not_bring_it_back(void **state)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+
+        (void)state;
+        assert_true(joins(&m, now_ns));
+        welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
+        for (uint64_t dfm = TRACE_DFM + 1; dfm < TRACE_DFM + 4; dfm++) {
+                now_ns += NS_PER_S;
+                assert_false(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
+                assert_true(joins(&m, now_ns));
+                assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NEW_DFM);
+                for (uint64_t former = TRACE_DFM; former < dfm; former++) {
+                        /* Its last words make a Join due, and its last Welcome comes after that. */
+                        now_ns += NS_PER_S;
+                        assert_false(hears(&m, now_ns, ROLE_DFM, former, TRACE_COOKIE));
+                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OK),
+                                         MEMBER_NOTHING);
+                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OVER),
+                                         MEMBER_NOTHING);
+                        assert_int_equal(m.dfm, dfm);
+                        assert_int_equal(m.refusal, WELCOME_OK);
+                        assert_true(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
+                        assert_true(joins(&m, now_ns));
+                        assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
+                }
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(it_asks_until_it_is_welcome),
+                cmocka_unit_test(only_its_own_run_and_dfm_are_believed),
+                cmocka_unit_test(strangers_make_few_joins),
+                cmocka_unit_test(a_refusal_is_news_once_and_it_asks_again),
+                cmocka_unit_test(a_welcome_that_is_not_for_it_says_nothing),
+                cmocka_unit_test(another_dfm_is_followed_once_it_was_asked),
+                cmocka_unit_test(a_late_welcome_of_a_former_dfm_does_not_bring_it_back),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

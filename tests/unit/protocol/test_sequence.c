@@ -1,0 +1,205 @@
+/* The observer of sequence numbers: losses are counted exactly, and no single number can spoil the counts. */
+#include "../test.h"
+
+#include "evb/base/random.h"
+#include "evb/protocol/sequence.h"
+
+static void note_all(struct sequence *q, uint32_t from, uint32_t n)
+{
+        for (uint32_t k = 0; k < n; k++)
+                assert_int_equal(sequence_note(q, from + k), SEQUENCE_NEW);
+}
+
+static void gaps_are_lost_until_they_are_filled(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, UINT32_MAX - 2, 5); /* across the end of the numbers */
+        assert_int_equal(q.expected, 5);
+        assert_int_equal(sequence_note(&q, 5), SEQUENCE_NEW); /* without 2, 3 and 4 */
+        assert_int_equal(sequence_lost(&q), 3);
+        assert_int_equal(sequence_note(&q, 3), SEQUENCE_LATE);
+        assert_int_equal(sequence_note(&q, 3), SEQUENCE_REPEAT);
+        assert_int_equal(sequence_note(&q, 5), SEQUENCE_REPEAT);
+        assert_int_equal(sequence_lost(&q), 2);
+        /* Earlier numbers than the first are not missing, and offset no loss. */
+        assert_int_equal(sequence_note(&q, UINT32_MAX - 3), SEQUENCE_REPEAT);
+        assert_int_equal(sequence_lost(&q), 2);
+        assert_int_equal(q.suspects + q.resyncs, 0);
+}
+
+static void repeats_do_not_hide_losses(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        for (uint32_t k = 0; k < 100; k += 2) {
+                assert_int_equal(sequence_note(&q, k), SEQUENCE_NEW);
+                assert_int_equal(sequence_note(&q, k), SEQUENCE_REPEAT);
+        }
+        assert_int_equal(sequence_lost(&q), 49);
+}
+
+static void one_far_number_changes_nothing(void **state)
+{
+        static const uint32_t far[] = {1u << 31, 0xFFFF0000, 1010 + SEQUENCE_WINDOW, 1u << 20, 1905000000};
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, 0, 1000);
+        for (uint32_t i = 0; i < 5; i++) {
+                assert_int_equal(sequence_note(&q, far[i]), SEQUENCE_SUSPECT);
+                assert_int_equal(q.next, 1000 + i);
+                /* Three that agree are no more than one, if the true sender goes on in between. */
+                assert_int_equal(sequence_note(&q, far[i] + 1), SEQUENCE_SUSPECT);
+                assert_int_equal(sequence_note(&q, far[i] + 2), SEQUENCE_SUSPECT);
+                note_all(&q, 1000 + i, 1);
+        }
+        assert_int_equal(sequence_lost(&q), 0);
+        assert_int_equal(q.resyncs, 0);
+        assert_int_equal(q.suspects, 15);
+}
+
+static void a_long_outage_is_counted(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, 0, 10);
+        for (uint32_t k = 0; k < SEQUENCE_AGREE - 1; k++)
+                assert_int_equal(sequence_note(&q, 500000 + 2 * k), SEQUENCE_SUSPECT);
+        assert_int_equal(sequence_lost(&q), 0);
+        assert_int_equal(sequence_note(&q, 500006), SEQUENCE_NEW);
+        /* From 10 to 500006, of which four came. */
+        assert_int_equal(sequence_lost(&q), 499997 - 4);
+        assert_int_equal(q.resyncs, 1);
+        note_all(&q, 500007, 100);
+        assert_int_equal(sequence_lost(&q), 499997 - 4);
+}
+
+/* The first numbers of the new place may overtake each other. */
+static void a_restart_is_no_loss_and_hides_none(void **state)
+{
+        static const uint32_t first[] = {1, 0, 2};
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, 0, 10000);
+        note_all(&q, 10005, 1);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(sequence_note(&q, first[i]), SEQUENCE_SUSPECT);
+        note_all(&q, 3, 20000);
+        assert_int_equal(sequence_lost(&q), 5);
+        assert_int_equal(q.resyncs, 1);
+        /* Far ahead, more than anybody can have sent. */
+        for (uint32_t k = 0; k < 3; k++)
+                assert_int_equal(sequence_note(&q, 1u << 30 | k), SEQUENCE_SUSPECT);
+        note_all(&q, 1u << 30 | 3, 10);
+        assert_int_equal(sequence_lost(&q), 5);
+}
+
+/* It restarts before it has sent much, so its numbers look like repeats. */
+static void a_restart_after_few_messages_is_found(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, 0, 400);
+        note_all(&q, 410, 90);
+        for (uint32_t k = 0; k < SEQUENCE_REPEATS - 1; k++)
+                assert_int_equal(sequence_note(&q, k), SEQUENCE_REPEAT);
+        note_all(&q, SEQUENCE_REPEATS - 1, 2);
+        assert_int_equal(sequence_note(&q, 100), SEQUENCE_NEW);
+        assert_int_equal(sequence_lost(&q), 10 + 100 - SEQUENCE_REPEATS - 1);
+        assert_int_equal(q.resyncs, 1);
+}
+
+static void a_known_restart_is_followed_at_once(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        note_all(&q, 0, 100);
+        note_all(&q, 103, 1);
+        sequence_restart(&q);
+        assert_int_equal(sequence_lost(&q), 3);
+        note_all(&q, 0, 50);
+        assert_int_equal(sequence_lost(&q), 3);
+        sequence_begin(&q, 0);
+        note_all(&q, 1, 1); /* number 0 is missing */
+        assert_int_equal(sequence_lost(&q), 4);
+        assert_int_equal(q.suspects, 0);
+}
+
+static void the_sender_tells_what_it_sent(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        assert_false(sequence_claim(&q, 5)); /* nothing is known of what came before we did */
+        assert_int_equal(sequence_lost(&q), 0);
+        note_all(&q, 0, 10);
+        assert_true(sequence_claim(&q, 15));
+        assert_int_equal(sequence_lost(&q), 5);
+        /* It was only late. */
+        note_all(&q, 10, 5);
+        assert_int_equal(sequence_lost(&q), 0);
+        assert_true(sequence_claim(&q, 12)); /* overtaken */
+        assert_int_equal(sequence_lost(&q), 0);
+        assert_false(sequence_claim(&q, 15 + SEQUENCE_GAP_MAX + 1));
+        assert_false(sequence_claim(&q, 1u << 31));
+        assert_false(sequence_claim(&q, 1u << 31 | 100));
+        assert_int_equal(sequence_lost(&q), 0);
+        assert_int_equal(q.suspects, 3);
+        assert_true(sequence_claim(&q, 20));
+        sequence_restart(&q);
+        assert_int_equal(sequence_lost(&q), 5);
+}
+
+/* Whatever is lost, doubled and delayed: the count is that of the numbers that never came. */
+static void counts_are_exact(void **state)
+{
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+                enum { N = 20000 };
+                static bool came[N];
+                struct sequence q = {};
+                struct random random;
+                uint64_t lost = 0;
+
+                (void)state;
+                memset(came, 0, sizeof came);
+                random_init(&random, seed);
+                came[0] = true;
+                sequence_note(&q, 0);
+                for (uint32_t i = 0; i < N; i++) {
+                        uint32_t number = i - (uint32_t)random_below(&random, i < 60 ? i + 1 : 60);
+
+                        if (random_unit(&random) < 0.7)
+                                number = i;
+                        assert_int_equal(sequence_note(&q, number) == SEQUENCE_REPEAT, came[number]);
+                        came[number] = true;
+                }
+                for (uint32_t i = 0; i < q.next; i++)
+                        lost += !came[i];
+                assert_int_equal(sequence_lost(&q), lost);
+                assert_int_equal(q.suspects, 0);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(gaps_are_lost_until_they_are_filled),
+                cmocka_unit_test(repeats_do_not_hide_losses),
+                cmocka_unit_test(one_far_number_changes_nothing),
+                cmocka_unit_test(a_long_outage_is_counted),
+                cmocka_unit_test(a_restart_is_no_loss_and_hides_none),
+                cmocka_unit_test(a_restart_after_few_messages_is_found),
+                cmocka_unit_test(a_known_restart_is_followed_at_once),
+                cmocka_unit_test(the_sender_tells_what_it_sent),
+                cmocka_unit_test(counts_are_exact),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,449 @@
+/* Units, plans, layouts and differences: all that needs no kernel. */
+#include "tc_sample.h"
+
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/status.h"
+#include "evb/tc-model/units.h"
+
+static void ticks_round_up(void **state)
+{
+        (void)state;
+        assert_int_equal(tc_ticks_of_bytes(15000, 1250000000), 188); /* 12 us at 10 Gbit/s: 187.5 ticks */
+        assert_int_equal(tc_ticks_of_bytes(112500, 112500000), 15625);
+        assert_int_equal(tc_ticks_of_bytes(1, UINT64_C(50000000000)), 1);
+        assert_int_equal(tc_ticks_of_bytes(0, 1000), 0);
+        assert_int_equal(tc_ticks_of_bytes(UINT64_MAX, 1), UINT32_MAX);
+        assert_true(tc_bytes_of_ticks(188, 1250000000) >= 15000);
+        assert_int_equal(tc_rate_bytes(UINT64_C(400000000000)), UINT64_C(50000000000));
+        assert_int_equal(tc_rate_bytes(9), 2);
+        assert_true(tc_ticks_equal(10, 12) && tc_ticks_equal(12, 10) && !tc_ticks_equal(10, 13));
+}
+
+static void rate_tables_cover_the_frame(void **state)
+{
+        uint32_t table[TC_RATE_TABLE_SIZE];
+
+        (void)state;
+        assert_int_equal(tc_rate_table(table, 125000000, 1514, 64), 3);
+        assert_int_equal(table[0], tc_ticks_of_bytes(64, 125000000)); /* not below the least packet */
+        assert_int_equal(table[189], tc_ticks_of_bytes(1520, 125000000));
+        assert_int_equal(tc_rate_table(table, 125000000, 9014, 64), 6);
+        assert_true((UINT32_C(256) << 6) > 9014);
+}
+
+static void plans_follow_the_rules(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        (void)state;
+        to[0].rate_bps = to[1].rate_bps = 0;
+        p = sample_plan(&q);
+        /* (1 Gbit/s - 0.5 %) x 99.8 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165501666));
+        assert_int_equal(p.shares[0].burst_bytes, (256 << 10) / 4 / 6);
+        assert_true(p.shares[0].burst_bytes * 6 <= q.switch_buffer_bytes / 2);
+        assert_int_equal(p.shares[0].limit_bytes, (2 << 20) + p.shares[0].burst_bytes);
+        assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
+        assert_int_equal(p.control.guaranteed_bps, 5000000);
+        assert_int_equal(p.n_warnings, 0);
+        tc_plan_fini(&p);
+
+        q.switch_buffer_bytes = 0; /* a millisecond of the rate */
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 165501666 / 8 / 1000);
+        tc_plan_fini(&p);
+}
+
+/* All destinations at once want more than the wire takes: what is guaranteed adds up to no more than that. */
+static void guarantees_fit_the_link(void **state)
+{
+        struct tc_destination to[30];
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
+        uint64_t sum = 0;
+        struct tc_plan p;
+
+        (void)state;
+        for (int i = 0; i < 30; i++)
+                to[i].rate_bps = UINT64_C(100000000);
+        p = sample_plan(&q);
+        for (int i = 0; i < 30; i++)
+                sum += p.shares[i].guaranteed_bps;
+        assert_true(sum + p.control.guaranteed_bps + p.other.guaranteed_bps <= q.link_rate_bps);
+        assert_int_equal(p.shares[0].rate_bps, 100000000);
+        tc_plan_fini(&p);
+}
+
+static void broken_rules_are_named(void **state)
+{
+        static const struct {
+                const char *says;
+                uint64_t rate_bps, burst, limit, buffer, send_buffer;
+                uint32_t super_packet;
+                enum tc_backend backend;
+        } cases[] = {
+                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
+                 TC_BACKEND_HTB_TBF},
+                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
+                {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_destination to[1];
+                struct tc_request q = sample_request(to, 1, cases[i].backend);
+                bool found = false;
+                struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.burst_bytes = cases[i].burst;
+                q.limit_bytes = cases[i].limit;
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.send_buffer_bytes = cases[i].send_buffer;
+                q.super_packet_bytes = cases[i].super_packet;
+                p = sample_plan(&q);
+                for (size_t k = 0; k < p.n_warnings; k++)
+                        found |= strstr(p.warnings[k], cases[i].says) != NULL;
+                if (!found)
+                        fail_msg("no warning says \"%s\"", cases[i].says);
+                tc_plan_fini(&p);
+        }
+}
+
+/* The first destination keeps all rules; those behind it are looked at as well. */
+static void every_destination_is_checked(void **state)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        bool port = false, buffer = false;
+        struct tc_plan p;
+
+        (void)state;
+        to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
+        q.burst_bytes = 200000;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 3); /* each rule once */
+        for (size_t k = 0; k < p.n_warnings; k++) {
+                port |= strstr(p.warnings[k], "more than a port") && strstr(p.warnings[k], "10.1.0.2:");
+                buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
+        }
+        assert_true(port && buffer);
+        tc_plan_fini(&p);
+}
+
+static void what_cannot_work_is_refused(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        char why[TC_REASON_MAX] = "";
+        struct tc_plan p;
+
+        (void)state;
+        q.burst_bytes = 1513;
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "1514"));
+        q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "burst"));
+        q.burst_bytes = 0;
+        q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "control"));
+        q.control_rate_bps = 0;
+        q.limit_bytes = 1000;
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        q.limit_bytes = 0;
+        q.link_rate_bps = 0;
+        to[1].rate_bps = 0;
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "link"));
+        to[1] = to[0];
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "twice"));
+        q.n_destinations = 0;
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
+        q.link_rate_bps = 0;
+        to[0].rate_bps = UINT64_C(40000000000);
+        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_non_null(strstr(why, "32 bits"));
+}
+
+/* Who stays keeps its class, whoever comes and goes; a newcomer takes none that still drains. */
+static void destinations_keep_their_classes(void **state)
+{
+        struct tc_destination all[9], some[9];
+        struct tc_request q = sample_request(all, 9, TC_BACKEND_HTB_TBF);
+        struct tc_tree before = sample_tree(&q, NULL), after;
+        size_t n = 0;
+
+        (void)state;
+        for (size_t i = 8; i > 0; i -= 2)
+                some[n++] = all[i];
+        assert_true(tc_address_parse(&some[n].address, "10.77.0.1"));
+        some[n++].rate_bps = 1000000;
+        q.destinations = some;
+        q.n_destinations = n;
+        after = sample_tree(&q, &before);
+        for (size_t i = 0; i < after.n; i++) {
+                struct tc_address address, other;
+                bool known = false;
+
+                if (!tc_layout_address(&after.objects[i], &address))
+                        continue;
+                for (size_t k = 0; k < before.n; k++) {
+                        if (!tc_layout_address(&before.objects[k], &other))
+                                continue;
+                        if (tc_address_equal(&address, &other)) {
+                                assert_int_equal(after.objects[i].params.u32.classid,
+                                                 before.objects[k].params.u32.classid);
+                                known = true;
+                        } else
+                                assert_int_not_equal(after.objects[i].params.u32.classid,
+                                                     before.objects[k].params.u32.classid);
+                }
+                assert_int_equal(known, address.bytes[1] != 77);
+        }
+        tc_tree_fini(&before);
+        tc_tree_fini(&after);
+}
+
+/* What a CBQ of the kernel does not take, or silently mends: rate tables with cells of a byte, turns of over
+ * 32 packets. */
+static void cbq_is_as_its_kernel_wants_it(void **state)
+{
+        struct tc_destination to[100];
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
+        uint64_t least = UINT64_MAX, most = 0;
+        struct tc_tree t;
+
+        q.mtu_bytes = 200;
+        to[7].rate_bps = UINT64_C(900000000);
+        t = sample_tree(&q, NULL);
+        for (size_t i = 0; i < t.n; i++) {
+                const struct tc_object *o = &t.objects[i];
+
+                if (strcmp(o->kind_name, "cbq") != 0)
+                        continue;
+                assert_in_range(o->params.cbq.cell_log, 1, 16);
+                if (TC_MINOR(o->handle) >= 0x1000) {
+                        least = MIN(least, o->params.cbq.weight);
+                        most = MAX(most, o->params.cbq.weight);
+                }
+        }
+        assert_true(least > 0 && most > least && most <= 16 * (least + 1));
+        tc_tree_fini(&t);
+}
+
+/* A kernel of the test's own: takes changes as the real one would, and refuses what that refuses. */
+static bool parent_is_there(const struct tc_tree *t, const struct tc_object *o)
+{
+        const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
+
+        return o->parent == TC_ROOT || (root && o->parent == root->handle) || tc_tree_class(t, o->parent);
+}
+
+static size_t place_of(const struct tc_tree *t, const struct tc_object *o)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                if (tc_object_compare(&t->objects[i], o) == 0)
+                        return i;
+        }
+        return t->n;
+}
+
+static void model_delete(struct tc_tree *t, const struct tc_object *o)
+{
+        struct tc_object gone = *o;
+        size_t kept = 0;
+
+        for (size_t i = 0; i < t->n; i++) {
+                const struct tc_object *x = &t->objects[i];
+                bool filtered =
+                        gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
+
+                if (filtered)
+                        fail_msg("class in use by a filter is deleted");
+                if (tc_object_compare(x, &gone) == 0 || (gone.type == TC_QDISC && gone.parent == TC_ROOT) ||
+                    (gone.type == TC_CLASS && x->type == TC_QDISC && x->parent == gone.handle))
+                        continue;
+                t->objects[kept++] = *x;
+        }
+        t->n = kept;
+}
+
+static void model_take(struct tc_tree *t, const struct tc_change *c)
+{
+        size_t place = place_of(t, c->object);
+
+        assert_int_equal(c->verb == TC_ADD, place == t->n);
+        if (c->verb == TC_DELETE) {
+                model_delete(t, c->object);
+                return;
+        }
+        assert_true(parent_is_there(t, c->object));
+        if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
+            c->object->params.u32.link == 0)
+                assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
+        if (c->verb == TC_CHANGE || (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
+                if (c->verb == TC_CHANGE && c->object->type == TC_QDISC)
+                        assert_int_equal(t->objects[place].handle, c->object->handle);
+                t->objects[place] = *c->object;
+        } else {
+                if (c->verb == TC_REPLACE)
+                        model_delete(t, c->object);
+                assert_int_equal(tc_tree_add(t, c->object), 0);
+        }
+        tc_tree_sort(t);
+}
+
+static void check_diff(const struct tc_tree *from, const struct tc_tree *to, size_t expected)
+{
+        struct tc_tree model = {};
+        struct tc_diff d;
+
+        assert_int_equal(tc_tree_copy(&model, from), 0);
+        assert_int_equal(tc_diff_make(&d, from, to), 0);
+        for (size_t i = 0; i < d.n; i++)
+                model_take(&model, &d.changes[i]);
+        assert_true(trees_equal(&model, to));
+        if (expected != SIZE_MAX)
+                assert_int_equal(d.n, expected);
+        tc_diff_fini(&d);
+        free(model.objects);
+}
+
+/* From any of these trees to any other, and to nothing, step by step as a kernel would take it. */
+static void differences_lead_from_any_tree_to_any(void **state)
+{
+        static const struct {
+                size_t first, n;
+                enum tc_backend backend;
+                uint16_t control_port;
+                uint64_t rate_bps;
+        } shapes[] = {
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
+                {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
+                {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
+        };
+        static struct tc_destination to[SAMPLE_MAX];
+        struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+                struct tc_request q = sample_request(to, 300, shapes[i].backend);
+
+                q.destinations = to + shapes[i].first;
+                q.n_destinations = shapes[i].n;
+                q.control_port = shapes[i].control_port;
+                for (size_t k = 0; shapes[i].rate_bps && k < 300; k++)
+                        to[k].rate_bps = shapes[i].rate_bps;
+                trees[i] = sample_tree(&q, NULL);
+        }
+        for (size_t a = 0; a <= ARRAY_SIZE(shapes); a++) {
+                for (size_t b = 0; b <= ARRAY_SIZE(shapes); b++)
+                        check_diff(&trees[a], &trees[b], a == b ? 0 : SIZE_MAX);
+        }
+        /* Three rates: three classes (their guarantee) and three TBFs, changed in place. */
+        check_diff(&trees[0], &trees[1], 6);
+        /* A class that the kernel made a root class, as its parent was missing: seen, and made anew. */
+        assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
+        for (size_t i = 0; i < moved.n; i++) {
+                if (moved.objects[i].type == TC_CLASS && moved.objects[i].handle == TC_CONTROL_CLASS)
+                        moved.objects[i].parent = TC_OUR_ROOT;
+        }
+        check_diff(&moved, &trees[0], trees[0].n + 1);
+        tc_tree_fini(&moved);
+        for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
+                tc_tree_fini(&trees[i]);
+}
+
+/* On a filter whose match differs, "replace" would keep the old match: it is deleted and added. */
+static void a_changed_match_is_made_anew(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_tree before = sample_tree(&q, NULL), other_class = {}, other_match = {};
+        struct tc_diff d;
+
+        (void)state;
+        tc_tree_copy(&other_class, &before);
+        tc_tree_copy(&other_match, &before);
+        for (size_t i = 0; i < before.n; i++) {
+                if (before.objects[i].priority != 22)
+                        continue;
+                other_class.objects[i].params.u32.classid = TC_OTHER_CLASS;
+                other_match.objects[i].params.u32.matches[0].value[3] ^= 1;
+                before.objects[i].kernel_handle = 0x80300001;
+                break;
+        }
+        assert_int_equal(tc_diff_make(&d, &before, &other_class), 0);
+        assert_int_equal(d.n, 1);
+        assert_int_equal(d.changes[0].verb, TC_CHANGE);
+        assert_int_equal(d.changes[0].kernel_handle, 0x80300001);
+        tc_diff_fini(&d);
+        assert_int_equal(tc_diff_make(&d, &before, &other_match), 0);
+        assert_int_equal(d.n, 2);
+        assert_int_equal(d.changes[0].verb, TC_DELETE);
+        assert_int_equal(d.changes[0].kernel_handle, 0x80300001);
+        assert_int_equal(d.changes[1].verb, TC_ADD);
+        tc_diff_fini(&d);
+        tc_tree_fini(&before);
+        tc_tree_fini(&other_class);
+        tc_tree_fini(&other_match);
+}
+
+static void status_is_read_from_the_tree(void **state)
+{
+        struct tc_destination to[4];
+        struct tc_request q = sample_request(to, 4, TC_BACKEND_HTB_TBF);
+        struct tc_tree t = sample_tree(&q, NULL);
+        struct tc_status s;
+
+        (void)state;
+        for (size_t i = 0; i < t.n; i++) {
+                if (t.objects[i].type == TC_QDISC && t.objects[i].handle == TC_ID(0x1001, 0))
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .drops = 7, .backlog_bytes = 100};
+                if (t.objects[i].type == TC_CLASS && t.objects[i].handle == TC_ID(TC_OUR_MAJOR, 0x1001))
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .packets = 3, .bytes = 333};
+        }
+        assert_int_equal(tc_status_make(&s, &t, to, 4), 0);
+        assert_int_equal(s.n, 4);
+        assert_true(tc_address_equal(&s.rows[0].address, &to[0].address));
+        assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps);
+        assert_int_equal(s.rows[0].asked_bps, to[0].rate_bps);
+        assert_int_equal(s.rows[0].counters.drops, 7);
+        assert_int_equal(s.rows[0].counters.bytes, 333);
+        assert_int_equal(s.rows[0].counters.backlog_bytes, 100);
+        assert_int_equal(s.drops, 7);
+        assert_true(s.control.present && s.other.present);
+        assert_int_equal(s.control.rate_bps, 5000000);
+        tc_status_fini(&s);
+        tc_tree_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(ticks_round_up),
+                cmocka_unit_test(rate_tables_cover_the_frame),
+                cmocka_unit_test(plans_follow_the_rules),
+                cmocka_unit_test(guarantees_fit_the_link),
+                cmocka_unit_test(broken_rules_are_named),
+                cmocka_unit_test(every_destination_is_checked),
+                cmocka_unit_test(what_cannot_work_is_refused),
+                cmocka_unit_test(destinations_keep_their_classes),
+                cmocka_unit_test(cbq_is_as_its_kernel_wants_it),
+                cmocka_unit_test(differences_lead_from_any_tree_to_any),
+                cmocka_unit_test(a_changed_match_is_made_anew),
+                cmocka_unit_test(status_is_read_from_the_tree),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
