@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Hold the sources against the house rules: layers, cycles, lengths of functions and files.
+"""Check the sources against the house rules.
 
     scripts/check-house.py [ROOT]
 
-A file of a layer includes its own layer or lower ones; net, tc and store do not see each other; a header
-include/evb/LAYER/x.h belongs to src/LAYER/x*.c or holds all of its code itself. Prints FILE:LINE: what is wrong, and exits 1.
+A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
+no circles. Files, functions, lines and layers have a largest size. A header include/evb/LAYER/x.h belongs to
+src/LAYER/x*.c or holds all of its code. Every declared function is defined, and every public one is used by
+another file. Comments name files that exist. A library links only what its files include.
+
+Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
 import os
 import re
@@ -13,8 +17,9 @@ import sys
 LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["node"],
           ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
-FUNCTION_MAX, FILE_MAX = 70, 500
-# Headers without a source file of their name: all code in them, or a table that several files fill.
+FUNCTION_MAX, FILE_MAX, LAYER_MAX, WIDTH_MAX = 70, 500, 25, 110
+# Named in comments, and not ours.
+FOREIGN_FILES = {"sysexits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 FUNCTION = re.compile(r"^[A-Za-z_][^;=]*\)\s*$")
 DECLARED = re.compile(r"^(?!typedef|static inline|#|\s|/|\*)[A-Za-z_].*[a-z0-9_]+\(.*\)(?:\s*__attribute__.*)?;\s*$", re.M)
@@ -111,24 +116,159 @@ def find_cycle(graph):
     return None
 
 
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+DEFINITION = re.compile(r"^(?!static|typedef|else|#|\s|/|\*|\})[A-Za-z_][^;{}()=]*?\b(\w+)\([^;{}]*\)\n\{", re.M)
+TABLE = re.compile(r"^(?!static|extern)(?:const )?struct \w+ (?:\*?const )?(\w+)(?:\[\w*\])? = ", re.M)
+NAMED_FILE = re.compile(r"\b([a-z0-9_]+(?:/[a-z0-9_-]+)*\.[ch])\b")
+# What a library is linked with, and the headers that need it.
+LIBRARIES = {"zlib": "zlib.h", "jansson": "jansson.h", "inih": "ini.h", "libmnl": "libmnl/", "libnl": "netlink/",
+             "libnl_route": "netlink/route/", "libsystemd": "systemd/", "threads": "pthread.h", "libm": "math.h"}
+
+
+def code_of(text):
+    """The text without comments and strings; lines stay where they are."""
+    blank = lambda match: re.sub(r"[^\n]", " ", match[0])
+    return STRING.sub(blank, COMMENT.sub(blank, text))
+
+
+def line_of(text, at):
+    return text.count("\n", 0, at) + 1
+
+
+def check_width(path, lines):
+    for number, line in enumerate(lines, 1):
+        if len(line) > WIDTH_MAX:
+            yield number, f"{len(line)} columns, at most {WIDTH_MAX}"
+
+
+def check_named_files(path, text, names):
+    """A comment that sends its reader to a file sends them to one that exists."""
+    for comment in COMMENT.finditer(text):
+        for match in NAMED_FILE.finditer(comment[0]):
+            name = match[1]
+            # The kernel's files and those of the C library are named by their path or stand in angle brackets.
+            if "/" not in name and name not in names and name not in FOREIGN_FILES:
+                yield line_of(text, comment.start() + match.start()), f"{name} does not exist"
+
+
+def symbols(texts):
+    """Every function and table that another file may use: its name, and the file that defines it."""
+    defined = {}
+    for path, code in texts.items():
+        if path.startswith("src" + os.sep) and path.endswith(".c"):
+            for pattern in (DEFINITION, TABLE):
+                for match in pattern.finditer(code):
+                    defined[match[1]] = (path, line_of(code, match.start()))
+    return defined
+
+
+def check_symbols(texts, words, defined):
+    for path, code in texts.items():
+        if path.endswith(".h") and not path.startswith("tests"):
+            for match in DECLARED.finditer(code):
+                for name in re.findall(r"\b(\w+)\((?!\()", match[0])[:1]:
+                    if name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
+                        yield path, line_of(code, match.start()), f"{name}() is declared and defined nowhere"
+    for name, (path, number) in defined.items():
+        if name != "main" and not any(name in words[other] for other in words if other.endswith(".c") and other != path):
+            yield path, number, f"{name} is used by this file alone and could be static"
+
+
+def find_circles(words, defined):
+    """Files of which each uses a function of the next, and the last one of the first."""
+    graph = {}
+    for path in words:
+        if path.startswith("src" + os.sep) and path.endswith(".c"):
+            used = {defined[name][0] for name in words[path] & defined.keys() if "_" in name}
+            graph[path] = sorted(other for other in used if other != path and layer_of(other) == layer_of(path))
+    left = dict(graph)
+    while left:
+        free = [path for path, used in left.items() if not any(other in left for other in used)]
+        if not free:
+            break
+        for path in free:
+            del left[path]
+    # What is left lies on a circle or before one.
+    for path in sorted(left):
+        seen, todo = set(), [(other, [path, other]) for other in left[path]]
+        while todo:
+            at, way = todo.pop(0)
+            if at == path:
+                if path == min(way):
+                    yield way
+                break
+            if at not in seen:
+                seen.add(at)
+                todo += [(other, way + [other]) for other in left.get(at, [])]
+
+
+def check_layers(root):
+    for levels in LEVELS:
+        for layer in levels:
+            folder = os.path.join(root, "src", layer)
+            if not os.path.isdir(folder):
+                continue
+            files = [name for name in os.listdir(folder) if name.endswith((".c", ".h"))]
+            if len(files) > LAYER_MAX:
+                yield os.path.join("src", layer), 1, f"{len(files)} files, at most {LAYER_MAX}"
+
+
+def check_links(root):
+    """A library is linked with what its files include, and with nothing else."""
+    for levels in LEVELS:
+        for layer in levels:
+            path = os.path.join("src", layer, "meson.build")
+            if not os.path.exists(os.path.join(root, path)):
+                continue
+            with open(os.path.join(root, path)) as f:
+                linked = re.search(r"_lib = static_library\(.*?dependencies: \[([^\]]*)\]", f.read(), re.S)
+            included = set()
+            for folder in (os.path.join(root, "src", layer), os.path.join(root, "include", "evb", layer)):
+                for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                    if name.endswith((".c", ".h")):
+                        with open(os.path.join(folder, name)) as f:
+                            included |= set(re.findall(r'^#\s*include\s+[<"]([^>"]+)', f.read(), re.M))
+            for dependency in linked[1].replace(" ", "").split(",") if linked else ():
+                prefix = LIBRARIES.get(dependency, f"evb/{dependency[:-4].replace('_', '-')}/")
+                if not any(header.startswith(prefix) for header in included):
+                    yield path, 1, f"{layer} is linked with {dependency} and includes nothing of it"
+
+
+def check_tree(root, texts):
+    codes = {path: code_of(text) for path, text in texts.items()}
+    words = {path: set(re.findall(r"\b[a-z_]\w*\b", code)) for path, code in codes.items()}
+    defined = symbols(codes)
+    yield from check_symbols(codes, words, defined)
+    for way in find_circles(words, defined):
+        yield way[0], 1, f"a circle of calls: {' -> '.join(way)}"
+    yield from check_layers(root)
+    yield from check_links(root)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
-    graph, wrong, n = {}, 0, 0
+    graph, texts, wrong = {}, {}, 0
     for path in sources(root):
         with open(os.path.join(root, path)) as f:
-            text = f.read()
+            texts[path] = f.read()
+    names = {os.path.basename(path) for path in texts}
+    for path, text in texts.items():
         lines = text.split("\n")[:-1]
-        n += 1
-        for check in (check_includes(path, lines, graph), check_lengths(path, lines), check_home(root, path, text)):
+        for check in (check_includes(path, lines, graph), check_lengths(path, lines), check_width(path, lines),
+                      check_home(root, path, text), check_named_files(path, text, names)):
             for number, what in check:
                 print(f"{path}:{number}: {what}")
                 wrong += 1
+    for path, number, what in check_tree(root, texts):
+        print(f"{path}:{number}: {what}")
+        wrong += 1
     cycle = find_cycle(graph)
     if cycle:
         print(f"{cycle[0]}:1: a cycle of includes: {' -> '.join(cycle)}")
         wrong += 1
-    print(f"house rules: {n} files, {wrong} findings", file=sys.stderr)
-    return 1 if wrong or n == 0 else 0
+    print(f"house rules: {len(texts)} files, {wrong} findings", file=sys.stderr)
+    return 1 if wrong or not texts else 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ GOOD = {
     "src/base/a.c": '#include "evb/base/a.h"\n\nint a(int x)\n{\n        return x;\n}\n',
     "include/evb/net/n.h": '#include "evb/base/a.h"\nint n(void);\n',
     "src/net/n.c": '#include "evb/net/n.h"\n\nint n(void)\n{\n        return a(1);\n}\n',
+    "src/main.c": '#include "evb/net/n.h"\n\n/* See n.c. */\nint main(void)\n{\n        return n();\n}\n',
+    "src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep])\n",
 }
 BAD = {
     "upward": ({"src/base/a.c": '#include "evb/net/n.h"\n'}, "base includes evb/net/n.h"),
@@ -19,6 +21,17 @@ BAD = {
     "stranger": ({"include/evb/magic/m.h": '#include "evb/base/a.h"\n'}, "is not one of the house's"),
     "long file": ({"src/base/a.c": "int x;\n" * 501}, "501 lines"),
     "long function": ({"src/base/a.c": "int a(int x)\n{\n" + "        x++;\n" * 70 + "}\n"}, "function of 72 lines"),
+    "long line": ({"src/base/b.c": "int " + "x" * 110 + ";\n"}, "src/base/b.c:1: 115 columns"),
+    "crowded layer": ({f"src/base/b{i}.c": "" for i in range(25)}, "src/base:1: 26 files"),
+    "declared only": ({"include/evb/base/a.h": "int a(int x);\nint gone(int x);\n"}, "a.h:2: gone() is declared"),
+    "public without need": ({"src/base/a.c": GOOD["src/base/a.c"] + "\nint lonely(void)\n{\n        return 1;\n}\n"},
+                            "a.c:8: lonely is used by this file alone"),
+    "a file that is gone": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "m.c")}, "main.c:3: m.c does not exist"),
+    "needless link": ({"src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep, zlib])\n"},
+                      "net is linked with zlib"),
+    "circle of calls": ({"src/base/b.c": "int b_call(void)\n{\n        return a_call();\n}\n",
+                         "src/base/c.c": "int a_call(void)\n{\n        return b_call();\n}\n"},
+                        "a circle of calls: src/base/b.c -> src/base/c.c -> src/base/b.c"),
     "homeless header": ({"include/evb/base/lost.h": "int lost(int x);\n"}, "no file of src/base belongs to it"),
 }
 
