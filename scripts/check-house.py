@@ -10,8 +10,8 @@ import os
 import re
 import sys
 
-LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["node"],
-          ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
+LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
+          ["node"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, FILE_MAX = 70, 500
 # Headers without a source file of their name: all code in them, or a table that several files fill.
