@@ -98,18 +98,25 @@ static inline const struct message *sample_welcome(void)
         return &m;
 }
 
-/* The DFM assigns event `event` to SFI `sfi`. */
+/* The DFM assigns an event to an SFI. Event numbers serve as sequence numbers, so an SFI needs all from 0 on.
+ */
 static inline const struct message *sample_assign(uint64_t event, uint16_t sfi)
 {
         static struct message m;
 
-        m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.header = (struct message_header){.cookie = SAMPLE_COOKIE,
+                                           .sender_role = ROLE_DFM,
+                                           .type = MESSAGE_ASSIGN,
+                                           .transaction = (uint32_t)event};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
-        m.assign.entries[0].event = event;
-        m.assign.entries[0].l1_id = (uint32_t)event;
-        m.assign.entries[0].sfi = sfi;
-        m.assign.entries[0].flags = 0;
+        m.assign.with_info = false;
+        m.assign.entries[0] = (struct assign_entry){
+                .event = event,
+                .l1_id = (uint32_t)event,
+                .sequence = (uint32_t)event,
+                .sfi = sfi,
+                .incarnation = (uint32_t)SAMPLE_INCARNATION,
+        };
         return &m;
 }
