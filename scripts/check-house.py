@@ -14,8 +14,8 @@ import os
 import re
 import sys
 
-LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["node"],
-          ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
+LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
+          ["node"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, FILE_MAX, LAYER_MAX, WIDTH_MAX = 70, 500, 25, 110
 # Named in comments, and not ours.

@@ -1,5 +1,5 @@
 /* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
- * node/source. */
+ * data/source.h. */
 #include "evb/base/pattern.h"
 
 #include <endian.h>

@@ -7,8 +7,8 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
-#include "node_internal.h"
-#include "socket_open.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
 /* Limit of datagrams per turn: some milliseconds of work. */
@@ -25,7 +25,7 @@ static void is_ready(void *ctx, uint32_t events)
 static int open_socket(struct control *c, struct control_socket *to, const struct udp_config *config,
                        const struct scenario_node *self, struct loop *loop)
 {
-        struct fault_config faults = node_fault_config(c->scenario, self, to == &c->group);
+        struct fault_config faults = network_fault_config(c->scenario, self, to == &c->group);
         int r;
 
         r = faults_new(&to->faults, &faults);
@@ -35,31 +35,6 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
                 return r;
         to->io = (struct loop_io){.fd = to->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = to};
         return loop_add(loop, &to->io);
-}
-
-int control_know_nodes(struct control *c, const struct scenario *s)
-{
-        uint16_t port = (uint16_t)s->network.control_port;
-
-        if (c->ros)
-                return 0;
-        c->n_ros = s->ros.count;
-        c->n_sfi = s->sfi.count;
-        c->ros = calloc(c->n_ros, sizeof *c->ros);
-        c->sfi = calloc(c->n_sfi, sizeof *c->sfi);
-        if (!c->ros || !c->sfi)
-                return log_error_errno(ENOMEM, "address book: %m");
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                const struct scenario_node *n = &s->nodes[i];
-                struct net_address *to = n->role == ROLE_DFM   ? &c->dfm
-                                         : n->role == ROLE_ROS ? &c->ros[n->index]
-                                                               : &c->sfi[n->index];
-                int r = node_address(n, port, to);
-
-                if (r < 0)
-                        return r;
-        }
-        return 0;
 }
 
 static int open_group(struct control *c, const struct scenario_node *self, const struct udp_config *own,
@@ -103,14 +78,14 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->stats = stats;
         c->role = self->role;
         c->incarnation = incarnation;
-        c->message_bytes = node_datagram_bytes(s);
+        c->message_bytes = network_datagram_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
         if (!c->bytes)
                 return log_error_errno(ENOMEM, "control: %m");
-        r = control_know_nodes(c, s);
+        r = address_book_init(&c->nodes, s);
         if (r < 0)
                 return r;
-        r = node_address(self, (uint16_t)s->network.control_port, &config.local);
+        r = network_node_address(&config.local, self, (uint16_t)s->network.control_port);
         if (r < 0)
                 return r;
         r = open_socket(c, &c->own, &config, self, loop);
@@ -129,48 +104,35 @@ void control_close(struct control *c)
 {
         close_socket(&c->own);
         close_socket(&c->group);
-        free(c->ros);
-        free(c->sfi);
+        address_book_fini(&c->nodes);
         free(c->bytes);
         *c = (struct control){};
 }
 
-void control_count_refusal(struct node_stats *stats, enum message_verdict verdict)
+void control_flush(struct control *c)
 {
-        switch (verdict) {
-        case MESSAGE_OK:
-                break;
-        case MESSAGE_FOREIGN:
-        case MESSAGE_OTHER_VERSION:
-        case MESSAGE_OTHER_RUN:
-                stats_add(&stats->packets_foreign, 1);
-                break;
-        case MESSAGE_SHORT:
-        case MESSAGE_MALFORMED:
-                stats_add(&stats->packets_malformed, 1);
-                break;
-        }
+        int taken;
+
+        if (c->n_batch == 0)
+                return;
+        taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
+        /* What a full socket does not take is as if the network had lost it: the protocol says it again. */
+        if (taken > 0)
+                stats_add(&c->stats->control_sent, (uint64_t)taken);
+        if (taken < (int)c->n_batch)
+                stats_add(&c->stats->send_blocked, 1);
+        c->n_batch = 0;
 }
 
-static const struct net_address *address_of(const struct control *c, enum node_role role, uint16_t index)
+static void send_to(struct control *c, const struct net_address *to, const struct message *m)
 {
-        switch (role) {
-        case ROLE_DFM:
-                return &c->dfm;
-        case ROLE_ROS:
-                return index < c->n_ros ? &c->ros[index] : NULL;
-        case ROLE_SFI:
-                return index < c->n_sfi ? &c->sfi[index] : NULL;
-        }
-        return NULL;
-}
+        uint8_t *bytes = c->bytes + c->n_batch * c->message_bytes;
+        size_t n = message_encode(m, bytes, c->message_bytes);
 
-bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
-                     const struct net_address *address)
-{
-        const struct net_address *expected = address_of(c, role, index);
-
-        return expected && net_address_same_host(expected, address);
+        c->iov[c->n_batch] = (struct iovec){bytes, n};
+        c->batch[c->n_batch] = (struct outgoing){&c->iov[c->n_batch], 1, (uint32_t)n, to};
+        if (++c->n_batch == CONTROL_BATCH)
+                control_flush(c);
 }
 
 /* Answers a Join that names a node with another address. */
@@ -181,7 +143,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
         answer.dfm = c->incarnation;
         answer.welcome.incarnation = m->join.incarnation;
         answer.welcome.verdict = WELCOME_ADDRESS;
-        control_send_to(c, from, &answer);
+        send_to(c, from, &answer);
         control_flush(c);
 }
 
@@ -189,7 +151,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
 static bool is_from_its_sender(struct control *c, const struct message *m, const struct net_address *from)
 {
         const struct message_header *h = &m->header;
-        const struct net_address *expected = address_of(c, h->sender_role, h->sender_index);
+        const struct net_address *expected = address_book_find(&c->nodes, h->sender_role, h->sender_index);
 
         if (expected && net_address_equal(expected, from))
                 return true;
@@ -218,7 +180,7 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 c->budget--;
                 enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes);
 
-                control_count_refusal(c->stats, v);
+                stats_count_refusal(c->stats, v);
                 if (v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from)) {
                         stats_add(&c->stats->control_received, 1);
                         return true;
@@ -249,53 +211,23 @@ bool control_is_holding(const struct control *c)
         return faults_are_holding(c->own.faults) || faults_are_holding(c->group.faults);
 }
 
-void control_flush(struct control *c)
-{
-        int taken;
-
-        if (c->n_batch == 0)
-                return;
-        taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
-        /* What a full socket does not take is as if the network had lost it: the protocol says it again. */
-        if (taken > 0)
-                stats_add(&c->stats->control_sent, (uint64_t)taken);
-        if (taken < (int)c->n_batch)
-                stats_add(&c->stats->send_blocked, 1);
-        c->n_batch = 0;
-}
-
-void control_send_to(struct control *c, const struct net_address *to, const struct message *m)
-{
-        uint8_t *bytes = c->bytes + c->n_batch * c->message_bytes;
-        size_t n = message_encode(m, bytes, c->message_bytes);
-
-        c->iov[c->n_batch] = (struct iovec){bytes, n};
-        c->batch[c->n_batch] = (struct outgoing){&c->iov[c->n_batch], 1, (uint32_t)n, to};
-        if (++c->n_batch == CONTROL_BATCH)
-                control_flush(c);
-}
-
 static void send_to_ross(struct control *c, const struct message *m, uint32_t first)
 {
-        for (size_t k = 0; k < c->n_ros; k++)
-                control_send_to(c, &c->ros[(first + k) % c->n_ros], m);
+        for (size_t k = 0; k < c->nodes.n_ros; k++)
+                send_to(c, &c->nodes.ros[(first + k) % c->nodes.n_ros], m);
 }
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
         if (to.index != MESSAGE_TO_ALL)
-                control_send_to(c,
-                                to.role == ROLE_DFM   ? &c->dfm
-                                : to.role == ROLE_ROS ? &c->ros[to.index]
-                                                      : &c->sfi[to.index],
-                                m);
+                send_to(c, address_book_find(&c->nodes, to.role, to.index), m);
         else if (m->header.type == MESSAGE_REQUEST)
                 send_to_ross(c, m, first);
         else if (c->has_group)
-                control_send_to(c, &c->group_address, m);
+                send_to(c, &c->group_address, m);
         else {
                 send_to_ross(c, m, first);
-                for (size_t i = 0; i < c->n_sfi; i++)
-                        control_send_to(c, &c->sfi[i], m);
+                for (size_t i = 0; i < c->nodes.n_sfi; i++)
+                        send_to(c, &c->nodes.sfi[i], m);
         }
 }

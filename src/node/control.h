@@ -4,9 +4,10 @@
 
 #include "evb/conf/scenario.h"
 #include "evb/core/dfm.h"
+#include "evb/data/address_book.h"
+#include "evb/data/stats.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
-#include "evb/node/stats.h"
 #include "evb/sys/loop.h"
 
 #define CONTROL_BATCH 64
@@ -40,9 +41,7 @@ struct control {
 
         struct net_address group_address;
         bool has_group;
-        struct net_address *ros, *sfi; /* control addresses by index */
-        size_t n_ros, n_sfi;
-        struct net_address dfm;
+        struct address_book nodes;
 
         size_t message_bytes;
         uint8_t *bytes; /* CONTROL_BATCH messages */
@@ -58,12 +57,6 @@ struct control {
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
-/* Fills in the nodes' addresses alone, as control_open() does. Errors are logged. */
-int control_know_nodes(struct control *c, const struct scenario *s);
-/* Whether the address is that node's, whatever its port; false for an unknown node. */
-bool control_is_node(const struct control *c, enum node_role role, uint16_t index,
-                     const struct net_address *address);
-
 /* Call when a turn of the node begins: limits the datagrams read in it, however many strangers send. */
 void control_begin_turn(struct control *c);
 /* Whether the limit of the turn left datagrams unread. */
@@ -74,9 +67,5 @@ const struct message *control_receive(struct control *c);
 /* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on.
  */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
-/* To any address. */
-void control_send_to(struct control *c, const struct net_address *to, const struct message *m);
 void control_flush(struct control *c);
 bool control_is_holding(const struct control *c);
-/* Counts bytes that are no message of this run as what they are. */
-void control_count_refusal(struct node_stats *stats, enum message_verdict verdict);

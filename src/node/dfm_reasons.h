@@ -3,7 +3,7 @@
 
 #include "evb/conf/scenario.h"
 #include "evb/core/dfm.h"
-#include "evb/node/reasons.h"
+#include "evb/data/reasons.h"
 
 /* What holds up the first trigger, at the last look before the end; at the end all nodes have left. */
 struct idle {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/node/reasons.h"
+#include "evb/data/reasons.h"
 #include "evb/protocol/member.h"
 
 struct node;

@@ -8,16 +8,15 @@
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
-#include "evb/base/random.h"
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
+#include "evb/data/socket_open.h"
 #include "evb/sys/memory.h"
 #include "evb/sys/notify.h"
 #include "evb/sys/thread.h"
 #include "machine.h"
 #include "node_internal.h"
 #include "report.h"
-#include "socket_open.h"
 
 /* How often counters go to the page and the status to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
@@ -27,45 +26,23 @@
 /* While datagrams are held back on purpose, nothing else may wake us. */
 #define HOLDING_NS NS_PER_MS
 
-size_t node_datagram_bytes(const struct scenario *s)
+struct data_context node_data_context(const struct node *n)
 {
-        bool v6 = s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
-
-        return s->network.mtu_bytes - (v6 ? 40 : 20) - 8;
-}
-
-int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret)
-{
-        if (n->address[0] == '\0')
-                return log_error_errno(EINVAL,
-                                       "node %s has no address: set it in section [node %s], or start all "
-                                       "nodes by `evb run`",
-                                       n->name, n->name);
-        if (net_address_parse(ret, n->address, port) < 0)
-                return log_error_errno(EINVAL, "node %s: \"%s\" is no IPv4 or IPv6 address", n->name,
-                                       n->address);
-        return 0;
-}
-
-struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self,
-                                      unsigned which)
-{
-        return (struct fault_config){
-                .loss = s->network.loss,
-                .reorder = s->network.reorder,
-                .duplicate = s->network.duplicate,
-                .seed = random_mix(s->network.fault_seed) ^
-                        ((uint64_t)self->role << 48 | (uint64_t)self->index << 16 | which),
+        return (struct data_context){
+                .scenario = n->scenario,
+                .self = n->self,
+                .nodes = &n->control.nodes,
+                .stats = n->stats,
+                .loop = n->loop,
         };
 }
 
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 {
-        static struct message message; /* large; made and sent before the next one */
         struct message_to to;
 
-        while (step(core, now_ns, &to, &message))
-                control_send(&n->control, to, &message, n->self->index);
+        while (step(core, now_ns, &to, &n->message))
+                control_send(&n->control, to, &n->message, n->self->index);
         control_flush(&n->control);
 }
 
@@ -151,7 +128,7 @@ static int node_open(struct node *n)
         r = thread_pin(n->self->cpus, MIN(n->self->n_cpus, (size_t)1));
         if (r < 0)
                 log_warning_errno(r, "node.cpus: cannot use processor %u: %m", n->self->cpus[0]);
-        n->files = calloc(NODE_FILES_MAX, sizeof *n->files);
+        n->files = calloc(1, sizeof *n->files);
         if (!n->files)
                 return log_error_errno(ENOMEM, "node: %m");
         r = loop_new(&n->loop);

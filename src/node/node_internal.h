@@ -4,16 +4,14 @@
 #include <stdio.h>
 
 #include "evb/conf/scenario.h"
+#include "evb/data/builder.h"
+#include "evb/data/context.h"
+#include "evb/data/reasons.h"
+#include "evb/data/stats.h"
 #include "evb/node/node.h"
-#include "evb/node/reasons.h"
-#include "evb/node/stats.h"
 #include "evb/sys/loop.h"
 #include "control.h"
 #include "membership.h"
-
-/* Where no key says otherwise. The 2003 measurements used 8 MB socket buffers. */
-#define NODE_RECEIVE_BUFFER_BYTES (8u << 20)
-#define NODE_FILES_MAX 1024
 
 struct node;
 
@@ -48,24 +46,19 @@ struct node {
         struct member_config member; /* for Join; the DFM uses the incarnation alone */
         uint32_t run;                /* 0: not known yet */
         struct membership membership;
-        void *state;                            /* of the role */
-        char (*files)[SCENARIO_TEXT_MAX + 128]; /* closed ones, the first NODE_FILES_MAX */
-        size_t n_files;
-        bool is_sealing;        /* of an SFI: only the disk has work left */
-        bool check_only;        /* open only, never run: changes nothing on this machine */
-        unsigned hangups;       /* SIGHUPs that were logged */
-        struct reasons reasons; /* for exit status 1 */
+        void *state;             /* of the role */
+        struct message message;  /* scratch of node_send_due() */
+        struct file_list *files; /* of an SFI */
+        bool is_sealing;         /* of an SFI: only the disk has work left */
+        bool check_only;         /* open only, never run: changes nothing on this machine */
+        unsigned hangups;        /* SIGHUPs that were logged */
+        struct reasons reasons;  /* for exit status 1 */
 };
 
-/* Bytes of UDP payload in one packet. */
-size_t node_datagram_bytes(const struct scenario *s);
+/* What the data path needs of this node; valid after control_open(). */
+struct data_context node_data_context(const struct node *n);
 /* 64 random bits, not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
-/* Address of a node's port; an error is logged. */
-int node_address(const struct scenario_node *n, uint16_t port, struct net_address *ret);
-/* The faults of one of this node's sockets; each has a seed of its own. */
-struct fault_config node_fault_config(const struct scenario *s, const struct scenario_node *self,
-                                      unsigned which);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that goes on: it serves
  * until the DFM falls silent or run.stop-timeout expires. `heard_dfm_ns` 0: never. */
 void node_log_stop(uint64_t heard_dfm_ns);

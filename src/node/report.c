@@ -54,8 +54,8 @@ void report_write_json(const struct node *n, FILE *to)
                 add_shaping(o, s);
         set(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
-        for (size_t i = 0; i < n->n_files && i < NODE_FILES_MAX; i++)
-                json_array_append_new(files, json_string(n->files[i]));
+        for (size_t i = 0; i < MIN(n->files->n, (size_t)FILE_LIST_MAX); i++)
+                json_array_append_new(files, json_string(n->files->paths[i]));
         json_object_set_new(o, "files", files);
         for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(n->reasons.text[i]));
@@ -88,7 +88,7 @@ void report_write_text(const struct node *n, FILE *to)
                 fprintf(to, "%s: %llu events complete, %llu partial, %s of payload, %zu files\n",
                         n->self->name, (unsigned long long)stats_get(&s->events_complete),
                         (unsigned long long)stats_get(&s->events_partial),
-                        quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->n_files);
+                        quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->files->n);
                 break;
         }
 }

@@ -6,9 +6,10 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
-#include "evb/node/front_end.h"
+#include "evb/data/data_send.h"
+#include "evb/data/front_end.h"
+#include "evb/data/network.h"
 #include "evb/sys/memory.h"
-#include "data_send.h"
 #include "machine.h"
 #include "node_internal.h"
 #include "shaping.h"
@@ -68,7 +69,7 @@ static int open_front_end(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
         struct net_address local;
-        int k = node_address(n->self, 0, &local);
+        int k = network_node_address(&local, n->self, 0);
 
         if (k < 0 || r->source)
                 return k;
@@ -110,7 +111,8 @@ static int open_role(struct node *n)
                 return k;
         r->sender = (struct data_sender){
                 .ops = s->scenario.transport == TRANSPORT_TCP ? &data_send_tcp : &data_send_udp,
-                .node = n,
+                .context = node_data_context(n),
+                .seed = n->member.incarnation,
                 .core = r->core,
                 .source = r->source,
                 .buffer = r->buffer,

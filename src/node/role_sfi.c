@@ -6,9 +6,9 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/builder.h"
+#include "evb/data/data_receive.h"
 #include "evb/sys/memory.h"
-#include "builder.h"
-#include "data_receive.h"
 #include "machine.h"
 #include "node_internal.h"
 
@@ -37,6 +37,7 @@ struct sfi_node {
         bool sealing, closed;
         int farewells;
         uint64_t farewell_ns;
+        struct message message; /* scratch: made and sent before the next one */
 };
 
 static void builder_is_ready(void *ctx, uint32_t events)
@@ -59,6 +60,7 @@ static int open_role(struct node *n)
 {
         const struct scenario *sc = n->scenario;
         struct sfi_node *s = calloc(1, sizeof *s);
+        struct data_context context = node_data_context(n);
         uint32_t credits = (uint32_t)sc->sfi.credits;
         struct sfi_config config = {
                 .member = n->member,
@@ -88,7 +90,7 @@ static int open_role(struct node *n)
                 return machine_no_memory("sfi.buffer-size", sc->sfi.buffer_size_bytes);
         s->receiver = (struct data_receiver){
                 .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp : &data_receive_udp,
-                .node = n,
+                .context = context,
                 .buffer = s->buffer,
         };
         r = s->receiver.ops->open(&s->receiver);
@@ -99,7 +101,7 @@ static int open_role(struct node *n)
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
         s->receiver.core = s->core;
-        r = builder_new(&s->builder, n, s->core, s->buffer, config.slots);
+        r = builder_new(&s->builder, &context, n->files, s->core, s->buffer, config.slots);
         return r < 0 ? r : watch_builder(n, s);
 }
 
@@ -169,14 +171,14 @@ static void build(struct sfi_node *s, uint64_t now_ns)
 
 static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
-        static struct message m;
+        struct message *m = &s->message;
         struct message_to to;
 
-        while (sfi_step(s->core, now_ns, &to, &m)) {
-                if (m.header.type == MESSAGE_REQUEST && s->receiver.ops->request)
-                        s->receiver.ops->request(&s->receiver, to, &m);
+        while (sfi_step(s->core, now_ns, &to, m)) {
+                if (m->header.type == MESSAGE_REQUEST && s->receiver.ops->request)
+                        s->receiver.ops->request(&s->receiver, to, m);
                 else
-                        control_send(&n->control, to, &m, n->self->index);
+                        control_send(&n->control, to, m, n->self->index);
         }
         control_flush(&n->control);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "evb/conf/scenario.h"
-#include "evb/node/stats.h"
+#include "evb/data/stats.h"
 #include "evb/tc/shaper.h"
 #include "evb/tc/watch.h"
 

@@ -214,7 +214,7 @@ def no_front_end(evb):
             nodes.wait_for_text("ros1", f"ros1: no connection to front-end 127.0.0.1:{port} for 2.0 s (Connection refused)")
             nodes.signal(signal.SIGTERM)
             status, report, error = nodes.end()["ros1"]
-            text = f"no connection to front-end 127.0.0.1:{port} was ever made: Connection refused"
+            text = f"could not connect to front-end 127.0.0.1:{port}: Connection refused"
             assert status == 1 and report["reasons"] == [text] and f"ros1: {text}\n" in error, (status, error)
         with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
             nodes.start("ros1")

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "evb/conf/scenario.h"
-#include "evb/node/stats.h"
+#include "evb/data/stats.h"
 #include "evb/sys/loop.h"
 
 struct child {

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "evb/base/histogram.h"
-#include "evb/node/stats.h"
+#include "evb/data/stats.h"
 
 json_t *counters_to_json(const struct node_stats *s);
 /* What is missing or no number counts as 0: another version's page has other counters. -EBADMSG: no such

@@ -3,10 +3,10 @@
 
 #include <jansson.h>
 
+#include "evb/data/reasons.h"
 #include "evb/launch/child.h"
 #include "evb/launch/cpu_meter.h"
 #include "evb/launch/launch.h"
-#include "evb/node/reasons.h"
 
 struct launch {
         const struct launch_options *options;

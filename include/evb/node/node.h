@@ -8,9 +8,6 @@
 
 #include "evb/conf/scenario.h"
 
-/* Names the descriptor of an inherited page for struct node_stats. */
-#define NODE_STATS_ENV "EVB_STATS_FD"
-
 /* Exit status for a temporary failure (EX_TEMPFAIL of sysexits.h): a service manager restarts the node. */
 #define NODE_STATUS_AGAIN 75
 /* A service only logs this at SIGHUP. */

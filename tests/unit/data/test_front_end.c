@@ -8,10 +8,10 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "evb/data/front_end.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/tcp.h"
-#include "evb/node/front_end.h"
-#include "node_sample.h"
+#include "data_sample.h"
 
 #define HOST SAMPLE_NET ".2"
 #define FRAME_BYTES 100u
@@ -79,7 +79,7 @@ int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const stru
 }
 
 struct bench {
-        struct node node;
+        struct sample sample;
         struct front_end *front_end;
         struct ros *core;
         uint8_t *buffer;
@@ -117,14 +117,14 @@ static void bench_open(struct bench *b, bool tcp)
         flood = false;
         receives = 0;
         received_bytes = 0;
-        sample_node(&b->node, "ros1", "udp");
+        sample_open(&b->sample, "ros1", "udp");
         assert_int_equal(ros_new(&b->core, &config, b->now_ns), 0);
         assert_true(ros_receive(b->core, b->now_ns, sample_welcome()));
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         if (tcp)
                 listen_at(b, at, sizeof at);
-        assert_int_equal(front_end_new(&b->front_end, tcp, at, &local, b->node.loop, b->core, b->buffer,
-                                       b->node.stats),
+        assert_int_equal(front_end_new(&b->front_end, tcp, at, &local, b->sample.loop, b->core, b->buffer,
+                                       b->sample.stats),
                          0);
         if (tcp)
                 return;
@@ -139,7 +139,7 @@ static void bench_close(struct bench *b)
         front_end_free(b->front_end);
         endpoint_free(b->sender);
         ros_free(b->core);
-        sample_node_free(&b->node);
+        sample_close(&b->sample);
         free(b->buffer);
         if (b->listener >= 0)
                 close(b->listener);
@@ -150,7 +150,7 @@ static void bench_close(struct bench *b)
 /* As in the ROS's loop: a wake-up, a turn. */
 static void turn(struct bench *b)
 {
-        assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + NS_PER_MS), 0);
+        assert_int_equal(loop_wait(b->sample.loop, clock_now_ns() + NS_PER_MS), 0);
         front_end_turn(b->front_end, b->now_ns);
 }
 
@@ -249,8 +249,8 @@ static void a_malformed_datagram_is_a_gap(void **state)
         send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
         turns_until(&b, 2);
         assert_true(front_end_is_unreliable(b.front_end));
-        assert_int_equal(stats_get(&b.node.stats->front_end_gaps), 2);
-        assert_int_equal(stats_get(&b.node.stats->packets_malformed), 2);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
+        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 2);
         bench_close(&b);
 }
 
@@ -271,9 +271,9 @@ static void a_full_socket_is_a_gap(void **state)
                 turn(&b);
         }
         assert_true(front_end_frames(b.front_end) < sent);
-        assert_int_equal(front_end_frames(b.front_end) + stats_get(&b.node.stats->front_end_gaps), sent);
-        assert_int_equal(stats_get(&b.node.stats->packets_socket_dropped),
-                         stats_get(&b.node.stats->front_end_gaps));
+        assert_int_equal(front_end_frames(b.front_end) + stats_get(&b.sample.stats->front_end_gaps), sent);
+        assert_int_equal(stats_get(&b.sample.stats->packets_socket_dropped),
+                         stats_get(&b.sample.stats->front_end_gaps));
         assert_true(front_end_is_unreliable(b.front_end));
         bench_close(&b);
 }
@@ -294,13 +294,13 @@ static void a_broken_frame_is_a_gap_and_an_end_is_none(void **state)
         assert_int_equal(send(b.stream, "\x05\0\0\0ab", 6, 0), 6);
         accept_stream(&b);
         turns_until(&b, 21); /* the broken one keeps its number */
-        assert_int_equal(stats_get(&b.node.stats->front_end_gaps), 1);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
         send_frames(&b, 10);
         turns_until(&b, 31);
         /* A reset may have taken frames with it. */
         reset_at_close(b.stream);
         accept_stream(&b);
-        assert_int_equal(stats_get(&b.node.stats->front_end_gaps), 2);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
         assert_int_equal(front_end_frames(b.front_end), 31);
         bench_close(&b);
 }
@@ -344,7 +344,7 @@ static void a_pause_is_quiet(void **state)
         close(b.stream);
         b.stream = -1;
         for (int i = 0; i < 20; i++) {
-                assert_int_equal(loop_wait(b.node.loop, clock_now_ns() + NS_PER_MS), 0);
+                assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(last_wakes, 0);
         }
         assert_int_equal(front_end_deadline_ns(b.front_end), b.now_ns + NS_PER_MS);
@@ -362,7 +362,7 @@ static void a_flood_of_datagrams_has_its_turn_and_no_more(void **state)
         (void)state;
         bench_open(&b, false);
         send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-        assert_int_equal(loop_wait(b.node.loop, clock_now_ns() + NS_PER_S), 0);
+        assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         flood = true;
         front_end_turn(b.front_end, b.now_ns);
         assert_in_range(receives, 1, 128);
@@ -382,7 +382,7 @@ static void a_flooding_stream_has_its_turn_and_no_more(void **state)
         send_frames(&b, 1);
         turns_until(&b, 1);
         send_frames(&b, 1);
-        assert_int_equal(loop_wait(b.node.loop, clock_now_ns() + NS_PER_S), 0);
+        assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         flood = true;
         front_end_turn(b.front_end, b.now_ns);
         assert_true(received_bytes <= 8 << 20);

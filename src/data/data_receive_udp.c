@@ -1,18 +1,22 @@
-/* Fragments over UDP: batches of datagrams, cut into pieces, placed, copied once, landed. */
+/* Receives fragments over UDP: splits batches of datagrams into chunks, reserves their bytes in the SFI's
+ * buffer, copies each payload once, and commits it. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/data_receive.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
-#include "data_receive.h"
-#include "socket_open.h"
 
 #define DATAGRAMS 512
 #define CHUNKS 1024
-/* Batches before messages and the clock are looked at again. */
+/* Default of network.receive-buffer: the 2003 measurements used 8 MB. */
+#define RECEIVE_BUFFER_BYTES (8u << 20)
+/* Batches per turn, before the node handles control messages and timers. */
 #define ROUNDS 8
 
 struct udp_receiver {
@@ -21,7 +25,7 @@ struct udp_receiver {
         struct loop_io io;
         bool ready;
         struct datagram datagrams[DATAGRAMS];
-        struct sfi_chunk pieces[CHUNKS];
+        struct sfi_chunk chunks[CHUNKS];
         const uint8_t *payload[CHUNKS];
         size_t n;
 };
@@ -34,20 +38,20 @@ static void is_ready(void *ctx, uint32_t events)
 
 static int udp_open(struct data_receiver *r)
 {
-        const struct scenario *s = r->node->scenario;
-        struct fault_config faults = node_fault_config(s, r->node->self, 2);
+        const struct scenario *s = r->context.scenario;
+        struct fault_config faults = network_fault_config(s, r->context.self, 2);
         struct udp_receiver *u = calloc(1, sizeof *u);
         struct udp_config config = {
-                .receive_buffer_bytes = s->network.receive_buffer_bytes ?: NODE_RECEIVE_BUFFER_BYTES,
+                .receive_buffer_bytes = s->network.receive_buffer_bytes ?: RECEIVE_BUFFER_BYTES,
                 .segmentation = (enum segmentation)s->network.segmentation,
-                .device = r->node->self->device,
+                .device = r->context.self->device,
         };
         int k;
 
         if (!u)
                 return log_error_errno(ENOMEM, "data socket: %m");
         r->state = u;
-        k = node_address(r->node->self, (uint16_t)s->network.data_port, &config.local);
+        k = network_node_address(&config.local, r->context.self, (uint16_t)s->network.data_port);
         if (k < 0)
                 return k;
         k = faults_new(&u->faults, &faults);
@@ -58,9 +62,9 @@ static int udp_open(struct data_receiver *r)
                 return k;
         socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0,
                            config.receive_buffer_bytes, u->endpoint->granted_receive_bytes);
-        stats_set(&r->node->stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
+        stats_set(&r->context.stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
-        return loop_add(r->node->loop, &u->io);
+        return loop_add(r->context.loop, &u->io);
 }
 
 static void udp_close(struct data_receiver *r)
@@ -74,16 +78,16 @@ static void udp_close(struct data_receiver *r)
         free(u);
 }
 
-static void land(struct data_receiver *r, struct udp_receiver *u, uint64_t now_ns)
+static void store(struct data_receiver *r, struct udp_receiver *u, uint64_t now_ns)
 {
-        sfi_reserve(r->core, now_ns, u->pieces, u->n);
+        sfi_reserve(r->core, now_ns, u->chunks, u->n);
         for (size_t i = 0; i < u->n; i++) {
-                const struct sfi_chunk *p = &u->pieces[i];
+                const struct sfi_chunk *c = &u->chunks[i];
 
-                if (p->verdict == SFI_STORE && p->chunk.length > 0)
-                        memcpy(r->buffer + p->at, u->payload[i], p->chunk.length);
+                if (c->verdict == SFI_STORE && c->chunk.length > 0)
+                        memcpy(r->buffer + c->at, u->payload[i], c->chunk.length);
         }
-        sfi_commit(r->core, now_ns, u->pieces, u->n);
+        sfi_commit(r->core, now_ns, u->chunks, u->n);
         u->n = 0;
 }
 
@@ -94,19 +98,19 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
                 chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
         if (v == MESSAGE_OK &&
-            !control_is_node(&r->node->control, ROLE_ROS, reader.header.sender_index, d->from))
+            !address_book_is_host(r->context.nodes, ROLE_ROS, reader.header.sender_index, d->from))
                 v = MESSAGE_FOREIGN;
-        control_count_refusal(r->node->stats, v);
+        stats_count_refusal(r->context.stats, v);
         if (v != MESSAGE_OK)
                 return;
         sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
-        while (chunk_reader_next(&reader, &u->pieces[u->n].chunk, &u->payload[u->n])) {
-                u->pieces[u->n].source = reader.header.sender_index;
+        while (chunk_reader_next(&reader, &u->chunks[u->n].chunk, &u->payload[u->n])) {
+                u->chunks[u->n].source = reader.header.sender_index;
                 if (++u->n == CHUNKS)
-                        land(r, u, now_ns);
+                        store(r, u, now_ns);
         }
         if (reader.malformed)
-                stats_add(&r->node->stats->packets_malformed, 1);
+                stats_add(&r->context.stats->packets_malformed, 1);
 }
 
 static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
@@ -120,7 +124,7 @@ static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
                         return log_error_errno(n, "receiving fragments: %m");
                 for (int i = 0; i < n; i++)
                         take(r, u, &u->datagrams[i], now_ns);
-                land(r, u, now_ns);
+                store(r, u, now_ns);
                 if (n == 0)
                         u->ready = false;
         }
@@ -130,7 +134,7 @@ static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
 
 static uint64_t udp_room(const struct data_receiver *r)
 {
-        /* Some of what the kernel grants goes into its own bookkeeping of each packet. */
+        /* The kernel charges its own bookkeeping of each packet to the granted bytes. */
         return ((struct udp_receiver *)r->state)->endpoint->granted_receive_bytes / 4 * 3;
 }
 
@@ -143,7 +147,7 @@ static void udp_account(struct data_receiver *r)
 {
         struct udp_receiver *u = r->state;
 
-        stats_set(&r->node->stats->packets_socket_dropped, endpoint_counts(u->endpoint)->dropped);
+        stats_set(&r->context.stats->packets_socket_dropped, endpoint_counts(u->endpoint)->dropped);
 }
 
 const struct data_receiver_ops data_receive_udp = {

@@ -1,5 +1,5 @@
-/* Encodes built events and writes them to files. Events become stored in the order in which the writer
- * accepted them, so the writer's counts tell which slots are free. */
+/* Encodes built events and passes them to store/event_writer. Events become stored in the order in which the
+ * writer accepted them, so the writer's counts determine which slots are free. */
 #include "event_output.h"
 
 #include <errno.h>
@@ -10,22 +10,21 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/format/eformat.h"
-#include "evb/node/source.h"
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"
 
-/* Maximum time of an event in the writer's buffer: with `none` when no more events come, with `written` while
- * they do. */
+/* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
 #define FLUSH_NS (100 * NS_PER_MS)
-/* With `synced`: time and number of events between two syncs. */
+/* sfi.durability = synced: maximum time and number of events between two syncs. */
 #define SYNC_NS (20 * NS_PER_MS)
 #define SYNC_EVENTS 256
-/* An SFI that crashes again and again leaves many files: the log names so many of them at each start. */
+/* Maximum number of unclosed files that are logged at each start; an SFI that keeps crashing leaves many. */
 #define LEFT_LOGGED 3
 
 struct event_output {
-        struct node *node;
+        struct data_context context;
+        struct file_list *files;
         void (*stored)(void *ctx);
         void *ctx;
         const uint8_t *buffer;
@@ -39,13 +38,12 @@ struct event_output {
         struct built_fragment *fragments;
         uint64_t durability; /* enum scenario_durability */
         int error;
-        /* Slots of accepted events that are not stored yet; the first one is the writer's event number
-         * `settled`. */
+        /* Slots of accepted events that are not stored yet; the first is the writer's event `settled`. */
         uint32_t *waiting;
         uint32_t waiting_mask, waiting_head, waiting_tail;
         uint64_t settled;
         unsigned left;      /* files that earlier SFIs did not close */
-        uint64_t oldest_ns; /* the first event since the last flush (sync) came then; NEVER_NS: none */
+        uint64_t oldest_ns; /* arrival of the first event since the last flush or sync; NEVER_NS: none */
 };
 
 static time_t utc_now(void)
@@ -55,7 +53,7 @@ static time_t utc_now(void)
 
 /* ---- Life ---- */
 
-/* Finds a wrong configuration when the node starts, not when the run begins. */
+/* Detects an unusable folder at the node's start instead of when the run begins. */
 static int check_directory(const char *path)
 {
         struct stat st;
@@ -73,16 +71,16 @@ static int check_directory(const char *path)
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
-/* The source ids of missing fragments. */
+/* Finds the source ids that mark missing fragments. */
 static void find_source_ids(struct event_output *o)
 {
-        const struct scenario *s = o->node->scenario;
+        const struct scenario *s = o->context.scenario;
         struct replay *replay = NULL;
         char why[256];
 
         for (uint32_t i = 0; i < o->n_ros; i++)
                 o->source_ids[i] = eformat_source_id(i);
-        /* The file may be on another machine: then missing fragments carry our own numbers. */
+        /* If the file is on another machine, missing fragments carry evb's own source ids. */
         if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
                 return;
         for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
@@ -90,10 +88,10 @@ static void find_source_ids(struct event_output *o)
         replay_free(replay);
 }
 
-int event_output_new(struct event_output **ret, struct node *n, const uint8_t *buffer, uint32_t slots,
-                     void (*stored)(void *ctx), void *ctx)
+int event_output_new(struct event_output **ret, const struct data_context *context, struct file_list *files,
+                     const uint8_t *buffer, uint32_t slots, void (*stored)(void *ctx), void *ctx)
 {
-        const struct scenario *s = n->scenario;
+        const struct scenario *s = context->scenario;
         uint32_t waiting = power_of_two_at_least(slots);
         struct event_output *o;
         int r = check_directory(s->sfi.directory);
@@ -104,13 +102,14 @@ int event_output_new(struct event_output **ret, struct node *n, const uint8_t *b
         if (!o)
                 return log_error_errno(ENOMEM, "sfi.output: %m");
         *o = (struct event_output){
-                .node = n,
+                .context = *context,
+                .files = files,
                 .stored = stored,
                 .ctx = ctx,
                 .buffer = buffer,
                 .n_ros = (uint32_t)s->ros.count,
                 .format = s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3,
-                .settings = {.sfi_source_id = eformat_sfi_id(n->self->index + 1),
+                .settings = {.sfi_source_id = eformat_sfi_id(context->self->index + 1),
                              .checksum = EFORMAT_CHECKSUM_ADLER32},
                 .durability = s->sfi.durability,
                 .waiting_mask = waiting - 1,
@@ -144,13 +143,14 @@ struct event_output *event_output_free(struct event_output *o)
 
 static void note_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
 {
-        struct node *n = ((struct event_output *)ctx)->node;
+        struct event_output *o = ctx;
+        struct file_list *l = o->files;
 
         (void)size_bytes;
-        if (n->n_files < NODE_FILES_MAX)
-                snprintf(n->files[n->n_files], sizeof *n->files, "%s", path);
-        n->n_files++;
-        stats_add(&n->stats->events_stored, events);
+        if (l->n < FILE_LIST_MAX)
+                snprintf(l->paths[l->n], sizeof l->paths[0], "%s", path);
+        l->n++;
+        stats_add(&o->context.stats->events_stored, events);
 }
 
 static void note_sealing(void *ctx)
@@ -167,7 +167,7 @@ static void note_left(void *ctx, const char *path, pid_t writer)
         if (o->left++ >= LEFT_LOGGED)
                 return;
         if (writer > 0)
-                log_warning("%s: process %d is writing this file; leaving it alone", path, (int)writer);
+                log_warning("%s: process %d is writing this file; skipping it", path, (int)writer);
         else
                 log_warning(
                         "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
@@ -176,7 +176,7 @@ static void note_left(void *ctx, const char *path, pid_t writer)
 
 int event_output_open(struct event_output *o, uint32_t run)
 {
-        const struct scenario *s = o->node->scenario;
+        const struct scenario *s = o->context.scenario;
         char application[32], core_name[128];
         struct event_writer_settings settings = {
                 .directory = s->sfi.directory,
@@ -195,7 +195,7 @@ int event_output_open(struct event_output *o, uint32_t run)
         };
         int r;
 
-        snprintf(application, sizeof application, "SFI-%u", o->node->self->index + 1);
+        snprintf(application, sizeof application, "SFI-%u", o->context.self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
         r = event_writer_new(&o->writer, &settings, utc_now());
         if (r < 0)
@@ -236,10 +236,10 @@ static void account(struct event_output *o)
         struct event_writer_counts counts;
 
         event_writer_counts(o->writer, &counts);
-        stats_set(&o->node->stats->file_bytes, counts.file_bytes);
+        stats_set(&o->context.stats->file_bytes, counts.file_bytes);
 }
 
-/* Closes the file in order as far as possible: its content is kept. */
+/* Closes the file, so that the events written so far stay readable. */
 static void fail(struct event_output *o, int error)
 {
         o->error = error;

@@ -1,5 +1,5 @@
-/* Gathers the reasons for exit status 1 of a node or a run, and writes them to standard error. */
-#include "evb/node/reasons.h"
+/* Collects the reasons for exit status 1 of a node or a run, and logs them. */
+#include "evb/data/reasons.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,5 +30,5 @@ void reasons_log(const struct reasons *r)
         for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++)
                 log_error("%s", r->text[i]);
         if (r->n > REASONS_MAX)
-                log_error("and %zu more reasons", r->n - REASONS_MAX);
+                log_error("%zu more reasons are not listed", r->n - REASONS_MAX);
 }

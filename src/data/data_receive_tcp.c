@@ -1,6 +1,6 @@
-/* Fragments over TCP. Each ROS makes one connection and first states which ROS it is. Payload goes from the
- * socket straight to its place; requests go back on the same connection. Connections of strangers are closed,
- * and none delays a ROS. */
+/* Receives fragments over TCP: payload goes from the socket straight to its reserved bytes of the SFI's
+ * buffer. Each ROS opens one connection, introduces itself, and receives requests on it. Connections of
+ * strangers are closed and delay no ROS. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -8,35 +8,35 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/data_receive.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
 #include "evb/net/tcp.h"
-#include "data_receive.h"
-#include "socket_open.h"
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
-/* Extra connections, for peers that have not introduced themselves. A new one replaces the oldest of them. */
+/* Connections beyond one per ROS, for peers that have not introduced themselves. If all are in use, a new
+ * connection replaces the oldest such peer. */
 #define SPARE 8
-/* Connections accepted in one turn: at most SPARE, so each is read once before another replaces it. */
+/* Maximum number of connections accepted per turn. Beyond SPARE, a new peer could be replaced unread. */
 #define ACCEPTS_MAX SPARE
 #define INTRODUCTION_NS (10 * NS_PER_S)
 #define ROOM_BYTES (16u << 20)
-/* Bytes taken from one connection before the others have their turn. */
+/* Bytes read from one connection before the next one is served. */
 #define TURN_BYTES (4u << 20)
 
 struct tcp_peer {
         struct data_receiver *receiver;
-        struct loop_io io; /* fd -1: free */
+        struct loop_io io; /* fd -1: unused */
         bool ready;
         int ros; /* -1: not introduced yet; never changes afterwards */
         struct net_address from;
         uint64_t since_ns, number; /* of accepting */
         struct tcp_reader reader;
-        /* The message that is coming in. */
-        uint32_t left_bytes; /* of it, after what was read */
-        /* Its piece that is coming in. */
-        struct sfi_chunk piece;
-        uint32_t chunk_left;
-        /* Requests that the connection has not taken yet. */
+        uint32_t left_bytes;       /* of the message being received */
+        struct sfi_chunk incoming; /* the chunk being received */
+        uint32_t chunk_left_bytes;
+        /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
 };
@@ -50,6 +50,8 @@ struct tcp_receiver {
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
         bool stranger_logged;
+        struct message message; /* scratch: decoded and handed to the core at once */
+        uint8_t discarded[65536];
 };
 
 static void listener_is_ready(void *ctx, uint32_t events)
@@ -71,7 +73,7 @@ static void peer_is_ready(void *ctx, uint32_t events)
 
 static int allocate(struct data_receiver *r, struct tcp_receiver *t)
 {
-        const struct scenario *s = r->node->scenario;
+        const struct scenario *s = r->context.scenario;
 
         t->n_peers = s->ros.count + SPARE;
         t->peers = calloc(t->n_peers, sizeof *t->peers);
@@ -87,7 +89,7 @@ static int allocate(struct data_receiver *r, struct tcp_receiver *t)
 
 static int tcp_open(struct data_receiver *r)
 {
-        const struct scenario *s = r->node->scenario;
+        const struct scenario *s = r->context.scenario;
         struct tcp_receiver *t = calloc(1, sizeof *t);
         struct net_address local;
         int k;
@@ -98,14 +100,14 @@ static int tcp_open(struct data_receiver *r)
         t->listener = -1;
         k = allocate(r, t);
         if (k >= 0)
-                k = node_address(r->node->self, (uint16_t)s->network.data_port, &local);
+                k = network_node_address(&local, r->context.self, (uint16_t)s->network.data_port);
         if (k < 0)
                 return k;
         t->listener = socket_open_listener(&local, s->network.receive_buffer_bytes, "data connections");
         if (t->listener < 0)
                 return t->listener;
         t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
-        return loop_add(r->node->loop, &t->io);
+        return loop_add(r->context.loop, &t->io);
 }
 
 static void drop_peer(struct tcp_peer *p)
@@ -114,7 +116,7 @@ static void drop_peer(struct tcp_peer *p)
 
         if (p->io.fd < 0)
                 return;
-        loop_remove(p->receiver->node->loop, &p->io);
+        loop_remove(p->receiver->context.loop, &p->io);
         close(p->io.fd);
         tcp_reader_fini(&p->reader);
         free(p->requests);
@@ -138,20 +140,20 @@ static void tcp_close(struct data_receiver *r)
         free(t);
 }
 
-/* Counts connections that do not belong to a ROS, and logs the first one. */
+/* Counts a connection that does not belong to a ROS; only the first one is logged. */
 static void note_stranger(struct data_receiver *r, const struct net_address *from, const char *why)
 {
         struct tcp_receiver *t = r->state;
         char text[NET_ADDRESS_TEXT_MAX];
 
-        stats_add(&r->node->stats->packets_foreign, 1);
+        stats_add(&r->context.stats->packets_foreign, 1);
         if (!t->stranger_logged)
-                log_warning("data connection from %s closed: %s; further ones are only counted",
+                log_warning("closed the data connection from %s: %s; further ones are only counted",
                             net_address_format(from, text), why);
         t->stranger_logged = true;
 }
 
-/* One always exists: at most n_ros connections are introduced, as each ROS has one. */
+/* Never fails: at most one connection per ROS is introduced, so a spare one exists. */
 static struct tcp_peer *free_peer(struct data_receiver *r)
 {
         struct tcp_receiver *t = r->state;
@@ -164,24 +166,24 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
                         oldest = p;
         }
         assert(oldest);
-        note_stranger(r, &oldest->from, "it did not introduce itself, and other connections wait");
+        note_stranger(r, &oldest->from, "it did not introduce itself, and newer connections need its place");
         drop_peer(oldest);
         return oldest;
 }
 
 static void note_granted(struct data_receiver *r, int fd)
 {
-        uint64_t asked = r->node->scenario->network.receive_buffer_bytes,
+        uint64_t asked = r->context.scenario->network.receive_buffer_bytes,
                  granted = tcp_granted_bytes(fd, false);
 
-        stats_set(&r->node->stats->granted_receive_buffer_bytes, granted);
+        stats_set(&r->context.stats->granted_receive_buffer_bytes, granted);
         socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
 }
 
-static bool is_from_a_ros(const struct node *n, const struct net_address *from)
+static bool is_from_a_ros(const struct address_book *nodes, const struct net_address *from)
 {
-        for (unsigned i = 0; i < n->scenario->ros.count; i++) {
-                if (control_is_node(&n->control, ROLE_ROS, (uint16_t)i, from))
+        for (size_t i = 0; i < nodes->n_ros; i++) {
+                if (address_book_is_host(nodes, ROLE_ROS, (uint16_t)i, from))
                         return true;
         }
         return false;
@@ -192,7 +194,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         struct tcp_receiver *t = r->state;
         struct tcp_peer *p;
 
-        if (!is_from_a_ros(r->node, from)) {
+        if (!is_from_a_ros(r->context.nodes, from)) {
                 note_stranger(r, from, "the scenario has no ROS with this address");
                 close(fd);
                 return;
@@ -206,7 +208,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         tcp_notice_silence(fd);
         p->requests = malloc(REQUESTS_BYTES);
         if (!p->requests || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 ||
-            loop_add(r->node->loop, &p->io) < 0)
+            loop_add(r->context.loop, &p->io) < 0)
                 drop_peer(p);
         else
                 note_granted(r, fd);
@@ -217,7 +219,7 @@ static void accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_
         struct net_address from;
 
         for (int i = 0; i < ACCEPTS_MAX; i++) {
-                int fd = tcp_accept(t->listener, r->node->scenario->network.receive_buffer_bytes, &from);
+                int fd = tcp_accept(t->listener, r->context.scenario->network.receive_buffer_bytes, &from);
 
                 if (fd < 0) {
                         t->ready = false;
@@ -227,14 +229,15 @@ static void accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_
         }
 }
 
-/* 1: went on; 0: wait for more; negative: the end of the connection. */
+/* The functions below return 1 on progress, 0 if more bytes are needed, and a negative errno if the
+ * connection must be closed. */
 static int refuse(struct tcp_peer *p, enum message_verdict verdict)
 {
-        control_count_refusal(p->receiver->node->stats, verdict);
+        stats_count_refusal(p->receiver->context.stats, verdict);
         return -EPROTO;
 }
 
-/* Introduces a connection, which is final; an older connection of the same ROS is dead. */
+/* An introduction is final. It replaces an older connection of the same ROS, which must be dead. */
 static int know_peer(struct tcp_peer *p, uint16_t ros)
 {
         struct tcp_receiver *t = p->receiver->state;
@@ -243,8 +246,8 @@ static int know_peer(struct tcp_peer *p, uint16_t ros)
                 return 1;
         if (p->ros >= 0)
                 return refuse(p, MESSAGE_MALFORMED);
-        if (!control_is_node(&p->receiver->node->control, ROLE_ROS, ros, &p->from)) {
-                note_stranger(p->receiver, &p->from, "it claims to be a ROS that has another address");
+        if (!address_book_is_host(p->receiver->context.nodes, ROLE_ROS, ros, &p->from)) {
+                note_stranger(p->receiver, &p->from, "it introduced itself as a ROS with another address");
                 return -EPROTO;
         }
         if (t->of_ros[ros] >= 0)
@@ -269,7 +272,7 @@ static int stage(struct tcp_peer *p, size_t wanted)
 
 static int take_control(struct tcp_peer *p, const struct message_header *h, uint64_t now_ns)
 {
-        static struct message m;
+        struct tcp_receiver *t = p->receiver->state;
         size_t size = MESSAGE_HEADER_BYTES + (size_t)h->payload_bytes, n;
         enum message_verdict v;
         int r;
@@ -279,17 +282,17 @@ static int take_control(struct tcp_peer *p, const struct message_header *h, uint
         r = stage(p, size);
         if (r <= 0)
                 return r;
-        v = message_decode(&m, tcp_reader_bytes(&p->reader, &n), size);
+        v = message_decode(&t->message, tcp_reader_bytes(&p->reader, &n), size);
         if (v != MESSAGE_OK)
                 return refuse(p, v);
-        sfi_receive(p->receiver->core, now_ns, &m);
+        sfi_receive(p->receiver->core, now_ns, &t->message);
         tcp_reader_consume(&p->reader, size);
         return 1;
 }
 
 static int take_header(struct tcp_peer *p, uint64_t now_ns)
 {
-        struct node *n = p->receiver->node;
+        const struct data_context *c = &p->receiver->context;
         struct message_header h;
         enum message_verdict v;
         uint32_t check;
@@ -302,7 +305,7 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
         v = message_header_decode(&h, bytes, staged, &check);
         if (v == MESSAGE_OK && h.cookie != sfi_member(p->receiver->core)->cookie)
                 v = MESSAGE_OTHER_RUN;
-        if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= n->scenario->ros.count))
+        if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= c->scenario->ros.count))
                 v = MESSAGE_MALFORMED;
         if (v == MESSAGE_OK && h.type == MESSAGE_FRAGMENTS && check != 0)
                 v = MESSAGE_MALFORMED;
@@ -315,7 +318,7 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
                 return take_control(p, &h, now_ns);
         tcp_reader_consume(&p->reader, MESSAGE_HEADER_BYTES);
         p->left_bytes = h.payload_bytes;
-        stats_add(&n->stats->packets_received, 1);
+        stats_add(&c->stats->packets_received, 1);
         return 1;
 }
 
@@ -326,39 +329,41 @@ static int take_chunk_header(struct tcp_peer *p, uint64_t now_ns)
 
         if (r <= 0)
                 return r;
-        if (!chunk_decode(&p->piece.chunk, tcp_reader_bytes(&p->reader, &staged)) ||
-            p->left_bytes < CHUNK_HEADER_BYTES || p->piece.chunk.length > p->left_bytes - CHUNK_HEADER_BYTES)
+        if (!chunk_decode(&p->incoming.chunk, tcp_reader_bytes(&p->reader, &staged)) ||
+            p->left_bytes < CHUNK_HEADER_BYTES ||
+            p->incoming.chunk.length > p->left_bytes - CHUNK_HEADER_BYTES)
                 return refuse(p, MESSAGE_MALFORMED);
         tcp_reader_consume(&p->reader, CHUNK_HEADER_BYTES);
-        p->left_bytes -= CHUNK_HEADER_BYTES + p->piece.chunk.length;
-        p->piece.source = (uint16_t)p->ros;
-        p->chunk_left = p->piece.chunk.length;
-        sfi_reserve(p->receiver->core, now_ns, &p->piece, 1);
-        if (p->chunk_left == 0)
-                sfi_commit(p->receiver->core, now_ns, &p->piece, 1);
+        p->left_bytes -= CHUNK_HEADER_BYTES + p->incoming.chunk.length;
+        p->incoming.source = (uint16_t)p->ros;
+        p->chunk_left_bytes = p->incoming.chunk.length;
+        sfi_reserve(p->receiver->core, now_ns, &p->incoming, 1);
+        if (p->chunk_left_bytes == 0)
+                sfi_commit(p->receiver->core, now_ns, &p->incoming, 1);
         return 1;
 }
 
-/* Payload into its place, or, where that is not (or no longer) given, nowhere. */
+/* Payload without a reservation, or whose reservation has ended, is discarded. */
 static int take_payload(struct tcp_peer *p, uint64_t now_ns)
 {
-        static uint8_t waste[65536];
         struct data_receiver *r = p->receiver;
-        bool stored = p->piece.verdict == SFI_STORE && sfi_is_reserved(r->core, &p->piece);
-        uint32_t done = p->piece.chunk.length - p->chunk_left;
+        struct tcp_receiver *t = r->state;
+        bool stored = p->incoming.verdict == SFI_STORE && sfi_is_reserved(r->core, &p->incoming);
+        uint32_t done = p->incoming.chunk.length - p->chunk_left_bytes;
         ssize_t got;
 
         if (stored)
-                got = tcp_reader_read(&p->reader, r->buffer + p->piece.at + done, p->chunk_left);
+                got = tcp_reader_read(&p->reader, r->buffer + p->incoming.at + done, p->chunk_left_bytes);
         else
-                got = tcp_reader_read(&p->reader, waste, MIN((size_t)p->chunk_left, sizeof waste));
+                got = tcp_reader_read(&p->reader, t->discarded,
+                                      MIN((size_t)p->chunk_left_bytes, sizeof t->discarded));
         if (got <= 0)
                 return (int)got;
         if (!stored)
-                p->piece.verdict = SFI_LATE;
-        p->chunk_left -= (uint32_t)got;
-        if (p->chunk_left == 0 && stored)
-                sfi_commit(r->core, now_ns, &p->piece, 1);
+                p->incoming.verdict = SFI_LATE;
+        p->chunk_left_bytes -= (uint32_t)got;
+        if (p->chunk_left_bytes == 0 && stored)
+                sfi_commit(r->core, now_ns, &p->incoming, 1);
         return (int)got;
 }
 
@@ -368,7 +373,7 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
         int r = 1;
 
         while (r > 0 && taken < TURN_BYTES) {
-                if (p->chunk_left > 0)
+                if (p->chunk_left_bytes > 0)
                         r = take_payload(p, now_ns);
                 else if (p->left_bytes > 0)
                         r = take_chunk_header(p, now_ns);
@@ -413,8 +418,8 @@ static void flush_requests(struct tcp_peer *p)
                 p->n_requests -= (size_t)sent;
                 memmove(p->requests, p->requests + sent, p->n_requests);
         }
-        /* A broken connection is seen, and ended, by its reader. */
-        loop_modify(p->receiver->node->loop, &p->io,
+        /* The reading side notices a broken connection and closes it. */
+        loop_modify(p->receiver->context.loop, &p->io,
                     p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
@@ -424,7 +429,7 @@ static void request_from(struct data_receiver *r, size_t ros, const struct messa
         struct tcp_peer *p;
         size_t n;
 
-        /* A ROS that is not connected now will be asked again. */
+        /* The core retries requests to a ROS that is not connected now. */
         if (t->of_ros[ros] < 0)
                 return;
         p = &t->peers[t->of_ros[ros]];
@@ -435,19 +440,19 @@ static void request_from(struct data_receiver *r, size_t ros, const struct messa
 
 static void tcp_request(struct data_receiver *r, struct message_to to, const struct message *m)
 {
-        size_t n = r->node->scenario->ros.count;
+        size_t n = r->context.scenario->ros.count;
 
         if (to.index != MESSAGE_TO_ALL) {
                 request_from(r, to.index, m);
                 return;
         }
         for (size_t k = 0; k < n; k++)
-                request_from(r, (k + r->node->self->index) % n, m);
+                request_from(r, (k + r->context.self->index) % n, m);
 }
 
 static uint64_t tcp_room(const struct data_receiver *r)
 {
-        /* Nothing is lost beyond it, but what is on its way then only waits, and falls out of the caches. */
+        /* TCP loses nothing beyond this bound, but more requests only fill queues and evict caches. */
         (void)r;
         return ROOM_BYTES;
 }

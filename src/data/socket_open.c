@@ -1,5 +1,5 @@
-/* Opens sockets at a node's own addresses: waits for the address, and explains failures. */
-#include "socket_open.h"
+/* Opens sockets at a node's own addresses, with a wait for the address if necessary. */
+#include "evb/data/socket_open.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/data/stats.h"
 #include "evb/net/tcp.h"
-#include "evb/node/node.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/notify.h"
 
@@ -18,7 +18,7 @@
 struct opening {
         const char *what;
         const struct net_address *local;
-        const struct net_address *group; /* NULL: none is joined */
+        const struct net_address *group; /* NULL: unicast only */
         int (*open)(const struct opening *o);
         /* UDP */
         struct endpoint **ret;
@@ -27,8 +27,8 @@ struct opening {
         uint64_t receive_buffer_bytes;
 };
 
-/* The address, its device or the route is missing; each may still appear while a machine boots. */
-static bool may_come(int r)
+/* The address, its device or the route is missing, but may appear while the machine boots. */
+static bool may_appear(int r)
 {
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
@@ -52,12 +52,12 @@ void socket_open_at_once(void)
         is_patient = false;
 }
 
-static int open_when_there(const struct opening *o)
+static int open_patiently(const struct opening *o)
 {
         bool logged = false;
         int r;
 
-        while (may_come(r = o->open(o)) && is_patient && !getenv(NODE_STATS_ENV)) {
+        while (may_appear(r = o->open(o)) && is_patient && !getenv(NODE_STATS_ENV)) {
                 char text[NET_ADDRESS_TEXT_MAX];
 
                 net_address_format(o->local, text);
@@ -94,7 +94,7 @@ int socket_open_udp(struct endpoint **ret, const struct udp_config *config, cons
                 .config = config,
         };
 
-        return open_when_there(&o);
+        return open_patiently(&o);
 }
 
 static int open_listener(const struct opening *o)
@@ -109,13 +109,13 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
                             .open = open_listener,
                             .receive_buffer_bytes = receive_buffer_bytes};
 
-        return open_when_there(&o);
+        return open_patiently(&o);
 }
 
 void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
                         uint64_t asked_bytes, uint64_t granted_bytes)
 {
-        /* The last one in each direction: all sockets of a kind are opened together. */
+        /* One entry per direction suffices: all sockets of a purpose are opened in sequence. */
         static const char *logged[2];
         char asked[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
 

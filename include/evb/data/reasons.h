@@ -1,5 +1,5 @@
-/* Why a process ends with status 1: each reason is a line on standard error and an entry of its report.
- * Whoever finds a fault adds a reason; there is no status 1 without one. One thread; nothing is allocated. */
+/* Collects the reasons for exit status 1: each one is a line on standard error and an entry of the report. A
+ * process without a reason does not exit with status 1. One thread; nothing is allocated. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,11 +9,11 @@
 #define REASON_TEXT_MAX 320
 
 struct reasons {
-        size_t n; /* all that were added; only the first REASONS_MAX are kept */
+        size_t n; /* all; `text` holds only the first REASONS_MAX */
         char text[REASONS_MAX][REASON_TEXT_MAX];
 };
 
 /* Adds a reason, a sentence without a full stop, unless it is already present. */
 void reasons_add(struct reasons *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Logs each as an error, and the number of those that were not kept. */
+/* Logs each reason as an error, and the number of further ones. */
 void reasons_log(const struct reasons *r);

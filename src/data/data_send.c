@@ -1,13 +1,12 @@
-/* What both transports of a ROS share: from the core's jobs to pieces of the buffer. */
-#include "data_send.h"
+/* Turns the core's jobs into chunks of the ROS's buffer, for both transports. */
+#include "evb/data/data_send.h"
 
 #include "evb/base/arena.h"
 #include "evb/base/util.h"
 
 #define FIRST_JOBS 8
 
-/* Makes the payload of the first n jobs if that has not happened yet; returns the bytes that these jobs
- * send. */
+/* Generates the payload of the first n jobs unless it exists; returns the payload bytes of these jobs. */
 static uint64_t fill(struct data_sender *s, size_t n)
 {
         uint64_t bytes = 0;
@@ -31,7 +30,7 @@ size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes)
 {
         size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
 
-        /* Doubled until it suffices, so the work is at most twice that of the jobs taken. */
+        /* Doubling keeps the work within twice that of the jobs that are used. */
         for (;; wanted = MIN(2 * wanted, (size_t)SEND_JOBS_MAX)) {
                 size_t n = ros_jobs(s->core, sfi, s->jobs, wanted);
 
@@ -45,7 +44,7 @@ struct message_header data_sender_header(const struct data_sender *s, uint32_t s
         return (struct message_header){
                 .cookie = ros_member(s->core)->cookie,
                 .sender_role = ROLE_ROS,
-                .sender_index = (uint16_t)s->node->self->index,
+                .sender_index = (uint16_t)s->context.self->index,
                 .type = MESSAGE_FRAGMENTS,
                 .transaction = ros_transaction(s->core, sfi),
         };

@@ -1,10 +1,10 @@
 /* The SFI's data socket: fragments count only from the address of the ROS that they name. */
 #include "../test.h"
 
+#include "evb/data/data_receive.h"
 #include "evb/net/endpoint.h"
 #include "evb/protocol/chunk.h"
-#include "data_receive.h"
-#include "node_sample.h"
+#include "data_sample.h"
 
 static void send_as(uint16_t ros, const char *from)
 {
@@ -35,12 +35,12 @@ static void strangers_are_foreign(void **state)
 {
         struct sfi_config config = sample_sfi();
         struct data_receiver r = {.ops = &data_receive_udp};
-        struct node n;
+        struct sample n;
         bool more = true;
 
         (void)state;
-        sample_node(&n, "sfi1", "udp");
-        r.node = &n;
+        sample_open(&n, "sfi1", "udp");
+        r.context = n.context;
         r.buffer = calloc(1, config.buffer_bytes);
         assert_int_equal(sfi_new(&r.core, &config, NS_PER_S), 0);
         assert_true(sfi_receive(r.core, NS_PER_S, sample_welcome()));
@@ -65,7 +65,7 @@ static void strangers_are_foreign(void **state)
         r.ops->close(&r);
         sfi_free(r.core);
         free(r.buffer);
-        sample_node_free(&n);
+        sample_close(&n);
 }
 
 int main(void)

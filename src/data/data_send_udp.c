@@ -1,19 +1,19 @@
-/* Fragments over UDP: one connected socket for each SFI, so that one that is shaped or full holds up no
- * other. */
+/* Sends fragments over UDP: one connected socket per SFI, so that a shaped or full one delays no other. */
 #include <errno.h>
 #include <sys/epoll.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/data_send.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
 #include "evb/net/endpoint.h"
-#include "data_send.h"
-#include "socket_open.h"
 
 #define DATAGRAMS_MAX 256
-/* Batches for one SFI before the next one has its turn, and before messages are looked at again. */
+/* Batches for one SFI before the next SFI is served. */
 #define ROUNDS 4
-/* ros.pacing: what may be sent at once after a pause; and what a frame has beyond the payload of UDP, and of
- * IP. */
+/* ros.pacing: frames in a burst after a pause, and the bytes of a frame beyond its UDP payload or IP packet.
+ */
 #define PACED_FRAMES 4
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
@@ -23,7 +23,7 @@ struct udp_way {
         struct loop_io io;
         struct loop *loop;
         bool blocked; /* until EPOLLOUT */
-        /* ros.pacing: bytes that may be sent now, and since when; NEVER_NS: not waiting. */
+        /* ros.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none). */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
         bool failure_logged;
@@ -31,7 +31,7 @@ struct udp_way {
 
 struct udp_sender {
         struct udp_way *ways;
-        uint32_t n, first; /* where a round begins */
+        uint32_t n, first; /* a round begins with SFI `first` */
         size_t datagram_bytes;
         double bytes_per_ns, frame_bytes; /* ros.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
@@ -40,32 +40,33 @@ struct udp_sender {
 static void is_writable(void *ctx, uint32_t events)
 {
         struct udp_way *w = ctx;
-        struct datagram unasked;
+        struct datagram ignored;
 
         if (!(events & (EPOLLOUT | EPOLLERR)))
                 return;
-        /* An ICMP error pending at the socket wakes us until a call fetches it. */
+        /* A pending ICMP error wakes the loop until a call fetches it. */
         if (events & EPOLLERR)
-                (void)endpoint_receive(w->endpoint, &unasked, 1);
+                (void)endpoint_receive(w->endpoint, &ignored, 1);
         w->blocked = false;
         loop_modify(w->loop, &w->io, 0);
 }
 
 static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
 {
-        const struct scenario *sc = s->node->scenario;
+        const struct scenario *sc = s->context.scenario;
         struct net_address to;
         struct udp_config config = {
                 .connect = &to,
                 .send_buffer_bytes = sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .segmentation = (enum segmentation)sc->network.segmentation,
-                .device = s->node->self->device,
+                .device = s->context.self->device,
                 .super_packet_max_bytes = s->super_packet_max_bytes,
         };
-        int r = node_address(s->node->self, 0, &config.local);
+        int r = network_node_address(&config.local, s->context.self, 0);
 
         if (r >= 0)
-                r = node_address(scenario_node_of(sc, ROLE_SFI, sfi), (uint16_t)sc->network.data_port, &to);
+                r = network_node_address(&to, scenario_node_of(sc, ROLE_SFI, sfi),
+                                         (uint16_t)sc->network.data_port);
         if (r < 0)
                 return r;
         r = socket_open_udp(&w->endpoint, &config, "fragments");
@@ -73,8 +74,8 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                 return r;
         socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0,
                            config.send_buffer_bytes, w->endpoint->granted_send_bytes);
-        stats_set(&s->node->stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
-        w->loop = s->node->loop;
+        stats_set(&s->context.stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
+        w->loop = s->context.loop;
         w->paced_until_ns = NEVER_NS;
         w->io = (struct loop_io){.fd = w->endpoint->fd, .events = 0, .ready = is_writable, .ctx = w};
         return loop_add(w->loop, &w->io);
@@ -88,13 +89,13 @@ static int udp_open(struct data_sender *s)
         if (!u)
                 return log_error_errno(ENOMEM, "data sockets: %m");
         s->state = u;
-        u->n = (uint32_t)s->node->scenario->sfi.count;
-        if (s->node->scenario->ros.stagger)
-                u->first = (uint32_t)((uint64_t)s->node->self->index * u->n /
-                                      MAX(s->node->scenario->ros.count, UINT64_C(1)));
-        u->bytes_per_ns = (double)s->node->scenario->ros.pacing_bps / 8e9;
-        u->frame_bytes = (double)(s->node->scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
-        u->datagram_bytes = node_datagram_bytes(s->node->scenario);
+        u->n = (uint32_t)s->context.scenario->sfi.count;
+        if (s->context.scenario->ros.stagger)
+                u->first = (uint32_t)((uint64_t)s->context.self->index * u->n /
+                                      MAX(s->context.scenario->ros.count, UINT64_C(1)));
+        u->bytes_per_ns = (double)s->context.scenario->ros.pacing_bps / 8e9;
+        u->frame_bytes = (double)(s->context.scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
+        u->datagram_bytes = network_datagram_bytes(s->context.scenario);
         u->ways = calloc(u->n, sizeof *u->ways);
         if (!u->ways || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
                 return log_error_errno(ENOMEM, "data sockets: %m");
@@ -115,8 +116,8 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* How many datagrams ros.pacing permits now, before any work is done for them. */
-static size_t allowed(const struct udp_sender *u, struct udp_way *w)
+/* Number of datagrams that ros.pacing permits now. Checked first, to pack no more than that. */
+static size_t permitted(const struct udp_sender *u, struct udp_way *w)
 {
         uint64_t now_ns;
 
@@ -133,8 +134,7 @@ static size_t allowed(const struct udp_sender *u, struct udp_way *w)
         return 0;
 }
 
-/* Counts `taken` datagrams. Those that the kernel finally refused count as failed, or as drops of our own
- * shaping. */
+/* Accounts for `taken` datagrams. Those that the kernel refused for good count as failed. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {
@@ -147,28 +147,28 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
         w->tokens -= (double)(bytes + (uint64_t)taken * FRAME_BEYOND_UDP_BYTES);
         ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
         ros_count_datagrams(s->core, sfi, (uint32_t)taken);
-        stats_add(&s->node->stats->packets_sent, (uint64_t)taken - failed);
-        stats_add(&s->node->stats->bytes_sent,
+        stats_add(&s->context.stats->packets_sent, (uint64_t)taken - failed);
+        stats_add(&s->context.stats->bytes_sent,
                   bytes - (after->send_failed_bytes - before->send_failed_bytes));
-        stats_add(&s->node->stats->packets_send_failed, failed);
+        stats_add(&s->context.stats->packets_send_failed, failed);
         if (failed > 0 && !w->failure_logged)
                 log_warning_errno(after->send_error,
-                                  "the kernel refuses datagrams to SFI %u, which are lost: %m", sfi + 1);
+                                  "the kernel refuses datagrams to SFI %u, so they are lost: %m", sfi + 1);
         w->failure_logged |= failed > 0;
         if (after->segmentation_refused && !before->segmentation_refused)
-                log_warning("the kernel refuses segmentation offload for SFI %u, so datagrams go one by one; "
-                            "is network.mtu larger than the device's MTU?",
+                log_warning("the kernel refuses segmentation offload for SFI %u, so each datagram is sent "
+                            "separately; check that network.mtu is not larger than the device's MTU",
                             sfi + 1);
 }
 
-/* One batch; *ret_more: it went out, and there may be another. */
+/* Sends one batch; *ret_more: it was sent as a whole, and there may be another. */
 static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
 {
         struct udp_sender *u = s->state;
         struct udp_way *w = &u->ways[sfi];
         struct message_header header = data_sender_header(s, sfi);
         const struct chunk_datagram *d;
-        size_t most = allowed(u, w), n;
+        size_t most = permitted(u, w), n;
         struct endpoint_counts before;
         int taken;
 
@@ -190,11 +190,11 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         if (taken == (int)n)
                 return 0;
         w->blocked = true;
-        stats_add(&s->node->stats->send_blocked, 1);
+        stats_add(&s->context.stats->send_blocked, 1);
         return loop_modify(w->loop, &w->io, EPOLLOUT);
 }
 
-/* The SFIs from one up to another. */
+/* Serves the SFIs from `from` up to, but not including, `to`. */
 static int serve(struct data_sender *s, uint32_t from, uint32_t to, bool *more_of_any)
 {
         struct udp_sender *u = s->state;
@@ -229,7 +229,7 @@ static uint64_t udp_deadline(const struct data_sender *s)
         const struct udp_sender *u = s->state;
         uint64_t deadline_ns = NEVER_NS;
 
-        /* A path that is blocked or has nothing to send waits for something else. */
+        /* A blocked SFI waits for EPOLLOUT, and an idle one for jobs. */
         for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++) {
                 if (!u->ways[i].blocked && ros_next_with_jobs(s->core, i) == i)
                         deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
-#include "evb/node/node.h"
+#include "evb/data/socket_open.h"
+#include "evb/data/stats.h"
 #include "evb/sys/loop.h"
-#include "socket_open.h"
 
 #define LATER "10.99.9.1"
 

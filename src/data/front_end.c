@@ -1,6 +1,6 @@
-/* Frames from front-end electronics into the ROS's buffer. Which event they belong to is counted by the core.
- */
-#include "evb/node/front_end.h"
+/* Receives frames of front-end electronics into the ROS's buffer. The core counts them, and so assigns them
+ * to events. */
+#include "evb/data/front_end.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,17 +11,17 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/socket_open.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/tcp.h"
-#include "socket_open.h"
 
 #define LENGTH_BYTES 4
 #define STAGING_BYTES (256u << 10)
 #define RECEIVE_BUFFER_BYTES (8u << 20)
-/* A stream that found the buffer full is looked at again after this. */
+/* Pause of a stream that found the buffer full. */
 #define FULL_PAUSE_NS NS_PER_MS
 #define QUIET_NS (200 * NS_PER_MS)
-/* Limits of one turn, so that messages and the rest of the ROS have theirs. */
+/* Limits of one turn, so that a flood does not starve the rest of the ROS. */
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
@@ -42,10 +42,10 @@ struct front_end {
         bool full_logged;
         /* UDP */
         struct endpoint *endpoint;
-        uint64_t dropped; /* those that count as gaps */
+        uint64_t dropped; /* datagrams already counted as gaps */
         /* TCP */
         bool tcp, up;
-        bool paused; /* no room: removed from the loop, which an end or an error would wake all the time */
+        bool paused; /* buffer full: removed from the loop, which a closed stream would wake all the time */
         size_t taken_bytes; /* in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
@@ -53,10 +53,11 @@ struct front_end {
         uint64_t down_since_ns; /* 0: before the first turn */
         int why_down;
         struct tcp_reader reader;
-        /* The frame that is coming in: to offset `at` of the buffer, or, where it is not stored, nowhere. */
+        /* The frame being received, at offset `at` of the buffer unless it is discarded. */
         bool in_frame, stored;
         uint64_t at;
         uint32_t frame_bytes, frame_done;
+        uint8_t discarded[65536];
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -73,7 +74,7 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
-/* Notes frames that are lost with their numbers; the first one would have been the next to count. */
+/* Notes lost frames that got no number; the first of them would have been the next frame. */
 static void note_gap(struct front_end *f, uint64_t n, const char *what)
 {
         stats_add(&f->stats->front_end_gaps, n);
@@ -83,7 +84,7 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what)
         f->first_gap = what;
         f->first_gap_frame = f->frames;
         log_error("front-end: %s at frame %" PRIu64
-                  "; later frames may belong to other triggers, as only their count matches them",
+                  "; later frames may belong to other triggers, because only their count matches them",
                   what, f->frames);
 }
 
@@ -127,7 +128,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
         if (!tcp)
                 r = open_udp(f, at);
         else if ((r = net_address_parse_with_port(&f->to, at)) < 0)
-                log_error("ros.source: \"%s\" is no ADDRESS:PORT of a front-end, allowed: a numeric IPv4 or "
+                log_error("ros.source: invalid front-end address \"%s\"; expected ADDRESS:PORT with a "
+                          "numeric IPv4 or "
                           "[IPv6] address",
                           at);
         if (r < 0) {
@@ -160,7 +162,7 @@ struct front_end *front_end_free(struct front_end *f)
         return NULL;
 }
 
-/* A place for the next frame; false: there is no room now. */
+/* Reserves the next frame's bytes; false: the buffer is full. */
 static bool begin_frame(struct front_end *f, uint32_t bytes)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
@@ -201,16 +203,15 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         if (verdict == ROS_STORE && fragment.bytes > 0)
                 memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
         if (verdict == ROS_FULL && !f->full_logged) {
-                log_warning(
-                        "front-end: frame %" PRIu64 " found no room within ros.buffer-size or "
-                        "ros.buffer-events and is lost; its number stays used; further ones are only counted",
-                        f->frames);
+                log_warning("front-end: frame %" PRIu64 " does not fit into ros.buffer-size or "
+                            "ros.buffer-events and is lost; further such frames are only counted",
+                            f->frames);
                 f->full_logged = true;
         }
         end_frame(f, verdict == ROS_STORE);
 }
 
-/* Datagrams that the kernel dropped at the full socket have no numbers. */
+/* Datagrams that the kernel dropped at the full socket get no numbers. */
 static void note_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
@@ -226,7 +227,7 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
 
         for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
                 n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
-                /* The counts that come with datagrams show where in the sequence some are missing. */
+                /* Drop counts arrive with datagrams: note the gap before the frames that follow it. */
                 note_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
                         take_datagram(f, &d[i]);
@@ -248,7 +249,7 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
                 (void)tcp_reader_bytes(&f->reader, &begun);
         }
         f->why_down = why;
-        /* An orderly end between two frames loses nothing. */
+        /* An orderly close between two frames loses nothing. */
         if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
                 note_gap(f, 1, "broken connection");
         if (f->in_frame)
@@ -272,19 +273,17 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 lose(f, now_ns, -ENOMEM);
 }
 
-/* Reads the payload of the current frame straight into its place. 1: whole, or enough for this turn; 0: wait;
+/* Reads the payload of the current frame into the buffer. 1: complete, or enough for this turn; 0: wait;
  * negative: the stream has ended. */
 static int read_payload(struct front_end *f)
 {
-        static uint8_t waste[65536];
-
         while (f->frame_done < f->frame_bytes) {
                 if (f->taken_bytes >= TURN_BYTES)
                         return 1;
                 uint32_t left = f->frame_bytes - f->frame_done;
-                ssize_t got =
-                        tcp_reader_read(&f->reader, f->stored ? f->buffer + f->at + f->frame_done : waste,
-                                        f->stored ? left : MIN(left, (uint32_t)sizeof waste));
+                ssize_t got = tcp_reader_read(&f->reader,
+                                              f->stored ? f->buffer + f->at + f->frame_done : f->discarded,
+                                              f->stored ? left : MIN(left, (uint32_t)sizeof f->discarded));
 
                 if (got <= 0)
                         return (int)got;
@@ -295,7 +294,7 @@ static int read_payload(struct front_end *f)
         return 1;
 }
 
-/* 1: a frame has begun; 0: wait; -EAGAIN: no room; -EPROTO: impossible length. */
+/* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: impossible length. */
 static int read_start(struct front_end *f)
 {
         const uint8_t *bytes;
@@ -320,7 +319,7 @@ static int read_start(struct front_end *f)
         return 1;
 }
 
-/* No room: the data wait in the kernel, and then at the front-end. */
+/* The buffer is full: data wait in the kernel, then in the front-end. */
 static void pause_stream(struct front_end *f, uint64_t now_ns)
 {
         if (!f->paused)
@@ -396,14 +395,13 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
         char address[NET_ADDRESS_TEXT_MAX];
 
         if (f->tcp && !f->was_up)
-                reasons_add(to, "no connection to front-end %s was ever made: %s",
-                            net_address_format(&f->to, address),
+                reasons_add(to, "could not connect to front-end %s: %s", net_address_format(&f->to, address),
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
         if (f->gaps > 0)
                 reasons_add(to,
                             "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
-                            ", the first (%s) at "
-                            "frame %" PRIu64 ", after which frames may belong to other triggers",
+                            ", the first (%s) at frame %" PRIu64
+                            "; later frames may belong to other triggers",
                             f->gaps, f->first_gap, f->first_gap_frame);
 }
 

@@ -1,21 +1,23 @@
-/* An SFI's way in for fragments: from the sockets into the places that the core gives. Two transports behind
- * one table. One thread. */
+/* Receives an SFI's fragments from its sockets into its buffer, at the offsets that the core reserves. One
+ * table of functions per transport. One thread. */
 #pragma once
 
 #include "evb/core/sfi.h"
-#include "node_internal.h"
+#include "evb/data/context.h"
 
 struct data_receiver;
 
 struct data_receiver_ops {
         int (*open)(struct data_receiver *r);
-        /* Takes what is there; *ret_more: there is more already. */
+        /* Receives for a bounded time; *ret_more: more is waiting. */
         int (*turn)(struct data_receiver *r, uint64_t now_ns, bool *ret_more);
-        /* A request for one ROS, or for all (MESSAGE_TO_ALL). NULL: requests go with the control messages. */
+        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). NULL: requests are control messages. */
         void (*request)(struct data_receiver *r, struct message_to to, const struct message *m);
-        /* Bytes that may be on their way without loss; 0: there is no such bound. Known after open. */
+        /* Bytes that may be in flight without loss; 0: unlimited. Call it after open(). */
         uint64_t (*room_bytes)(const struct data_receiver *r);
+        /* The fault injector holds datagrams back: call turn() again soon. */
         bool (*is_holding)(const struct data_receiver *r);
+        /* Updates the counters that only the kernel has. */
         void (*account)(struct data_receiver *r);
         void (*close)(struct data_receiver *r);
 };
@@ -24,7 +26,7 @@ extern const struct data_receiver_ops data_receive_udp, data_receive_tcp;
 
 struct data_receiver {
         const struct data_receiver_ops *ops;
-        struct node *node;
+        struct data_context context;
         struct sfi *core; /* set after open */
         uint8_t *buffer;
         void *state;

@@ -1,5 +1,5 @@
-/* Checks built events and passes them on to their files. */
-#include "builder.h"
+/* Verifies built events and hands them to event_output.c, in a thread of its own if there are files. */
+#include "evb/data/builder.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,39 +12,38 @@
 #include "evb/format/eformat.h"
 #include "evb/sys/thread.h"
 #include "event_output.h"
-#include "machine.h"
 
 #define BATCH 64
 
-/* What the thread does when no event is left. */
+/* What the thread does once its queue is empty. */
 enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
 
 struct builder {
-        struct node *node;
+        struct data_context context;
+        struct file_list *files;
         const struct sfi *core;
         const uint8_t *buffer;
         bool verify;
         uint32_t n_ros;
-        /* Files: a thread between two rings, and `output`, which only the thread touches; NULL without
-         * files. */
-        struct event_output *output;
+        /* With files, a thread between two rings writes them; only the thread uses `output`. */
+        struct event_output *output; /* NULL: no files */
         bool threaded;
         pthread_t thread;
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
-        _Atomic bool sealed; /* once set, `error` belongs to the owner */
+        _Atomic bool sealed; /* once set, the owner may read `error` */
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
-        char first_corrupt[REASON_TEXT_MAX / 2]; /* the first of them, in words */
+        char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
-/* Logs the first one at once; builder_reasons() gives the number of all. */
+/* Logs only the first one; builder_reasons() reports their number. */
 static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
                          size_t at)
 {
-        const struct scenario_node *source = scenario_node_of(b->node->scenario, ROLE_ROS, ros);
+        const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, ros);
         const uint8_t *found = b->buffer + built->fragments[ros].at + at;
         uint8_t expected;
 
@@ -65,14 +64,14 @@ static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_
 
         if (!f->whole || f->form != FORM_RAW || f->bytes == 0 || f->at == ARENA_NONE)
                 return false;
-        key = pattern_key(b->node->scenario->run.seed, ros, built->event);
+        key = pattern_key(b->context.scenario->run.seed, ros, built->event);
         at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
         if (at < f->bytes)
                 note_corrupt(b, built, ros, key, at);
         return at < f->bytes;
 }
 
-/* Counts fragments whose bytes are not what the source made. */
+/* Returns the number of fragments whose bytes differ from the pattern, and counts them. */
 static uint32_t verify(struct builder *b, const struct sfi_built *built)
 {
         uint32_t corrupt = 0;
@@ -80,7 +79,7 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
         for (uint32_t i = 0; i < b->n_ros; i++)
                 corrupt += is_corrupt(b, built, i);
         if (corrupt > 0) {
-                stats_add(&b->node->stats->fragments_corrupt, corrupt);
+                stats_add(&b->context.stats->fragments_corrupt, corrupt);
                 b->corrupt_events++;
         }
         return corrupt;
@@ -152,7 +151,7 @@ static void *run_thread(void *ctx)
         uint32_t slots[BATCH];
 
         for (;;) {
-                /* Read before the ring: events that were put there before the order must still be written. */
+                /* Load the order before the ring: events pushed before the order must still be written. */
                 enum thread_order order = atomic_load(&b->order);
                 size_t n = ring_pop(&b->to_write, slots, ARRAY_SIZE(slots));
                 uint64_t now_ns = clock_now_ns();
@@ -188,7 +187,7 @@ static void end_thread(struct builder *b)
 
 static int prepare_files(struct builder *b, uint32_t slots)
 {
-        int r = event_output_new(&b->output, b->node, b->buffer, slots, collect_stored, b);
+        int r = event_output_new(&b->output, &b->context, b->files, b->buffer, slots, collect_stored, b);
 
         if (r < 0)
                 return r;
@@ -200,17 +199,18 @@ static int prepare_files(struct builder *b, uint32_t slots)
         return r < 0 ? log_error_errno(r, "builder: %m") : 0;
 }
 
-int builder_new(struct builder **ret, struct node *n, const struct sfi *core, const uint8_t *buffer,
-                uint32_t slots)
+int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
+                const struct sfi *core, const uint8_t *buffer, uint32_t slots)
 {
-        const struct scenario *s = n->scenario;
+        const struct scenario *s = context->scenario;
         struct builder *b = calloc(1, sizeof *b);
         int r = 0;
 
         if (!b)
                 return log_error_errno(ENOMEM, "builder: %m");
         *b = (struct builder){
-                .node = n,
+                .context = *context,
+                .files = files,
                 .core = core,
                 .buffer = buffer,
                 .verify = s->sfi.verify && s->ros.source_kind == SOURCE_PATTERN,
@@ -232,7 +232,7 @@ int builder_new(struct builder **ret, struct node *n, const struct sfi *core, co
 
 int builder_open_files(struct builder *b, uint32_t run)
 {
-        const struct scenario_node *self = b->node->self;
+        const struct scenario_node *self = b->context.self;
         int r;
 
         if (!b->output)
@@ -243,7 +243,7 @@ int builder_open_files(struct builder *b, uint32_t run)
         r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
                          run_thread, b);
         b->threaded = r >= 0;
-        return r < 0 ? log_error_errno(r, "thread that writes events: %m") : 0;
+        return r < 0 ? log_error_errno(r, "starting the thread that writes events: %m") : 0;
 }
 
 struct builder *builder_free(struct builder *b)

@@ -1,5 +1,5 @@
-/* Sources that make a fragment at the asking. Those that arrive by themselves are in front_end.c. */
-#include "evb/node/source.h"
+/* Generates fragments from a pattern or an event file. */
+#include "evb/data/source.h"
 
 #include <errno.h>
 #include <math.h>
@@ -23,7 +23,7 @@ struct source {
         struct replay *replay;
 };
 
-uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key)
+static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
 {
         struct random random;
         double bytes;
@@ -49,7 +49,7 @@ static void pattern_describe(const struct source *s, uint64_t event, struct ros_
         *ret = (struct ros_fragment){
                 .bytes = s->sizes.kind == SIZES_FIXED
                                  ? s->sizes.bytes
-                                 : pattern_sizes_bytes(&s->sizes, pattern_key(s->seed, s->index, event)),
+                                 : size_of(&s->sizes, pattern_key(s->seed, s->index, event)),
                 .order = (uint16_t)s->index,
                 .form = FORM_RAW,
         };
@@ -103,8 +103,8 @@ int source_new_file(struct source **ret, uint32_t index, const char *path, char 
         r = replay_open(&s->replay, path, why, why_bytes);
         if (r >= 0 && index >= replay_sources(s->replay)) {
                 snprintf(why, why_bytes,
-                         "%s: holds %zu ROS sources, and this ROS would be number %u: set ros.count to %zu",
-                         path, replay_sources(s->replay), index + 1, replay_sources(s->replay));
+                         "%s: the file has %zu ROS sources, but this is ROS %u; set ros.count to %zu", path,
+                         replay_sources(s->replay), index + 1, replay_sources(s->replay));
                 r = -EINVAL;
         }
         if (r < 0) {

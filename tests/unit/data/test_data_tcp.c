@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 
 #include "evb/base/util.h"
+#include "evb/data/data_receive.h"
+#include "evb/data/data_send.h"
 #include "evb/net/tcp.h"
-#include "data_receive.h"
-#include "data_send.h"
-#include "node_sample.h"
+#include "data_sample.h"
 
 #define ROS1 SAMPLE_NET ".2"
 #define ROS2 SAMPLE_NET ".3"
@@ -43,7 +43,7 @@ ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
 }
 
 struct bench {
-        struct node node;
+        struct sample sample;
         struct data_receiver receiver;
         uint64_t now_ns;
 };
@@ -54,10 +54,10 @@ static void bench_open(struct bench *b)
 
         *b = (struct bench){.now_ns = NS_PER_S};
         watched = 0;
-        sample_node(&b->node, "sfi1", "tcp");
+        sample_open(&b->sample, "sfi1", "tcp");
         b->receiver = (struct data_receiver){
                 .ops = &data_receive_tcp,
-                .node = &b->node,
+                .context = b->sample.context,
                 .buffer = calloc(1, config.buffer_bytes),
         };
         assert_int_equal(sfi_new(&b->receiver.core, &config, b->now_ns), 0);
@@ -70,7 +70,7 @@ static void bench_close(struct bench *b)
         b->receiver.ops->close(&b->receiver);
         sfi_free(b->receiver.core);
         free(b->receiver.buffer);
-        sample_node_free(&b->node);
+        sample_close(&b->sample);
 }
 
 /* Does all that can be done now. */
@@ -79,7 +79,7 @@ static void turns(struct bench *b)
         bool more = true;
 
         for (int i = 0; i < 100; i++) {
-                assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + (more ? 0 : 2 * NS_PER_MS)), 0);
+                assert_int_equal(loop_wait(b->sample.loop, clock_now_ns() + (more ? 0 : 2 * NS_PER_MS)), 0);
                 assert_int_equal(b->receiver.ops->turn(&b->receiver, b->now_ns, &more), 0);
                 if (!more && i > 5)
                         return;
@@ -170,7 +170,7 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
         bench_open(&b);
         other = dial(SAMPLE_NET ".77");
         assert_true(is_closed(&b, other));
-        assert_int_equal(stats_get(&b.node.stats->packets_foreign), 1);
+        assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 1);
         ros1 = dial(ROS1);
         introduce(ros1, 0);
         assert_false(is_closed(&b, ros1));
@@ -178,7 +178,7 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
         introduce(ros2, 0);
         assert_true(is_closed(&b, ros2));
         assert_true(is_asked(&b, 0, ros1));
-        assert_int_equal(stats_get(&b.node.stats->packets_foreign), 2);
+        assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 2);
         close(other);
         close(ros1);
         close(ros2);
@@ -239,7 +239,7 @@ static void the_silent_are_sent_away(void **state)
 
 /* The ROS's end, connected to an SFI that the test plays. */
 struct ros_bench {
-        struct node node;
+        struct sample sample;
         struct data_sender sender;
         uint64_t now_ns;
         int listener, fd;
@@ -249,7 +249,7 @@ static bool ros_turn(struct ros_bench *b)
 {
         bool more = false;
 
-        assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + NS_PER_MS), 0);
+        assert_int_equal(loop_wait(b->sample.loop, clock_now_ns() + NS_PER_MS), 0);
         assert_int_equal(b->sender.ops->turn(&b->sender, b->now_ns, &more), 0);
         return more;
 }
@@ -270,8 +270,8 @@ static void ros_bench_open(struct ros_bench *b)
         assert_int_equal(net_address_parse(&local, SFI1, 46911), 0);
         b->listener = tcp_listen(&local, 0);
         assert_true(b->listener >= 0);
-        sample_node(&b->node, "ros1", "tcp");
-        b->sender = (struct data_sender){.ops = &data_send_tcp, .node = &b->node};
+        sample_open(&b->sample, "ros1", "tcp");
+        b->sender = (struct data_sender){.ops = &data_send_tcp, .context = b->sample.context};
         assert_int_equal(ros_new(&b->sender.core, &config, b->now_ns), 0);
         assert_true(ros_receive(b->sender.core, b->now_ns, sample_welcome()));
         assert_int_equal(b->sender.ops->open(&b->sender), 0);
@@ -291,7 +291,7 @@ static void ros_bench_close(struct ros_bench *b)
         b->sender.ops->close(&b->sender);
         chunk_packer_free(b->sender.packer);
         ros_free(b->sender.core);
-        sample_node_free(&b->node);
+        sample_close(&b->sample);
         close(b->listener);
         close(b->fd);
 }

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include "evb/base/util.h"
-#include "data_send.h"
-#include "node_sample.h"
+#include "evb/data/data_send.h"
+#include "data_sample.h"
 
 #define MTU 1500
 #define FRAGMENT_BYTES 300u
@@ -53,7 +53,7 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
 }
 
 struct bench {
-        struct node node;
+        struct sample sample;
         struct data_sender sender;
         uint8_t *buffer;
         struct source *source;
@@ -72,11 +72,13 @@ static void bench_open(struct bench *b, uint64_t pacing_bps)
         };
 
         *b = (struct bench){.buffer = calloc(1, config.buffer_bytes)};
-        sample_node(&b->node, "ros1", "udp");
-        ((struct scenario *)b->node.scenario)->ros.pacing_bps = pacing_bps;
+        sample_open(&b->sample, "ros1", "udp");
+        b->sample.scenario->ros.pacing_bps = pacing_bps;
         assert_int_equal(source_new_pattern(&b->source, 0, 1, &sizes), 0);
-        b->sender = (struct data_sender){
-                .ops = &data_send_udp, .node = &b->node, .source = b->source, .buffer = b->buffer};
+        b->sender = (struct data_sender){.ops = &data_send_udp,
+                                         .context = b->sample.context,
+                                         .source = b->source,
+                                         .buffer = b->buffer};
         assert_int_equal(ros_new(&b->sender.core, &config, clock_ns), 0);
         assert_true(ros_receive(b->sender.core, clock_ns, sample_welcome()));
         assert_int_equal(b->sender.ops->open(&b->sender), 0);
@@ -91,7 +93,7 @@ static void bench_close(struct bench *b)
         chunk_packer_free(b->sender.packer);
         ros_free(b->sender.core);
         source_free(b->source);
-        sample_node_free(&b->node);
+        sample_close(&b->sample);
         free(b->buffer);
 }
 
@@ -138,7 +140,7 @@ static void pacing_costs_what_it_sends(void **state)
         assign(&b, 0, 0, 600);
         while (turn(&b))
                 ;
-        assert_in_range(stats_get(&b.node.stats->packets_sent), 4, 6);
+        assert_in_range(stats_get(&b.sample.stats->packets_sent), 4, 6);
         assert_in_range(jobs_made, 16, 100);
         while (ros_next_with_jobs(b.sender.core, 0) == 0) {
                 assert_true(deadline(&b) > clock_ns && deadline(&b) < clock_ns + NS_PER_MS);
@@ -175,10 +177,10 @@ static void blocked_has_no_deadline(void **state)
         assert_int_equal(deadline(&b), NEVER_NS);
         assert_int_equal(send_calls, 1);
         send_errno = 0;
-        assert_int_equal(loop_wait(b.node.loop, clock_ns), 0);
+        assert_int_equal(loop_wait(b.sample.loop, clock_ns), 0);
         while (turn(&b))
                 ;
-        assert_true(stats_get(&b.node.stats->packets_sent) > 6);
+        assert_true(stats_get(&b.sample.stats->packets_sent) > 6);
         /* Nor if nothing is left to send. */
         assert_true(deadline(&b) != NEVER_NS);
         ros_forget_sfi(b.sender.core, 0);
@@ -199,20 +201,20 @@ static void refused_is_not_sent(void **state)
         assign(&b, 0, 0, 40);
         send_errno = EHOSTDOWN;
         assert_false(turn(&b) && turn(&b) && turn(&b));
-        assert_int_equal(stats_get(&b.node.stats->packets_sent), 0);
-        assert_int_equal(stats_get(&b.node.stats->bytes_sent), 0);
-        assert_in_range(stats_get(&b.node.stats->packets_send_failed), 10, 12);
+        assert_int_equal(stats_get(&b.sample.stats->packets_sent), 0);
+        assert_int_equal(stats_get(&b.sample.stats->bytes_sent), 0);
+        assert_in_range(stats_get(&b.sample.stats->packets_send_failed), 10, 12);
         send_errno = 0;
         assign(&b, 0, 100, 40);
         while (turn(&b))
                 ;
-        sent = stats_get(&b.node.stats->packets_sent);
+        sent = stats_get(&b.sample.stats->packets_sent);
         assert_in_range(sent, 10, 12);
-        assert_in_range(stats_get(&b.node.stats->packets_send_failed), 10, 12);
-        assert_true(stats_get(&b.node.stats->bytes_sent) > 40 * FRAGMENT_BYTES);
+        assert_in_range(stats_get(&b.sample.stats->packets_send_failed), 10, 12);
+        assert_true(stats_get(&b.sample.stats->bytes_sent) > 40 * FRAGMENT_BYTES);
         /* The sequence numbers show the loss to the SFI. */
         assert_int_equal(ros_transaction(b.sender.core, 0),
-                         sent + stats_get(&b.node.stats->packets_send_failed));
+                         sent + stats_get(&b.sample.stats->packets_send_failed));
         bench_close(&b);
 }
 
@@ -231,7 +233,7 @@ static void an_error_does_not_spin(void **state)
                 struct pollfd p = {.fd = -1};
 
                 poll(&p, 1, 5);
-                assert_int_equal(loop_wait(b.node.loop, clock_ns), 0);
+                assert_int_equal(loop_wait(b.sample.loop, clock_ns), 0);
         }
         for (int fd = 3; fd < 64; fd++) {
                 struct pollfd p = {.fd = fd, .events = 0};

@@ -1,20 +1,21 @@
-/* Fragments over TCP: the ROS connects to each SFI, says who it is, sends, and takes requests on the same
- * connection. Back-pressure is the connection's: what it does not take waits in the core's queues. A
- * connection that breaks is made again after growing pauses; what was lost with it is asked for again. */
+/* Sends fragments over TCP: the ROS connects to each SFI, introduces itself, and receives requests on the
+ * same connection. Data that a connection does not accept waits in the core's queues. A broken connection is
+ * reopened after growing pauses, and the SFI requests the lost fragments again. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/data_send.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
 #include "evb/net/tcp.h"
-#include "data_send.h"
-#include "socket_open.h"
 
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
 #define IOV_MAX_OUT 520
-/* Full staging buffers of requests read before others have their turn. */
+/* Full staging buffers of requests read from one SFI before the next one is served. */
 #define READS_MAX 8
 
 enum way_state { WAY_WAITING, WAY_CONNECTING, WAY_UP };
@@ -30,18 +31,18 @@ struct tcp_way {
         struct tcp_reader reader;
         bool ready_in, ready_out;
         bool was_up;
-        /* The message on its way: its gather list from `at` on is still to be written, and its entries are
-         * pinned. */
+        /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];
         size_t n_iov, at;
         uint32_t pinned[SEND_JOBS_MAX];
         size_t n_pinned;
-        uint8_t *headers; /* copies: the packer is shared */
+        uint8_t *headers; /* copies, because the ways share one packer */
 };
 
 struct tcp_sender {
         struct tcp_way *ways;
         uint32_t n;
+        struct message message; /* scratch: encoded or decoded, then done with */
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -65,9 +66,9 @@ static void lose(struct tcp_way *w, uint64_t now_ns, int why)
         uint64_t pause_ns = tcp_backoff_next_ns(&w->backoff);
 
         if (w->was_up && w->state == WAY_UP && ros_run_state(w->sender->core) < RUN_ENDED)
-                log_warning_errno(why, "connection to SFI %u lost: %m", w->sfi + 1);
+                log_warning_errno(why, "lost the connection to SFI %u: %m", w->sfi + 1);
         if (w->io.fd >= 0) {
-                loop_remove(w->sender->node->loop, &w->io);
+                loop_remove(w->sender->context.loop, &w->io);
                 close(w->io.fd);
         }
         w->io.fd = -1;
@@ -79,42 +80,42 @@ static void lose(struct tcp_way *w, uint64_t now_ns, int why)
 
 static void begin(struct tcp_way *w, uint64_t now_ns)
 {
-        struct node *n = w->sender->node;
+        const struct data_context *c = &w->sender->context;
         struct net_address local;
-        int fd = node_address(n->self, 0, &local);
+        int fd = network_node_address(&local, c->self, 0);
 
         if (fd >= 0)
-                fd = tcp_connect(&local, &w->to, n->scenario->network.send_buffer_bytes);
+                fd = tcp_connect(&local, &w->to, c->scenario->network.send_buffer_bytes);
         if (fd >= 0) {
                 tcp_notice_silence(fd);
                 w->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = w};
                 w->state = WAY_CONNECTING;
                 w->ready_in = w->ready_out = false;
         }
-        if (fd < 0 || tcp_reader_init(&w->reader, fd, STAGING_BYTES) < 0 || loop_add(n->loop, &w->io) < 0)
+        if (fd < 0 || tcp_reader_init(&w->reader, fd, STAGING_BYTES) < 0 || loop_add(c->loop, &w->io) < 0)
                 lose(w, now_ns, fd < 0 ? fd : -ENOMEM);
 }
 
-/* The first message says whose connection this is, before anything is asked of us. */
-static void say_who(struct tcp_way *w)
+/* The SFI accepts only connections whose first message names the ROS. */
+static void introduce(struct tcp_way *w)
 {
-        static struct message m;
+        struct message *m = &((struct tcp_sender *)w->sender->state)->message;
 
-        m.header = data_sender_header(w->sender, w->sfi);
-        m.header.type = MESSAGE_TOTALS;
-        m.totals.fragments = 0;
-        m.totals.datagrams = ros_transaction(w->sender->core, w->sfi);
-        w->iov[0] = (struct iovec){w->headers, message_encode(&m, w->headers, MESSAGE_MAX_BYTES)};
+        m->header = data_sender_header(w->sender, w->sfi);
+        m->header.type = MESSAGE_TOTALS;
+        m->totals.fragments = 0;
+        m->totals.datagrams = ros_transaction(w->sender->core, w->sfi);
+        w->iov[0] = (struct iovec){w->headers, message_encode(m, w->headers, STAGING_BYTES)};
         w->n_iov = 1;
         w->at = 0;
 }
 
 static void note_granted(const struct tcp_way *w)
 {
-        uint64_t asked = w->sender->node->scenario->network.send_buffer_bytes,
+        uint64_t asked = w->sender->context.scenario->network.send_buffer_bytes,
                  granted = tcp_granted_bytes(w->io.fd, true);
 
-        stats_set(&w->sender->node->stats->granted_send_buffer_bytes, granted);
+        stats_set(&w->sender->context.stats->granted_send_buffer_bytes, granted);
         socket_note_buffer(SOCKET_SEND, "data connections", true, asked, granted);
 }
 
@@ -127,15 +128,15 @@ static void check_connected(struct tcp_way *w, uint64_t now_ns)
                 return;
         }
         if (w->was_up)
-                stats_add(&w->sender->node->stats->reconnects, 1);
+                stats_add(&w->sender->context.stats->reconnects, 1);
         w->was_up = true;
         w->state = WAY_UP;
         tcp_backoff_reset(&w->backoff);
         note_granted(w);
-        say_who(w);
+        introduce(w);
 }
 
-/* Packs the next message; false: nothing to send. */
+/* Packs the next message; false: there is nothing to send. */
 static bool pack(struct tcp_way *w)
 {
         struct data_sender *s = w->sender;
@@ -152,7 +153,7 @@ static bool pack(struct tcp_way *w)
                 ros_pin(s->core, s->jobs[i].entry);
                 w->pinned[w->n_pinned++] = s->jobs[i].entry;
         }
-        /* Headers come first of each pair in the packer's own memory, which the next message will use. */
+        /* Each pair of entries begins with a header in the packer's memory, which the next message reuses. */
         memcpy(w->iov, d->iov, d->n_iov * sizeof *d->iov);
         for (size_t i = 0; i < d->n_iov; i += 2) {
                 memcpy(copy, w->iov[i].iov_base, w->iov[i].iov_len);
@@ -161,8 +162,8 @@ static bool pack(struct tcp_way *w)
         }
         w->n_iov = d->n_iov;
         w->at = 0;
-        stats_add(&s->node->stats->packets_sent, 1);
-        stats_add(&s->node->stats->bytes_sent, d->size_bytes);
+        stats_add(&s->context.stats->packets_sent, 1);
+        stats_add(&s->context.stats->bytes_sent, d->size_bytes);
         ros_count_datagrams(s->core, w->sfi, 1);
         ros_sent(s->core, w->sfi, d->jobs_done, d->next_offset);
         return true;
@@ -189,18 +190,18 @@ static void advance(struct tcp_way *w, size_t sent)
 
 static void write_some(struct tcp_way *w, uint64_t now_ns)
 {
-        /* A bound, so that requests and other SFIs have their turn. */
+        /* Bounded, so that requests and other SFIs are served as well. */
         for (int round = 0; round < 8; round++) {
                 if (w->at == w->n_iov && !pack(w)) {
-                        loop_modify(w->sender->node->loop, &w->io, EPOLLIN);
+                        loop_modify(w->sender->context.loop, &w->io, EPOLLIN);
                         return;
                 }
                 ssize_t sent = tcp_send(w->io.fd, w->iov + w->at, w->n_iov - w->at);
 
                 if (sent == -EAGAIN) {
                         w->ready_out = false;
-                        stats_add(&w->sender->node->stats->send_blocked, 1);
-                        loop_modify(w->sender->node->loop, &w->io, EPOLLIN | EPOLLOUT);
+                        stats_add(&w->sender->context.stats->send_blocked, 1);
+                        loop_modify(w->sender->context.loop, &w->io, EPOLLIN | EPOLLOUT);
                         return;
                 }
                 if (sent < 0) {
@@ -211,12 +212,11 @@ static void write_some(struct tcp_way *w, uint64_t now_ns)
         }
 }
 
-/* Takes the next received message. 1: taken; 0: incomplete; -EPROTO: not a request of this SFI, which ends
- * the connection. */
+/* Handles the next received message. 1: done; 0: incomplete; -EPROTO: not a request of this SFI, so the
+ * connection must be closed. */
 static int take_message(struct tcp_way *w, uint64_t now_ns)
 {
-        static struct message m;
-        struct node *n = w->sender->node;
+        struct message *m = &((struct tcp_sender *)w->sender->state)->message;
         struct message_header h;
         enum message_verdict v;
         size_t left, size;
@@ -233,12 +233,12 @@ static int take_message(struct tcp_way *w, uint64_t now_ns)
         if (v == MESSAGE_OK && size > left && size <= STAGING_BYTES)
                 return 0;
         if (v == MESSAGE_OK)
-                v = size > left ? MESSAGE_MALFORMED : message_decode(&m, bytes, size);
+                v = size > left ? MESSAGE_MALFORMED : message_decode(m, bytes, size);
         if (v != MESSAGE_OK) {
-                control_count_refusal(n->stats, v);
+                stats_count_refusal(w->sender->context.stats, v);
                 return -EPROTO;
         }
-        ros_receive(w->sender->core, now_ns, &m);
+        ros_receive(w->sender->core, now_ns, m);
         tcp_reader_consume(&w->reader, size);
         return 1;
 }
@@ -267,7 +267,7 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
         struct tcp_sender *t = s->state;
 
         *ret_more = false;
-        /* The first message on a connection needs the run's cookie. */
+        /* The introduction needs the run's cookie. */
         if (!member_is_joined(ros_member(s->core)))
                 return 0;
         for (uint32_t i = 0; i < t->n; i++) {
@@ -302,7 +302,7 @@ static uint64_t tcp_deadline(const struct data_sender *s)
 
 static int tcp_open(struct data_sender *s)
 {
-        const struct scenario *sc = s->node->scenario;
+        const struct scenario *sc = s->context.scenario;
         struct tcp_sender *t = calloc(1, sizeof *t);
         int r = 0;
 
@@ -321,9 +321,9 @@ static int tcp_open(struct data_sender *s)
                 w->sfi = i;
                 w->io.fd = -1;
                 w->headers = malloc(STAGING_BYTES);
-                tcp_backoff_init(&w->backoff, s->node->member.incarnation ^ i);
-                r = w->headers ? node_address(scenario_node_of(sc, ROLE_SFI, i),
-                                              (uint16_t)sc->network.data_port, &w->to)
+                tcp_backoff_init(&w->backoff, s->seed ^ i);
+                r = w->headers ? network_node_address(&w->to, scenario_node_of(sc, ROLE_SFI, i),
+                                                      (uint16_t)sc->network.data_port)
                                : log_error_errno(ENOMEM, "data connections: %m");
         }
         return r;

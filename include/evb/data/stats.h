@@ -1,0 +1,101 @@
+/* The counters of one node, in shared memory: `evb run` passes each node a memfd, so that the counters
+ * survive a killed node. One table gives each counter its name and meaning. Only the node writes, and each
+ * counter has one writing thread; anyone may read at any time. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "evb/base/histogram.h"
+#include "evb/protocol/event.h"
+#include "evb/protocol/message.h"
+
+/* Environment variable: the descriptor of the memfd that a node inherits for its struct node_stats. */
+#define NODE_STATS_ENV "EVB_STATS_FD"
+
+/* X(name, meaning). The name's first or last word is the unit. */
+#define STATS_COUNTERS(X)                                                                                    \
+        X(triggers, "triggers that the DFM accepted")                                                        \
+        X(events_assigned, "assignments of events, by Assign or Build")                                      \
+        X(events_reassigned, "events reassigned to another SFI")                                             \
+        X(events_complete, "events built with all fragments")                                                \
+        X(events_partial, "events built with fragments missing")                                             \
+        X(events_lost, "triggers that ended without an event")                                               \
+        X(events_ended_again, "events that a second SFI built after they had ended")                         \
+        X(busy_ns, "time for which triggers were held back")                                                 \
+        X(payload_bytes, "fragment payload of complete events")                                              \
+        X(fragments_expected, "fragments expected for the ended events")                                     \
+        X(fragments_received, "fragments received for the ended events")                                     \
+        X(fragments_lost, "fragments missing from the ended events")                                         \
+        X(fragments_late, "fragments received after their event had ended")                                  \
+        X(fragments_duplicate, "fragments received more than once")                                          \
+        X(fragments_corrupt, "fragments whose bytes differ from the pattern")                                \
+        X(fragments_re_asked, "requests repeated for fragments")                                             \
+        X(fragments_recovered, "fragments received after a retry")                                           \
+        X(fragments_no_room, "fragments dropped because the SFI had no memory for them")                     \
+        X(fragments_sent, "fragments that a ROS sent")                                                       \
+        X(fragments_unknown, "requests for fragments that the ROS did not hold")                             \
+        X(fragments_source_lost, "fragments lost between front-end and ROS")                                 \
+        X(front_end_gaps, "losses after which frames of the front-end may not match triggers")               \
+        X(bytes_sent, "bytes of fragments that a ROS sent, chunk headers included")                          \
+        X(packets_sent, "data datagrams sent")                                                               \
+        X(packets_send_failed, "data datagrams that the kernel refused to send")                             \
+        X(packets_received, "data datagrams received")                                                       \
+        X(packets_lost, "data datagrams missing by their sequence numbers")                                  \
+        X(events_implausible, "fragments or requests whose event number is implausible")                     \
+        X(sequence_suspects, "messages whose sequence number is implausible")                                \
+        X(packets_foreign, "datagrams of another run, program or version")                                   \
+        X(packets_malformed, "malformed datagrams")                                                          \
+        X(packets_socket_dropped, "datagrams dropped because this node's socket buffers were full")          \
+        X(packets_source_dropped, "packets dropped by the ROS's own shaping")                                \
+        X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \
+        X(shaping_repairs, "repairs of a ROS's shaping after changes by others")                             \
+        X(clear_gaps, "Clear messages missing by their sequence numbers")                                    \
+        X(buffer_full, "fragments that did not fit into the ROS's buffer")                                   \
+        X(xoff, "times that a ROS asked to hold triggers back")                                              \
+        X(send_blocked, "times that the kernel's send buffer was full")                                      \
+        X(reconnects, "TCP connections reopened")                                                            \
+        X(file_bytes, "bytes written to event files")                                                        \
+        X(events_stored, "events in closed event files")                                                     \
+        X(control_sent, "control messages sent")                                                             \
+        X(control_received, "control messages received")
+
+struct node_stats {
+        uint64_t magic; /* NODE_STATS_MAGIC once the rest is initialized */
+        _Atomic uint32_t state;
+        /* CLOCK_MONOTONIC time of the first and the last complete event; 0: none yet. */
+        _Atomic uint64_t first_complete_ns, last_complete_ns;
+        _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
+        /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
+        _Atomic uint64_t qos_backend, qos_rate_bps;
+        /* Settings of a ROS's device; UINT32_MAX: the device does not have it. */
+        _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
+#define X(name, help) _Atomic uint64_t name;
+        STATS_COUNTERS(X)
+#undef X
+        struct histogram latency_ns; /* trigger to end of event, by the DFM's clock */
+};
+
+#define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */
+
+enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
+
+/* Each counter has one writer, so a relaxed load and store suffice. */
+static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
+{
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+}
+
+static inline uint64_t stats_get(const _Atomic uint64_t *counter)
+{
+        return atomic_load_explicit((_Atomic uint64_t *)counter, memory_order_relaxed);
+}
+
+static inline void stats_set(_Atomic uint64_t *counter, uint64_t value)
+{
+        atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+/* Counts a rejected message as foreign or malformed. */
+void stats_count_refusal(struct node_stats *s, enum message_verdict verdict);

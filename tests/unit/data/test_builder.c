@@ -1,0 +1,412 @@
+/* The builder with a real SFI core and real files: events are verified, written and sealed, and every slot is
+ * returned. */
+#include "../test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/uio.h>
+
+#include "evb/base/pattern.h"
+#include "evb/data/builder.h"
+#include "evb/store/verify.h"
+#include "data_sample.h"
+
+#define FRAGMENT_BYTES 1000u
+#define SEED 5
+
+static int write_errno; /* 0: files are written */
+
+ssize_t __real_pwritev64(int fd, const struct iovec *iov, int n, off_t offset);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset);
+
+ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
+{
+        if (write_errno == 0)
+                return __real_pwritev64(fd, iov, n, offset);
+        errno = write_errno;
+        return -1;
+}
+
+struct bench {
+        struct sample sample;
+        struct sfi_config config;
+        struct sfi *core;
+        uint8_t *buffer;
+        struct file_list files;
+        struct builder *builder;
+        uint64_t now_ns;
+        size_t done, failed; /* slots that came back */
+};
+
+static void bench_open(struct bench *b, enum scenario_output output)
+{
+        struct scenario *s;
+
+        *b = (struct bench){.config = sample_sfi(), .now_ns = NS_PER_S};
+        write_errno = 0;
+        sample_open(&b->sample, "sfi1", "udp");
+        s = b->sample.scenario;
+        s->run.seed = SEED;
+        s->sfi.output = output;
+        snprintf(s->sfi.directory, sizeof s->sfi.directory, "/tmp/evb-builder-XXXXXX");
+        assert_non_null(mkdtemp(s->sfi.directory));
+        b->buffer = calloc(1, b->config.buffer_bytes);
+        assert_int_equal(sfi_new(&b->core, &b->config, b->now_ns), 0);
+        assert_true(sfi_receive(b->core, b->now_ns, sample_welcome()));
+}
+
+static void start(struct bench *b)
+{
+        assert_int_equal(
+                builder_new(&b->builder, &b->sample.context, &b->files, b->core, b->buffer, b->config.slots),
+                0);
+        assert_int_equal(builder_open_files(b->builder, 7), 0);
+}
+
+/* Counts the files of the folder whose names end in `suffix`; removes them if `unlinks`. */
+static unsigned files_with(struct bench *b, const char *suffix, bool unlinks)
+{
+        const char *folder = b->sample.scenario->sfi.directory;
+        char path[PATH_MAX];
+        unsigned n = 0;
+        DIR *d = opendir(folder);
+
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                size_t length = strlen(e->d_name), end = strlen(suffix);
+
+                if (e->d_name[0] == '.' || length < end || strcmp(e->d_name + length - end, suffix) != 0)
+                        continue;
+                n++;
+                snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+                if (unlinks)
+                        unlink(path);
+        }
+        closedir(d);
+        return n;
+}
+
+static void bench_close(struct bench *b)
+{
+        builder_free(b->builder);
+        files_with(b, "", true);
+        rmdir(b->sample.scenario->sfi.directory);
+        sfi_free(b->core);
+        free(b->buffer);
+        sample_close(&b->sample);
+}
+
+static void receive_fragment(struct bench *b, uint16_t ros, uint64_t event)
+{
+        struct sfi_chunk c = {
+                .source = ros,
+                .chunk = {.event = event,
+                          .l1_id = (uint32_t)event,
+                          .fragment_bytes = FRAGMENT_BYTES,
+                          .length = FRAGMENT_BYTES,
+                          .order = ros},
+        };
+
+        sfi_reserve(b->core, b->now_ns, &c, 1);
+        assert_int_equal(c.verdict, SFI_STORE);
+        pattern_fill(pattern_key(SEED, ros, event), b->buffer + c.at, 0, FRAGMENT_BYTES);
+        sfi_commit(b->core, b->now_ns, &c, 1);
+}
+
+/* Receives an event from both ROSs; its slot is ready for the builder. */
+static uint32_t receive_event(struct bench *b, uint64_t event)
+{
+        uint32_t slot;
+
+        assert_true(sfi_receive(b->core, b->now_ns, sample_assign(event, 0)));
+        receive_fragment(b, 0, event);
+        receive_fragment(b, 1, event);
+        assert_int_equal(sfi_take_built(b->core, &slot, 1), 1);
+        return slot;
+}
+
+static void build_events(struct bench *b, uint64_t n)
+{
+        for (uint64_t event = 0; event < n; event++)
+                builder_take(b->builder, receive_event(b, event));
+        builder_kick(b->builder);
+}
+
+static void collect(struct bench *b)
+{
+        struct builder_done done[8];
+        size_t n = builder_collect(b->builder, done, ARRAY_SIZE(done));
+
+        for (size_t i = 0; i < n; i++) {
+                sfi_written(b->core, b->now_ns, done[i].slot, done[i].failed);
+                b->failed += done[i].failed;
+        }
+        b->done += n;
+}
+
+/* Waits as the SFI's loop does, until `n` slots are back. */
+static void collect_until(struct bench *b, size_t n)
+{
+        struct pollfd p = {.fd = builder_fd(b->builder), .events = POLLIN};
+
+        for (int i = 0; i < 1000 && b->done < n; i++) {
+                builder_prepare_wait(b->builder);
+                if (!builder_has_done(b->builder))
+                        poll(&p, 1, 10);
+                builder_woken(b->builder);
+                collect(b);
+        }
+        assert_int_equal(b->done, n);
+}
+
+/* Seals the files; returns the builder's error. */
+static int seal(struct bench *b)
+{
+        struct pollfd p = {.fd = -1};
+        int r;
+
+        builder_seal(b->builder);
+        for (int i = 0; i < 1000; i++) {
+                collect(b);
+                if (builder_is_sealed(b->builder, &r))
+                        return r;
+                poll(&p, 1, 5);
+        }
+        fail_msg("the files are not sealed after 5 s");
+        return 0;
+}
+
+static void events_end_in_a_file_that_verifies(void **state)
+{
+        struct verify_report report;
+        struct event_file *file;
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        start(&b);
+        build_events(&b, 3);
+        collect_until(&b, 3);
+        assert_int_equal(b.failed, 0);
+        assert_int_equal(sfi_open_events(b.core), 0);
+        assert_int_equal(b.files.n, 0);
+        assert_int_equal(seal(&b), 0);
+        assert_int_equal(b.files.n, 1);
+        assert_int_equal(stats_get(&b.sample.stats->events_stored), 3);
+        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
+        assert_int_equal(event_file_open(&file, b.files.paths[0], NULL), 0);
+        assert_int_equal(event_file_front(file)->run, 7);
+        assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
+        assert_int_equal(report.events, 3);
+        assert_int_equal(report.pattern_fragments, 6);
+        assert_int_equal(report.n_faults, 0);
+        assert_true(report.ended);
+        event_file_free(file);
+        bench_close(&b);
+}
+
+static void a_full_file_is_followed_by_the_next_one(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        b.sample.scenario->sfi.file_events = 2;
+        start(&b);
+        build_events(&b, 3);
+        collect_until(&b, 3);
+        assert_int_equal(seal(&b), 0);
+        assert_int_equal(b.files.n, 2);
+        assert_string_not_equal(b.files.paths[0], b.files.paths[1]);
+        assert_int_equal(files_with(&b, ".writing", false), 0);
+        bench_close(&b);
+}
+
+static void an_unsealed_file_keeps_its_temporary_name(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        start(&b);
+        build_events(&b, 1);
+        collect_until(&b, 1);
+        b.builder = builder_free(b.builder);
+        assert_int_equal(files_with(&b, ".writing", false), 1);
+        assert_int_equal(b.files.n, 0);
+        bench_close(&b);
+}
+
+/* The order to seal must not overtake events that the thread has not seen yet. */
+static void sealing_writes_the_events_that_are_queued(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        start(&b);
+        for (uint64_t event = 0; event < 4; event++)
+                builder_take(b.builder, receive_event(&b, event)); /* without a kick */
+        assert_int_equal(seal(&b), 0);
+        assert_int_equal(b.done, 4);
+        assert_int_equal(stats_get(&b.sample.stats->events_stored), 4);
+        bench_close(&b);
+}
+
+static void without_files_slots_come_back_at_once(void **state)
+{
+        struct bench b;
+        int r = -1;
+
+        (void)state;
+        bench_open(&b, OUTPUT_NULL);
+        start(&b);
+        assert_int_equal(builder_fd(b.builder), -1);
+        build_events(&b, 2);
+        assert_true(builder_has_done(b.builder));
+        collect(&b);
+        assert_int_equal(b.done, 2);
+        assert_int_equal(b.failed, 0);
+        assert_false(builder_has_done(b.builder));
+        builder_seal(b.builder);
+        assert_true(builder_is_sealed(b.builder, &r));
+        assert_int_equal(r, 0);
+        assert_int_equal(files_with(&b, "", false), 0);
+        bench_close(&b);
+}
+
+static void a_lost_event_is_returned_and_not_written(void **state)
+{
+        static struct message m;
+        struct message_to to;
+        struct bench b;
+        uint32_t slot;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        start(&b);
+        assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
+        b.now_ns += b.config.timeout_ns;
+        for (int i = 0; i < 10 && sfi_step(b.core, b.now_ns, &to, &m); i++)
+                ;
+        assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
+        builder_take(b.builder, slot);
+        builder_kick(b.builder);
+        collect_until(&b, 1);
+        assert_int_equal(b.failed, 0);
+        assert_int_equal(seal(&b), 0);
+        assert_int_equal(stats_get(&b.sample.stats->events_stored), 0);
+        bench_close(&b);
+}
+
+static void corrupt_fragments_are_counted_and_the_first_is_described(void **state)
+{
+        struct reasons reasons = {};
+        struct sfi_built built;
+        struct bench b;
+        uint32_t slot;
+        char expected[128];
+        uint8_t *byte;
+
+        (void)state;
+        bench_open(&b, OUTPUT_NULL);
+        start(&b);
+        builder_take(b.builder, receive_event(&b, 0));
+        slot = receive_event(&b, 1);
+        sfi_built_event(b.core, slot, &built);
+        byte = &b.buffer[built.fragments[1].at + 17];
+        snprintf(expected, sizeof expected,
+                 "1 fragments of 1 events are corrupt; the first: event 1 of ros2, byte 17 is 0x%02x, "
+                 "expected 0x%02x",
+                 *byte ^ 1u, *byte);
+        *byte ^= 1;
+        builder_take(b.builder, slot);
+        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 1);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 1);
+        assert_string_equal(reasons.text[0], expected);
+        bench_close(&b);
+}
+
+static void nothing_is_verified_if_the_scenario_says_so(void **state)
+{
+        struct reasons reasons = {};
+        struct bench b;
+        uint32_t slot;
+
+        (void)state;
+        bench_open(&b, OUTPUT_NULL);
+        b.sample.scenario->sfi.verify = false;
+        start(&b);
+        slot = receive_event(&b, 0);
+        memset(b.buffer, 0, b.config.buffer_bytes);
+        builder_take(b.builder, slot);
+        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 0);
+        bench_close(&b);
+}
+
+static void a_full_disk_fails_every_later_event(void **state)
+{
+        struct reasons reasons = {};
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
+        start(&b);
+        write_errno = ENOSPC;
+        build_events(&b, 2);
+        collect_until(&b, 2);
+        assert_int_equal(b.failed, 2);
+        assert_int_equal(sfi_counts(b.core)->lost, 2);
+        builder_take(b.builder, receive_event(&b, 2));
+        builder_kick(b.builder);
+        collect_until(&b, 3);
+        assert_int_equal(b.failed, 3);
+        assert_int_equal(seal(&b), -ENOSPC);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 1);
+        assert_string_equal(reasons.text[0], "its output failed: No space left on device");
+        write_errno = 0;
+        bench_close(&b);
+}
+
+static void a_missing_folder_is_an_error_at_the_start(void **state)
+{
+        struct scenario *s;
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        s = b.sample.scenario;
+        strcat(s->sfi.directory, "/missing");
+        assert_int_equal(
+                builder_new(&b.builder, &b.sample.context, &b.files, b.core, b.buffer, b.config.slots),
+                -EINVAL);
+        assert_null(b.builder);
+        *strrchr(s->sfi.directory, '/') = '\0';
+        bench_close(&b);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(events_end_in_a_file_that_verifies),
+                cmocka_unit_test(a_full_file_is_followed_by_the_next_one),
+                cmocka_unit_test(an_unsealed_file_keeps_its_temporary_name),
+                cmocka_unit_test(sealing_writes_the_events_that_are_queued),
+                cmocka_unit_test(without_files_slots_come_back_at_once),
+                cmocka_unit_test(a_lost_event_is_returned_and_not_written),
+                cmocka_unit_test(corrupt_fragments_are_counted_and_the_first_is_described),
+                cmocka_unit_test(nothing_is_verified_if_the_scenario_says_so),
+                cmocka_unit_test(a_full_disk_fails_every_later_event),
+                cmocka_unit_test(a_missing_folder_is_an_error_at_the_start),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

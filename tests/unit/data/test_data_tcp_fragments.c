@@ -1,0 +1,476 @@
+/* Fragments over TCP between a real ROS and a real SFI, and with one of them played by the test. */
+#include "../test.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "evb/base/pattern.h"
+#include "evb/data/data_receive.h"
+#include "evb/data/data_send.h"
+#include "evb/net/tcp.h"
+#include "data_sample.h"
+
+#define ROS1 SAMPLE_NET ".2"
+#define SFI1 SAMPLE_NET ".4"
+#define DATA_PORT 46911
+#define SEED 5
+#define BUFFER_BYTES (32u << 20)
+
+/* ---- The two ends ---- */
+
+struct sfi_end {
+        struct sample sample;
+        struct sfi_config config;
+        struct data_receiver receiver;
+};
+
+static void sfi_end_open(struct sfi_end *e, uint64_t now_ns)
+{
+        e->config = sample_sfi();
+        e->config.n_ros = 1; /* events are complete without ROS 2 */
+        e->config.buffer_bytes = BUFFER_BYTES;
+        sample_open(&e->sample, "sfi1", "tcp");
+        e->sample.scenario->network.receive_buffer_bytes = 64 << 10;
+        e->receiver = (struct data_receiver){
+                .ops = &data_receive_tcp,
+                .context = e->sample.context,
+                .buffer = calloc(1, e->config.buffer_bytes),
+        };
+        assert_int_equal(sfi_new(&e->receiver.core, &e->config, now_ns), 0);
+        assert_true(sfi_receive(e->receiver.core, now_ns, sample_welcome()));
+        assert_int_equal(e->receiver.ops->open(&e->receiver), 0);
+}
+
+static void sfi_end_close(struct sfi_end *e)
+{
+        e->receiver.ops->close(&e->receiver);
+        sfi_free(e->receiver.core);
+        free(e->receiver.buffer);
+        sample_close(&e->sample);
+}
+
+static void sfi_end_turn(struct sfi_end *e, uint64_t now_ns)
+{
+        bool more;
+
+        assert_int_equal(loop_wait(e->sample.loop, clock_now_ns() + NS_PER_MS), 0);
+        assert_int_equal(e->receiver.ops->turn(&e->receiver, now_ns, &more), 0);
+}
+
+struct ros_end {
+        struct sample sample;
+        struct data_sender sender;
+        struct source *source;
+        uint8_t *buffer;
+};
+
+static void ros_end_open(struct ros_end *e, uint32_t fragment_bytes, uint64_t now_ns)
+{
+        struct pattern_sizes sizes = {.bytes = fragment_bytes};
+        struct ros_config config = {
+                .member = {.incarnation = SAMPLE_INCARNATION},
+                .n_sfi = 2,
+                .entries = 16,
+                .buffer_bytes = BUFFER_BYTES,
+                .keep_alive_ns = NS_PER_S,
+                .describe = source_describe,
+        };
+
+        assert_int_equal(source_new_pattern(&e->source, 0, SEED, &sizes), 0);
+        config.describe_ctx = e->source;
+        sample_open(&e->sample, "ros1", "tcp");
+        e->sample.scenario->network.send_buffer_bytes = 64 << 10;
+        e->buffer = calloc(1, config.buffer_bytes);
+        e->sender = (struct data_sender){
+                .ops = &data_send_tcp,
+                .context = e->sample.context,
+                .source = e->source,
+                .buffer = e->buffer,
+        };
+        assert_int_equal(ros_new(&e->sender.core, &config, now_ns), 0);
+        assert_true(ros_receive(e->sender.core, now_ns, sample_welcome()));
+        assert_int_equal(e->sender.ops->open(&e->sender), 0);
+}
+
+static void ros_end_close(struct ros_end *e)
+{
+        e->sender.ops->close(&e->sender);
+        chunk_packer_free(e->sender.packer);
+        ros_free(e->sender.core);
+        source_free(e->source);
+        free(e->buffer);
+        sample_close(&e->sample);
+}
+
+static void ros_end_turn(struct ros_end *e, uint64_t now_ns)
+{
+        bool more;
+
+        assert_int_equal(loop_wait(e->sample.loop, clock_now_ns() + NS_PER_MS), 0);
+        assert_int_equal(e->sender.ops->turn(&e->sender, now_ns, &more), 0);
+}
+
+/* ---- Both ends are real ---- */
+
+struct pair {
+        struct sfi_end sfi;
+        struct ros_end ros;
+        uint64_t now_ns;
+};
+
+static void pair_open(struct pair *p, uint32_t fragment_bytes)
+{
+        *p = (struct pair){.now_ns = NS_PER_S};
+        sfi_end_open(&p->sfi, p->now_ns);
+        ros_end_open(&p->ros, fragment_bytes, p->now_ns);
+}
+
+static void pair_close(struct pair *p)
+{
+        ros_end_close(&p->ros);
+        sfi_end_close(&p->sfi);
+}
+
+static void assign(struct pair *p, uint64_t event)
+{
+        assert_true(sfi_receive(p->sfi.receiver.core, p->now_ns, sample_assign(event, 0)));
+        assert_true(ros_receive(p->ros.sender.core, p->now_ns, sample_assign(event, 0)));
+}
+
+/* Turns until the SFI has built an event; checks each byte, and returns its number. */
+static uint64_t build_next(struct pair *p, uint32_t fragment_bytes)
+{
+        struct sfi *core = p->sfi.receiver.core;
+        struct sfi_built built;
+        uint32_t slot;
+        uint64_t key;
+        bool is_built = false;
+
+        for (int i = 0; i < 5000 && !is_built; i++) {
+                ros_end_turn(&p->ros, p->now_ns);
+                sfi_end_turn(&p->sfi, p->now_ns);
+                is_built = sfi_take_built(core, &slot, 1) == 1;
+        }
+        assert_true(is_built);
+        sfi_built_event(core, slot, &built);
+        assert_int_equal(built.end, EVENT_COMPLETE);
+        assert_int_equal(built.fragments[0].bytes, fragment_bytes);
+        key = pattern_key(SEED, 0, built.event);
+        assert_int_equal(
+                pattern_check(key, p->sfi.receiver.buffer + built.fragments[0].at, 0, fragment_bytes),
+                fragment_bytes);
+        sfi_written(core, p->now_ns, slot, false);
+        return built.event;
+}
+
+static void fragments_arrive_byte_for_byte(void **state)
+{
+        /* Less than a block, several fragments per message, several messages per fragment. */
+        static const uint32_t sizes[] = {5, 3000, 3u << 20};
+        struct pair p;
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(sizes); k++) {
+                pair_open(&p, sizes[k]);
+                for (uint64_t event = 0; event < 4; event++)
+                        assign(&p, event);
+                for (uint64_t event = 0; event < 4; event++)
+                        assert_int_equal(build_next(&p, sizes[k]), event);
+                assert_int_equal(ros_counts(p.ros.sender.core)->fragments_sent, 4);
+                assert_int_equal(stats_get(&p.sfi.sample.stats->packets_received),
+                                 stats_get(&p.ros.sample.stats->packets_sent));
+                assert_int_equal(stats_get(&p.sfi.sample.stats->packets_malformed), 0);
+                pair_close(&p);
+        }
+}
+
+/* In pull, the ROS learns of an event only by the request. */
+static void a_request_reaches_the_ros_on_the_same_connection(void **state)
+{
+        static struct message m;
+        struct pair p;
+
+        (void)state;
+        pair_open(&p, 3000);
+        assign(&p, 0);
+        build_next(&p, 3000);
+        assert_true(sfi_receive(p.sfi.receiver.core, p.now_ns, sample_assign(1, 0)));
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.n = 1;
+        m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
+        p.sfi.receiver.ops->request(&p.sfi.receiver, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m);
+        assert_int_equal(build_next(&p, 3000), 1);
+        pair_close(&p);
+}
+
+static int dial(void)
+{
+        struct net_address local, to;
+        struct pollfd p = {.events = POLLOUT};
+
+        assert_int_equal(net_address_parse(&local, ROS1, 0), 0);
+        assert_int_equal(net_address_parse(&to, SFI1, DATA_PORT), 0);
+        p.fd = tcp_connect(&local, &to, 0);
+        assert_true(p.fd >= 0);
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        assert_int_equal(tcp_connected(p.fd), 0);
+        return p.fd;
+}
+
+static void introduce(int fd, uint64_t cookie)
+{
+        static struct message m;
+        uint8_t bytes[256];
+        size_t n;
+
+        m.header = (struct message_header){.cookie = cookie, .sender_role = ROLE_ROS, .type = MESSAGE_TOTALS};
+        n = message_encode(&m, bytes, sizeof bytes);
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+}
+
+/* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */
+static void a_broken_connection_is_reopened(void **state)
+{
+        struct pair p;
+        int fd;
+
+        (void)state;
+        pair_open(&p, 3000);
+        assign(&p, 0);
+        build_next(&p, 3000);
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        for (int i = 0; i < 50; i++) {
+                sfi_end_turn(&p.sfi, p.now_ns);
+                ros_end_turn(&p.ros, p.now_ns);
+        }
+        assert_int_equal(stats_get(&p.ros.sample.stats->reconnects), 0);
+        assign(&p, 1); /* waits for the connection */
+        p.now_ns += 10 * NS_PER_S;
+        assert_int_equal(build_next(&p, 3000), 1);
+        assert_int_equal(stats_get(&p.ros.sample.stats->reconnects), 1);
+        close(fd);
+        pair_close(&p);
+}
+
+/* An SFI that does not read stops the ROS, which continues where it stopped. */
+static void a_slow_sfi_loses_nothing(void **state)
+{
+        const uint32_t bytes = 2 << 20;
+        uint64_t sent;
+        struct pair p;
+
+        (void)state;
+        pair_open(&p, bytes);
+        assign(&p, 0);
+        build_next(&p, bytes);
+        for (uint64_t event = 1; event < 4; event++)
+                assign(&p, event);
+        for (int i = 0; i < 50; i++)
+                ros_end_turn(&p.ros, p.now_ns);
+        sent = stats_get(&p.ros.sample.stats->bytes_sent);
+        assert_true(stats_get(&p.ros.sample.stats->send_blocked) > 0);
+        for (int i = 0; i < 20; i++)
+                ros_end_turn(&p.ros, p.now_ns);
+        assert_int_equal(stats_get(&p.ros.sample.stats->bytes_sent), sent);
+        for (uint64_t event = 1; event < 4; event++)
+                assert_int_equal(build_next(&p, bytes), event);
+        pair_close(&p);
+}
+
+/* ---- The test is the ROS ---- */
+
+/* A data message with one fragment of `bytes`, in `to`; returns its size. */
+static size_t make_fragment(uint8_t *to, size_t size, uint64_t event, uint32_t bytes)
+{
+        static uint8_t payload[4096];
+        struct chunk_job job = {
+                .chunk = {.event = event, .l1_id = (uint32_t)event, .fragment_bytes = bytes},
+                .to_bytes = bytes,
+                .payload = payload,
+        };
+        struct message_header header = {
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_FRAGMENTS};
+        const struct chunk_datagram *d;
+        struct chunk_packer *packer;
+        size_t n = 0;
+
+        assert_true(bytes <= sizeof payload);
+        pattern_fill(pattern_key(SEED, 0, event), payload, 0, bytes);
+        assert_int_equal(chunk_packer_new(&packer, size, 1), 0);
+        chunk_packer_set_stream(packer);
+        assert_int_equal(chunk_pack(packer, &header, &job, 1, &d), 1);
+        for (size_t i = 0; i < d->n_iov; i++) {
+                memcpy(to + n, d->iov[i].iov_base, d->iov[i].iov_len);
+                n += d->iov[i].iov_len;
+        }
+        chunk_packer_free(packer);
+        return n;
+}
+
+static bool is_closed(struct sfi_end *e, int fd)
+{
+        char byte;
+        ssize_t n = -1;
+
+        for (int i = 0; i < 20; i++) {
+                sfi_end_turn(e, NS_PER_S);
+                n = recv(fd, &byte, 1, MSG_DONTWAIT);
+                if (n == 0 || (n < 0 && errno != EAGAIN))
+                        return true;
+        }
+        return false;
+}
+
+static bool has_built(struct sfi_end *e)
+{
+        uint32_t slot;
+
+        for (int i = 0; i < 20; i++) {
+                sfi_end_turn(e, NS_PER_S);
+                if (sfi_take_built(e->receiver.core, &slot, 1) == 1) {
+                        sfi_written(e->receiver.core, NS_PER_S, slot, false);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static void messages_may_arrive_byte_by_byte(void **state)
+{
+        struct sfi_end e = {};
+        uint8_t bytes[1024];
+        size_t n;
+        int fd, on = 1;
+
+        (void)state;
+        sfi_end_open(&e, NS_PER_S);
+        assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
+        fd = dial();
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        introduce(fd, SAMPLE_COOKIE);
+        n = make_fragment(bytes, sizeof bytes, 0, 100);
+        for (size_t i = 0; i < n; i++) {
+                assert_int_equal(send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
+                sfi_end_turn(&e, NS_PER_S);
+        }
+        assert_true(has_built(&e));
+        close(fd);
+        sfi_end_close(&e);
+}
+
+static void payload_of_an_ended_event_is_skipped(void **state)
+{
+        struct sfi_end e = {};
+        uint8_t bytes[8192];
+        size_t n;
+        int fd;
+
+        (void)state;
+        sfi_end_open(&e, NS_PER_S);
+        assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
+        assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(1, 0)));
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        n = make_fragment(bytes, sizeof bytes, 0, 2000);
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+        assert_true(has_built(&e));
+        assert_int_equal(send(fd, bytes, 500, MSG_NOSIGNAL), 500); /* in two reads */
+        assert_false(has_built(&e));
+        assert_int_equal(send(fd, bytes + 500, n - 500, MSG_NOSIGNAL), n - 500);
+        assert_false(has_built(&e));
+        assert_int_equal(sfi_counts(e.receiver.core)->late, 1);
+        n = make_fragment(bytes, sizeof bytes, 1, 2000);
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+        assert_true(has_built(&e));
+        close(fd);
+        sfi_end_close(&e);
+}
+
+static void another_run_or_a_contradiction_ends_the_connection(void **state)
+{
+        struct sfi_end e = {};
+        uint8_t bytes[1024];
+        size_t n;
+        int fd;
+
+        (void)state;
+        sfi_end_open(&e, NS_PER_S);
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE + 1);
+        assert_true(is_closed(&e, fd));
+        assert_int_equal(stats_get(&e.sample.stats->packets_foreign), 1);
+        close(fd);
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        n = make_fragment(bytes, sizeof bytes, 0, 100);
+        bytes[MESSAGE_HEADER_BYTES] ^= 1; /* the chunk's check word no longer matches */
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+        assert_true(is_closed(&e, fd));
+        assert_int_equal(stats_get(&e.sample.stats->packets_malformed), 1);
+        close(fd);
+        sfi_end_close(&e);
+}
+
+/* ---- The test is the SFI ---- */
+
+static void the_ros_introduces_itself_before_it_sends(void **state)
+{
+        static struct message m;
+        struct net_address local, from;
+        struct ros_end e = {};
+        struct message_header h;
+        uint8_t bytes[4096];
+        size_t n = 0, introduction;
+        uint32_t check;
+        int listener, fd = -1;
+
+        (void)state;
+        assert_int_equal(net_address_parse(&local, SFI1, DATA_PORT), 0);
+        listener = tcp_listen(&local, 0);
+        assert_true(listener >= 0);
+        ros_end_open(&e, 100, NS_PER_S);
+        assert_true(ros_receive(e.sender.core, NS_PER_S, sample_assign(0, 0)));
+        for (int i = 0; i < 5000 && n < 100; i++) {
+                ssize_t got;
+
+                ros_end_turn(&e, NS_PER_S);
+                if (fd < 0)
+                        fd = tcp_accept(listener, 0, &from);
+                got = fd < 0 ? -1 : recv(fd, bytes + n, sizeof bytes - n, MSG_DONTWAIT);
+                n += got > 0 ? (size_t)got : 0;
+        }
+        assert_int_equal(message_header_decode(&h, bytes, n, &check), MESSAGE_OK);
+        assert_int_equal(h.type, MESSAGE_TOTALS);
+        assert_int_equal(h.sender_role, ROLE_ROS);
+        assert_int_equal(h.sender_index, 0);
+        introduction = MESSAGE_HEADER_BYTES + h.payload_bytes;
+        assert_int_equal(message_decode(&m, bytes, introduction), MESSAGE_OK);
+        assert_int_equal(m.totals.datagrams, 0);
+        assert_int_equal(message_header_decode(&h, bytes + introduction, n - introduction, &check),
+                         MESSAGE_OK);
+        assert_int_equal(h.type, MESSAGE_FRAGMENTS);
+        assert_int_equal(h.payload_bytes, CHUNK_HEADER_BYTES + 100);
+        close(fd);
+        close(listener);
+        ros_end_close(&e);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(fragments_arrive_byte_for_byte),
+                cmocka_unit_test(a_request_reaches_the_ros_on_the_same_connection),
+                cmocka_unit_test(a_broken_connection_is_reopened),
+                cmocka_unit_test(a_slow_sfi_loses_nothing),
+                cmocka_unit_test(messages_may_arrive_byte_by_byte),
+                cmocka_unit_test(payload_of_an_ended_event_is_skipped),
+                cmocka_unit_test(another_run_or_a_contradiction_ends_the_connection),
+                cmocka_unit_test(the_ros_introduces_itself_before_it_sends),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
