@@ -65,10 +65,10 @@ struct sfi_fragment {
         uint32_t blocks_received; /* units of EVB_BLOCK_BYTES that have come */
         uint16_t order;
         uint8_t form, status;
-        bool known;    /* something of it has come */
-        bool in_parts; /* some piece of it was not all of it */
-        bool whole;    /* all of it has, or the ROS said that there is nothing */
-        bool asked_again;
+        bool known; /* something of it has come */
+        bool split; /* some piece of it was not all of it */
+        bool whole; /* all of it has, or the ROS said that there is nothing */
+        bool retried;
 };
 
 struct sfi_built {
@@ -85,7 +85,7 @@ struct sfi_counts {
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
         uint64_t implausible; /* chunks of events far beyond all assigned ones */
-        uint64_t late, duplicate, malformed, no_room, re_asked, recovered;
+        uint64_t late, duplicate, malformed, no_room, retried, recovered;
         uint64_t datagrams_received, datagrams_lost;
         uint64_t datagrams_suspect; /* whose sequence number jumped too far to be believed */
 };

@@ -25,7 +25,7 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
                 while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)
                         assert_asks(&t, AFTER_NS, "");
                 assert_sfi_writes(&t, "e0 lost");
-                assert_int_equal(sfi_counts(t.sfi)->re_asked, max);
+                assert_int_equal(sfi_counts(t.sfi)->retried, max);
                 sfi_driver_fini(&t);
         }
 }
