@@ -85,6 +85,50 @@ static void list_remove(struct sfi_slots *t, struct sfi_list *list, uint32_t slo
         list->n--;
 }
 
+static void leave_collecting(struct sfi_slots *t, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        list_remove(t, &t->collecting[e->assigned], slot);
+        heap_remove(&t->due, slot);
+        heap_remove(&t->holding, slot);
+        if (e->requested)
+                t->n_requested--;
+        e->requested = false;
+}
+
+static void free_fragments(struct sfi_slots *t, uint32_t slot)
+{
+        t->items[slot].blocks = 0;
+        heap_remove(&t->holding, slot);
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                struct sfi_fragment *f = sfi_fragment(t, slot, i);
+
+                if (f->known && f->at != ARENA_NONE)
+                        arena_release(t->arena, f->at);
+        }
+}
+
+static void free_slot(struct sfi_slots *t, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        if (e->state == SLOT_COLLECTING)
+                leave_collecting(t, slot);
+        if (!e->taken_back)
+                idmap_remove(&t->by_event, e->event);
+        free_fragments(t, slot);
+        e->state = SLOT_EMPTY;
+        t->free[t->n_free++] = slot;
+}
+
+void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
+{
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                t->counts->late += sfi_fragment(t, slot, i)->whole;
+        free_slot(t, slot);
+}
+
 /* Newer unassigned events replace the oldest one. An assignment takes an unassigned event's slot if no other
  * is free. */
 static bool make_room(struct sfi_slots *t, uint64_t now_ns, bool assigned)
@@ -190,18 +234,6 @@ static void learn_size(struct sfi_slots *t, uint32_t slot)
                 t->event_bytes -= (t->event_bytes - bytes) / 64;
 }
 
-static void leave_collecting(struct sfi_slots *t, uint32_t slot)
-{
-        struct sfi_slot *e = &t->items[slot];
-
-        list_remove(t, &t->collecting[e->assigned], slot);
-        heap_remove(&t->due, slot);
-        heap_remove(&t->holding, slot);
-        if (e->requested)
-                t->n_requested--;
-        e->requested = false;
-}
-
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop)
 {
         struct sfi_slot *e = &t->items[slot];
@@ -239,44 +271,12 @@ void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, ui
         sfi_slots_check(t, now_ns, slot);
 }
 
-static void free_fragments(struct sfi_slots *t, uint32_t slot)
-{
-        t->items[slot].blocks = 0;
-        heap_remove(&t->holding, slot);
-        for (uint32_t i = 0; i < t->n_ros; i++) {
-                struct sfi_fragment *f = sfi_fragment(t, slot, i);
-
-                if (f->known && f->at != ARENA_NONE)
-                        arena_release(t->arena, f->at);
-        }
-}
-
-void sfi_slots_drop(struct sfi_slots *t, uint32_t slot)
-{
-        struct sfi_slot *e = &t->items[slot];
-
-        if (e->state == SLOT_COLLECTING)
-                leave_collecting(t, slot);
-        if (!e->taken_back)
-                idmap_remove(&t->by_event, e->event);
-        free_fragments(t, slot);
-        e->state = SLOT_EMPTY;
-        t->free[t->n_free++] = slot;
-}
-
-void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
-{
-        for (uint32_t i = 0; i < t->n_ros; i++)
-                t->counts->late += sfi_fragment(t, slot, i)->whole;
-        sfi_slots_drop(t, slot);
-}
-
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns)
 {
         while (t->collecting[true].n > 0)
                 sfi_slots_finish(t, now_ns, t->collecting[true].first, true);
         while (t->collecting[false].n > 0)
-                sfi_slots_drop(t, t->collecting[false].first);
+                free_slot(t, t->collecting[false].first);
 }
 
 size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n)
@@ -293,7 +293,7 @@ void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed)
         if (failed)
                 event_set_remove(&t->built_events, t->items[slot].event);
         t->n_building--;
-        sfi_slots_drop(t, slot);
+        free_slot(t, slot);
 }
 
 bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event)
@@ -324,7 +324,7 @@ void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
         if (t->items[slot].assigned)
                 sfi_slots_finish(t, now_ns, slot, true);
         else
-                sfi_slots_drop(t, slot);
+                free_slot(t, slot);
 }
 
 void sfi_slots_take_back(struct sfi_slots *t, uint64_t event)

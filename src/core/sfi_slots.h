@@ -95,7 +95,6 @@ void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, ui
 void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 /* The slot goes to the caller: to be written, or as lost if `drop` or empty. */
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
-void sfi_slots_drop(struct sfi_slots *t, uint32_t slot); /* frees the slot and its memory */
 void sfi_slots_give_up(struct sfi_slots *t,
                        uint32_t slot); /* drops an unassigned slot, with late fragments */
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns);

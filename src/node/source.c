@@ -23,7 +23,7 @@ struct source {
         struct replay *replay;
 };
 
-uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key)
+static uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key)
 {
         struct random random;
         double bytes;

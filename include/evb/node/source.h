@@ -19,8 +19,6 @@ struct pattern_sizes {
         double mean_bytes, sigma; /* SIZES_LOGNORMAL: mean of the sizes, sigma of their logarithm */
 };
 
-uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key);
-
 struct source;
 
 /* What becomes of a fragment made at the asking. `path` and `why` are for `file:`. */

@@ -1,4 +1,4 @@
-/* What the SFI asks for again, how often and when; what it asks for at first is in test_sfi_ask.c. */
+/* What the SFI asks for again, how often and when; what it asks for at first is in test_sfi_requests.c. */
 #include "sfi_driver.h"
 
 static void asks_in_vain_so_often_at_growing_distances(void **state)
