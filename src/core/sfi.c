@@ -1,4 +1,5 @@
-/* The SFI's outside: made, fed with messages, asked for the next message to send and for events to write. */
+/* The SFI's entry points: creation, received messages, the next message to send, events to write. It joins
+ * the parts of the SFI; sfi_chunks.c handles the data. */
 #include "evb/core/sfi.h"
 
 #include <assert.h>
@@ -70,7 +71,7 @@ struct sfi *sfi_free(struct sfi *s)
         return NULL;
 }
 
-/* Events that the SFI can take at a time. */
+/* Number of events that the SFI can take at a time. */
 static uint32_t credits(const struct sfi *s)
 {
         const struct sfi_config *c = &s->config;
@@ -121,8 +122,8 @@ static struct event_info info_of(const struct sfi *s, const struct message *m, s
         };
 }
 
-/* The DFM takes an event back from an SFI that it finds slow, and may find no other: then the event already
- * has an assigned slot here. */
+/* The DFM may take an event back from a slow SFI and find no other SFI. Then the event already has an
+ * assigned slot here. */
 static bool is_double(const struct sfi *s, uint32_t slot)
 {
         return slot != SLOT_NONE && s->slots.items[slot].assigned;
@@ -155,15 +156,15 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         if (slot == SLOT_NONE)
                 slot = sfi_slots_open(t, now_ns, a->event, a->l1_id, true);
         if (slot == SLOT_NONE)
-                return; /* not noted, so that the DFM sends it again */
+                return; /* without an acknowledgement the DFM resends it */
         note_assignment(s, a->sequence);
         t->items[slot].assigned_again = again;
         t->items[slot].info = info_of(s, m, k);
         begin_assigned(s, now_ns, slot);
 }
 
-/* An SFI that joins late may hear of an event before the first KeepAlive says which have ended. The DFM uses
- * at most half of the window, so all events below that half have ended. */
+/* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
+ * uses at most half of the window, so all events below that half have ended. */
 static void note_event(struct sfi *s, uint64_t event)
 {
         s->slots.newest = MAX(s->slots.newest, event + 1);
@@ -183,7 +184,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
                 else if (a->incarnation == (uint32_t)s->config.member.incarnation) {
                         if (!sfi_updates_has_assignment(&s->updates, a->sequence))
                                 assign(s, now_ns, m, k);
-                        /* Also if it came before: then the acknowledgement was lost. */
+                        /* Also for a repeated one, whose acknowledgement was lost. */
                         if (sfi_updates_has_assignment(&s->updates, a->sequence))
                                 sfi_updates_plan(&s->updates, now_ns);
                 }
@@ -199,8 +200,8 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_slots_note_oldest(&s->slots, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
-        /* Before the run begins, or is taken up by a DFM that starts again, the map only says who has come
-         * so far. */
+        /* Before the run starts, or resumes under another DFM, the map shows only the nodes that joined so
+         * far. */
         if (m->keep_alive.state >= RUN_RUNNING)
                 sfi_slots_set_live(&s->slots, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
@@ -397,7 +398,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         s->counts.fragments_received += s->config.n_ros - entry.missing;
         s->counts.fragments_lost += entry.missing;
         sfi_updates_report(&s->updates, &entry);
-        /* Only after the true end: the DFM believes the first report. */
+        /* Only after the actual end: the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)
                 sfi_updates_report_void(&s->updates, entry.event);
         sfi_slots_written(&s->slots, slot, failed);
@@ -415,7 +416,7 @@ bool sfi_is_drained(const struct sfi *s)
 {
         if (s->run_state != RUN_ENDED && s->state < RUN_DRAINING)
                 return false;
-        /* Without a DFM to listen, nothing more is acknowledged. */
+        /* Without a DFM, no further report is acknowledged. */
         return s->slots.n_free == s->config.slots &&
                (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) || s->member.heard_ns == 0);
 }

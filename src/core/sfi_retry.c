@@ -1,5 +1,5 @@
 /* Estimates the latency of fragments, derives the times of retries from it, and bounds the bytes requested
- * again. sfi_requests.c asks it before each retry; sfi_chunks.c feeds it with samples. */
+ * again. sfi_requests.c consults it before each retry; sfi_chunks.c feeds it with samples. */
 #include "sfi_retry.h"
 
 #include "evb/base/util.h"

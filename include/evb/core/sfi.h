@@ -94,11 +94,11 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns);
 struct sfi *sfi_free(struct sfi *s);
 
 /* Hot path, in batches: first reserve, then commit once the payload of all SFI_STORE chunks is copied. */
-void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *pieces, size_t n);
-void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *pieces, size_t n);
+void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n);
+void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, size_t n);
 /* Whether a SFI_STORE chunk still owns its memory. Needed if the payload arrives later than the chunk
  * header. */
-bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *piece);
+bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
 /* A data datagram of ROS `source` arrived, with any content. */
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 
