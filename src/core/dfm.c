@@ -1,12 +1,12 @@
-/* The DFM's outside: made, fed with messages, asked for the next message to send. What becomes of events is
- * in dfm_events.c, of nodes and the run in dfm_nodes.c. */
+/* The DFM's entry points: creation, received messages, the next message to send. dfm_events.c handles
+ * events, dfm_nodes.c the nodes and the run. */
 #include "evb/core/dfm.h"
 
 #include <errno.h>
 
 #include "dfm_internal.h"
 
-/* Assignments to one SFI that may be on their way; also bounds its credits. */
+/* Assignments to one SFI that may be in flight; also bounds its credits. */
 #define STREAM_WINDOW 16384u
 
 static int allocate(struct dfm *d)
@@ -88,8 +88,8 @@ struct dfm *dfm_free(struct dfm *d)
         return NULL;
 }
 
-/* An SFI that gave an event up after it was assigned to another one tells nothing new; nor where it came back
- * to it, and it does not know of that yet. */
+/* Whether the SFI's report concerns its present assignment. It does not if the event now belongs to another
+ * SFI, or returned to this one and it does not know yet. */
 static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
 {
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
@@ -136,11 +136,11 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 return true;
         }
         dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
-        /* What ended before the takeover must be known before anything that ends after it. */
+        /* Ends from before the takeover must be known before any later end. */
         if (d->resume.active || dfm_owes_inventory(d, index))
                 return true;
-        /* Credits count only with every finished event before them, so that what is not acknowledged stays
-         * bounded. */
+        /* Credits count only once all finished events before them arrived. This bounds the number of
+         * unacknowledged ones. */
         if ((int32_t)(m->update.first - s->finished_next) <= 0)
                 s->granted = MAX(s->granted, m->update.granted);
         acknowledge(s, now_ns, m->update.assign_ack);

@@ -1,9 +1,9 @@
-/* The life of an event in the DFM: assigned, assigned again, ended. dfm_messages.c makes the messages. */
+/* The life of an event in the DFM: assignment, reassignment, end. dfm_messages.c makes the messages. */
 #include <assert.h>
 
 #include "dfm_internal.h"
 
-/* Events assigned by one call, so that messages leave in between. */
+/* Maximum number of events assigned in one call, so that messages leave in between. */
 #define ASSIGN_BATCH 512
 
 static void leave_sfi(struct dfm *d, uint32_t slot)
@@ -48,7 +48,7 @@ static uint32_t choose_sfi(struct dfm *d)
         return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
 }
 
-/* Not the one that did not finish it, unless it alone has a credit. */
+/* Avoids the SFI that did not finish the event, unless it alone has a credit. */
 static uint32_t choose_another(struct dfm *d, uint16_t former)
 {
         if (former == NO_SFI || d->policy_view[former].free == 0)
@@ -163,7 +163,7 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
                 release(d, now_ns);
 }
 
-/* An event that its SFI does not finish: for another one, or lost. */
+/* The SFI does not finish the event: passes it to another one, or ends it as lost. */
 static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         if (d->table.slots[slot].attempts > d->config.reassign_max || d->failed) {

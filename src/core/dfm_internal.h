@@ -1,4 +1,4 @@
-/* What the files of the DFM share: its events, its view of the nodes, its streams to the SFIs. */
+/* Shared by the files of the DFM: its events, its view of the nodes, its streams to the SFIs. */
 #pragma once
 
 #include "evb/base/idmap.h"
@@ -9,23 +9,23 @@
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
 
-/* Assignments that an SFI does not acknowledge are sent again, at growing distances. */
+/* The first and the longest pause before an unacknowledged assignment is resent. */
 #define DFM_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
-/* An open event. Slots with an SFI are in the list `assigned` in order of assignment, which is the order of
- * their time-outs, or in `writing`, where no time-out runs; those without are in `orphans`, in the order in
- * which they became orphans. */
+/* An open event. Slots with an SFI are in the list `assigned`, in order of assignment and so of their
+ * time-outs, or in `writing`, which has no time-out. Slots without an SFI are in `orphans`, in the order in
+ * which they lost it. */
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
-        uint64_t assigned_ns; /* for an orphan: when it became one */
+        uint64_t assigned_ns; /* for an orphan: when it lost its SFI */
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
-        uint16_t former;   /* the SFI that had it before */
+        uint16_t former;   /* its previous SFI */
         uint16_t attempts; /* assignments so far */
-        bool writing;      /* its SFI has built it and is writing it */
+        bool writing;      /* its SFI built it and is writing it */
 };
 
 struct dfm_list {
@@ -44,30 +44,30 @@ struct dfm_table {
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity);
 void dfm_table_fini(struct dfm_table *t);
-/* A slot for the next event; the table must not be full. It is an orphan. */
+/* Takes a slot for the next event, as an orphan. The table must not be full. */
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
-/* Takes a slot for an event of a run that is taken up: below next_event and not in the table yet. */
+/* Takes a slot for an event of a resumed run: below next_event and not in the table. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
-/* Gives all events this much more time. */
+/* Adds this time to the time-out of every event. */
 void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
 void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
-/* What the DFM knows of one SFI, and the stream of assignments to it: entries [acked, next) are kept; [sent,
- * announced) are to be sent to it alone (in push these were multicast before and are sent again), [announced,
- * next) to all. */
+/* The DFM's view of one SFI, and the stream of assignments to it. Entries [acked, next) are kept. [sent,
+ * announced) wait for sending to it alone (in push, after a multicast), [announced, next) for sending to
+ * all. */
 struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
         uint32_t held;
         uint32_t acked, sent, announced, next;
-        uint64_t resend_ns; /* NEVER_NS: nothing unacknowledged */
+        uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
         uint64_t resend_after_ns;
         uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
-        uint32_t finished_next; /* sequence of the next finished event to come */
+        uint32_t finished_next; /* sequence of the next finished event */
         bool ack_due;
 };
 
@@ -75,15 +75,15 @@ struct dfm_ros {
         bool xoff;
 };
 
-/* A node of either role: whether it is present, and which incarnation speaks for it. */
+/* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
         bool live, heard;
-        uint64_t welcomed;  /* the incarnation that may speak; 0: none yet */
-        uint64_t candidate; /* another one that asked for its place; 0: none */
-        uint32_t spoken;    /* messages of `welcomed` since the candidate first asked */
+        uint64_t welcomed;  /* the incarnation that may speak; 0: none */
+        uint64_t candidate; /* another incarnation that requested the place; 0: none */
+        uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
         bool answer_due;
         enum welcome_verdict verdict; /* the answer to `answer_to` */
-        enum welcome_verdict noticed; /* the last refusal that gave a notice */
+        enum welcome_verdict noticed; /* the last refusal that led to a notice */
         uint16_t key;
         uint64_t answer_to;
         uint64_t heard_ns;
@@ -92,21 +92,21 @@ struct dfm_node {
         uint16_t flags, reason; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
-        /* When a run is taken up: what an SFI did before. */
+        /* For a resumed run: the SFI's work before. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
-        uint64_t late_ended; /* events that it reported as ended after the run had resumed */
+        uint64_t late_ended; /* events whose end it reported after the run had resumed */
 };
 
-/* A run of a former DFM that is taken up: a bit for each event of [oldest, newest) tells whether an SFI has
- * reported what became of it. */
+/* A run of a former DFM that is being resumed: one bit for each event of [oldest, newest) that an SFI has
+ * reported. */
 struct dfm_resume {
         bool active;
         uint64_t oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits */
         struct node_totals totals;
-        bool late;     /* an SFI that came later has not reported all yet */
-        uint64_t lost; /* earlier events that count as lost, as no SFI has reported their end */
+        bool late;     /* the inventory of an SFI that came later is incomplete */
+        uint64_t lost; /* earlier events that count as lost because no SFI reported their end */
 };
 
 #define DFM_NOTICES 64
@@ -118,8 +118,8 @@ struct dfm {
         struct dfm_table table;
         uint64_t cookie;
         struct dfm_node *nodes;        /* ROSs, then SFIs */
-        uint32_t n_live[ROLE_SFI + 1]; /* nodes that are there, by role: every step asks for it */
-        uint32_t n_answers;            /* nodes to which one is due */
+        uint32_t n_live[ROLE_SFI + 1]; /* present nodes by role, as every step needs it */
+        uint32_t n_answers;            /* nodes that wait for one */
         struct dfm_resume resume;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
@@ -140,13 +140,12 @@ struct dfm {
 
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns; /* when the first ROS and SFI were there, and later the last node that joined; 0:
-                               not yet */
+        uint64_t quorum_ns; /* first presence of a ROS and an SFI, then the last join; 0: none */
         uint64_t started_ns, ended_ns, drain_until_ns;
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */
-        uint32_t sfi_turn;      /* where the search for a due message to one SFI goes on */
+        uint32_t sfi_turn;      /* SFI at which the search for a due message continues */
 
         struct dfm_notice notices[DFM_NOTICES];
         uint32_t notices_head, notices_tail;
@@ -160,36 +159,36 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
         return &d->nodes[role == ROLE_ROS ? index : d->config.n_ros + index];
 }
 
-/* dfm_events.c: what becomes of an event. */
+/* dfm_events.c: assignment and end of events. */
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
 
-/* dfm_join.c: who may take part. */
+/* dfm_join.c: admission. */
 bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
-/* dfm_resume.c: takes up a run of a former DFM. */
+/* dfm_resume.c: resumption of a former DFM's run. */
 bool dfm_may_take_up(const struct dfm *d, const struct message *join);
 void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* All present SFIs have reported what they did; then the events that nobody knows are opened again. */
+/* All present SFIs reported their inventory. Settling then reopens the events that no SFI knows. */
 bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);
 
-/* dfm_nodes.c: who is there, and when the run begins and ends. */
+/* dfm_nodes.c: presence of nodes, start and end of the run. */
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns);
 void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 
-/* dfm_messages.c: the next message of a kind, where one is due. */
+/* dfm_messages.c: each makes the next message of its kind, if one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m);

@@ -1,8 +1,8 @@
-/* Who may take part in the run: the DFM's answers to Join. dfm_nodes.c tracks which nodes are present. */
+/* Admission to the run: the DFM's answers to Join. dfm_nodes.c tracks which nodes are present. */
 #include "dfm_internal.h"
 
-/* This many Alives of the present node, after another incarnation asked for its place, mean that both run.
- * The network may deliver fewer of them late. */
+/* After another incarnation requested the place, this number of messages from the present one proves that
+ * both run. The network may deliver fewer of them late. */
 #define SPOKEN_TWICE 3
 
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice)
@@ -38,7 +38,7 @@ static bool asks_for_our_run(struct dfm *d, uint64_t now_ns, const struct messag
         return true;
 }
 
-/* Another incarnation replaces a node only once that one is silent. */
+/* Another incarnation replaces a node only after that one fell silent. */
 static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n,
                                         uint64_t incarnation)
 {
@@ -89,7 +89,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                 dfm_note_join_in_run(d, role, index, m);
 }
 
-/* Once per reason: a refused node asks again. */
+/* Gives one notice per reason, as a refused node tries again. */
 static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct message *m)
 {
         if (n->verdict == WELCOME_OK || n->verdict == WELCOME_OCCUPIED || n->verdict == n->noticed)

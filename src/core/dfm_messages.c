@@ -1,4 +1,4 @@
-/* Makes the DFM's messages from its state. It decides nothing about events: see dfm_events.c. */
+/* Makes the DFM's messages from its state. All decisions about events are in dfm_events.c. */
 #include <string.h>
 
 #include "dfm_internal.h"
@@ -15,7 +15,7 @@ void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t
         m->n = 0;
 }
 
-/* An entry for an event of SFI `sfi`'s stream, whether or not it is still that SFI's. */
+/* Adds an entry of SFI `sfi`'s stream, as void if the event was taken back since. */
 static bool add_entry(struct dfm *d, struct message *m, uint16_t sfi, uint64_t event, uint32_t sequence)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -58,7 +58,7 @@ static void start_resend_timer(struct dfm_sfi *s, uint64_t now_ns)
                 s->resend_ns = now_ns + s->resend_after_ns;
 }
 
-/* Push: the oldest assignments that were not yet multicast. */
+/* Push: multicasts the oldest assignments that wait. */
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m)
 {
         m->n = 0;
@@ -72,7 +72,7 @@ bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m)
 
                         if (!add_entry(d, m, e->sfi, event, e->sequence))
                                 break;
-                        /* Events that were taken back in between are told to the SFI alone, as void. */
+                        /* An event that was taken back goes to the SFI alone, as void. */
                         if (s->sent == e->sequence)
                                 s->sent = e->sequence + 1;
                         if ((int32_t)(e->sequence + 1 - s->announced) > 0)
@@ -108,7 +108,7 @@ static bool make_stream_message(struct dfm *d, uint64_t now_ns, uint16_t sfi, st
         return m->n > 0;
 }
 
-/* What is due to one SFI alone; each has its turn. */
+/* The next message that is due to a single SFI, in turn. */
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         uint32_t first = d->sfi_turn;

@@ -1,7 +1,7 @@
-/* Who is there, and when the run begins, drains and ends, as the DFM sees it. */
+/* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
 
-/* How long the end of a run is told to nodes that do not answer, and how often. */
+/* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
@@ -16,7 +16,7 @@ static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
                 d->n_xoff--;
 }
 
-/* The node has lost its state, or has never heard of this DFM: its streams restart. */
+/* The node lost its state, or never knew this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
@@ -32,8 +32,8 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t 
         };
 }
 
-/* The node was only silent, and its streams continue. Its events were assigned to others, and it alone must
- * learn that. */
+/* The node was only silent, so its streams continue. Its events went to other SFIs, which only this node has
+ * to learn. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
         s->announced = s->next;
@@ -119,8 +119,8 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         set_xoff(d, &d->ross[index], n->flags & ALIVE_XOFF);
 }
 
-/* Only the welcomed incarnation speaks for a node. Another one must join again, and learns the reason
- * there. */
+/* Only the welcomed incarnation speaks for a node. Another one must join again, and learns the reason from
+ * the answer. */
 static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
 {
         if (n->welcomed == incarnation) {
@@ -160,7 +160,8 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         }
         n = dfm_node(d, role, index);
-        /* A late word of the process before must not hold triggers back, nor take the numbers of this one. */
+        /* A late message of the previous process must not hold triggers back, nor use up this one's sequence
+         * numbers. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
             sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
@@ -242,7 +243,7 @@ bool dfm_has_begun(const struct dfm *d)
         return d->started_ns > 0;
 }
 
-/* All are there; or some of each role are, and for a while no other came. */
+/* All nodes are present, or at least one of each role and no other joined for a while. */
 static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 {
         uint32_t ross = dfm_live(d, ROLE_ROS), sfis = dfm_live(d, ROLE_SFI);

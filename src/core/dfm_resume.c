@@ -1,14 +1,13 @@
-/* A DFM that starts while the nodes are in a former DFM's run takes that run up: it asks each SFI which
- * events ended there and which are open, and reassigns those that no SFI knows. docs/protocol.md ("A DFM that
- * restarts") has the rules. */
+/* Resumes the run of a former DFM. Asks each SFI which events ended there and which are open, and reassigns
+ * the events that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
 #include <string.h>
 
 #include "dfm_internal.h"
 
-/* Sends an unanswered Inquiry again after this. */
+/* Pause before an unanswered Inquiry is repeated. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
 
-/* Never takes up a run that has ended. Without a record of the former run it believes the nodes. */
+/* Never resumes a run that has ended. Without a record of the former run, it trusts the nodes. */
 bool dfm_may_take_up(const struct dfm *d, const struct message *join)
 {
         const struct dfm_former *f = &d->config.former;
@@ -42,20 +41,20 @@ void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->cookie = join->header.cookie;
         d->config.run = join->join.run;
         d->resume.active = true;
-        /* Nodes that joined the run we discard join again at the next KeepAlive. */
+        /* Nodes of the discarded run join again at the next KeepAlive. */
         forget_nodes(d);
         d->keep_alive_due_ns = now_ns;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
 }
 
-/* The window is bounded, whatever a node says. */
+/* Bounds the window, whatever a node reports. */
 static void note_newest(struct dfm_resume *r, uint64_t newest)
 {
         if (newest > r->newest)
                 r->newest = MAX(r->newest, MIN(newest, r->oldest + EVB_EVENT_WINDOW));
 }
 
-/* Whether this DFM does not know what the node did in the run, as the node followed another DFM until now. */
+/* Whether the node's work in the run is unknown here, because it followed another DFM until now. */
 static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *join)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
@@ -76,7 +75,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         }
         if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
-        /* It may come late, after the run has resumed. */
+        /* The node may also join late, after the run has resumed. */
         d->resume.late |= !d->resume.active;
         n->was_in_run = true;
         n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
@@ -147,7 +146,7 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
 {
         const struct dfm_resume *r = &d->resume;
 
-        /* The window is bounded: a node that lies about it can only make events lost. */
+        /* Bounds the window: a node that reports wrong events can only make events lost. */
         if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW ||
             is_known(d, event))
                 return;
@@ -161,8 +160,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         d->sfis[sfi].held++;
 }
 
-/* The run goes on already: what the late SFI built is not to be built again, and what it has open is its
- * own if nobody else has it. */
+/* The run goes on already. Events that the late SFI built must not be built again, and those that it has
+ * open remain its own if no other SFI has them. */
 static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -180,7 +179,7 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
         }
 }
 
-/* Further events that the late SFI ended count as lost so far, or another SFI built them too. */
+/* Further events that the late SFI ended had counted as lost so far, or another SFI built them as well. */
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
@@ -224,7 +223,7 @@ static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t fr
         }
 }
 
-/* Whether all of it has come, or as much as is possible. */
+/* Whether the inventory is complete, or as complete as possible. */
 static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
 {
         uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
@@ -245,7 +244,7 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
             m->inventory.from != n->inventory_next)
                 return true;
         n->heard_ns = now_ns;
-        /* Events that it learned of after its Join. */
+        /* Includes events that the SFI learned of after its Join. */
         note_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
                 note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
@@ -268,7 +267,7 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* The fate of all triggers so far. Events that ended on an SFI that is gone are lost with it. */
+/* Accounts for all triggers so far. Events that ended on an SFI that left count as lost. */
 static void count_former(struct dfm *d)
 {
         const struct node_totals *t = &d->resume.totals;
@@ -301,7 +300,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
                 t->oldest++;
         count_former(d);
         r->active = false;
-        /* An SFI that fell silent before it reported all may come back. */
+        /* An SFI that fell silent before its report was complete may come back. */
         r->late = true;
         d->keep_alive_due_ns = now_ns;
 }

@@ -1,4 +1,5 @@
-/* The DFM's open events: slots, found by event number, in two lists. It knows no policy and no message. */
+/* The DFM's open events: slots, found by event number, in three lists. It knows neither policies nor
+ * messages. */
 #include <assert.h>
 #include <errno.h>
 

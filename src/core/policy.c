@@ -1,13 +1,13 @@
-/* The assignment policies. Ties go to the SFI that comes next after the last choice, so that equals take
- * turns. */
+/* The assignment policies. On a tie, the next SFI after the last choice wins, so equal SFIs take turns. */
 #include "evb/core/policy.h"
 
 #include <stdbool.h>
 
-/* True where `a` is the better choice; equal ones are not better. */
+/* True if `a` is strictly the better choice. */
 typedef bool (*better_fn)(const struct policy_sfi *a, const struct policy_sfi *b);
 
-/* The share, not the number: an SFI that has just come, and announces few, would else never be chosen. */
+/* Compares shares, not numbers: otherwise an SFI that just joined and announces few credits is never chosen.
+ */
 static bool more_credits(const struct policy_sfi *a, const struct policy_sfi *b)
 {
         return a->free * (uint64_t)(b->free + b->held) > b->free * (uint64_t)(a->free + a->held);

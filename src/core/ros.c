@@ -1,5 +1,5 @@
-/* The ROS's outside: made, fed with messages, asked for messages. What it holds is in ros_hold.c, what it
- * is to send in ros_queue.c. */
+/* The ROS's entry points: creation, received messages, the next message to send. ros_hold.c holds the
+ * fragments, ros_queue.c queues them for sending. */
 #include "evb/core/ros.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "ros_internal.h"
 
 #define BLOCK_MIN_BYTES 256u
-/* Items beside one for each fragment held: requests for parts, and answers that nothing is held. */
+/* Items in addition to one for each held fragment: requests for ranges, and answers without a fragment. */
 #define ITEMS_EXTRA 4096u
 
 static int allocate(struct ros *r)
@@ -81,8 +81,8 @@ struct ros *ros_free(struct ros *r)
         return NULL;
 }
 
-/* The entry of an event that someone wants, made where it is not there; UINT32_MAX: nothing is held, and
- * *ret_status says what to answer (FRAGMENT_OK: nothing). */
+/* The entry of a requested event, created if it is absent. UINT32_MAX: nothing is held, and *ret_status is
+ * the answer (FRAGMENT_OK: none). */
 static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
 {
         uint32_t i = idmap_get(&r->by_event, event);
@@ -135,7 +135,7 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
                 return;
         }
-        /* What still waits here to be sent is not lost, only late: sending it twice would make that worse. */
+        /* A fragment that still waits here is not lost, only late. A second copy would delay it further. */
         if (q->again > 0 && e->queued > 0 && e->queued_sfi == sfi && q->from_bytes == 0)
                 return;
         ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
@@ -182,7 +182,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
         return true;
 }
 
-/* KeepAlive carries the number of Clears: it reveals a lost one, even the first. */
+/* KeepAlive carries the number of Clears: it reveals the loss of one, even of the first. */
 static void note_clears(struct ros *r, uint32_t next)
 {
         if (!r->clears.started)
@@ -198,25 +198,25 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
                 return true;
         note_clears(r, m->keep_alive.clear_next);
         r->newest = MAX(r->newest, m->keep_alive.triggers);
-        /* All that ended is cleared here at the latest, whichever Clear was lost. */
+        /* Clears all ended events at the latest here, whichever Clear was lost. */
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Until the run begins, or goes on under another DFM, not all have joined;
-         * after its end, they leave. */
+        /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
+         * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
                 memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
         return true;
 }
 
-/* The DFM's streams restart. Fragments stay held; their numbers identify them. */
+/* The DFM's streams restart. Fragments stay held, as their numbers identify them. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
         sequence_restart(&r->clears);
         sequence_restart(&r->keep_alives);
-        r->xoff_told = false;
+        r->xoff_sent = false;
         r->keep_alive_due_ns = now_ns;
 }
 
@@ -277,7 +277,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.reason_ms = r->reason == REASON_NONE
                                      ? 0
                                      : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
-        r->xoff_told = r->xoff;
+        r->xoff_sent = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
@@ -315,8 +315,8 @@ bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct 
                 make_alive(r, now_ns, ret);
                 return true;
         }
-        if (r->xoff != r->xoff_told) {
-                r->xoff_told = r->xoff;
+        if (r->xoff != r->xoff_sent) {
+                r->xoff_sent = r->xoff;
                 member_address(&r->member, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
                 ret->header.transaction = r->alive_sequence++;
                 ret->xoff.incarnation = (uint32_t)r->config.member.incarnation;

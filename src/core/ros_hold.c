@@ -1,16 +1,15 @@
-/* The fragments that a ROS holds: made or arrived, until cleared. To whom they go is in ros.c and
- * ros_queue.c. */
+/* Holds fragments from their creation or arrival until they are cleared. ros.c and ros_queue.c decide where
+ * they go. */
 #include <assert.h>
 
 #include "ros_internal.h"
 
-/* Parts of the buffer, in percent, above which triggers are to be held back and below which they may come
- * again. */
+/* Fill levels of the buffer, in percent, above which the ROS sends XOFF and below which it sends XON. */
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
-/* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer: then the
- * front-end waits. The trigger must not, as nothing else ever clears the buffer. */
+/* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer and then
+ * waits. The trigger must not wait for it, as only triggered events ever clear the buffer. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
@@ -81,8 +80,8 @@ static void give_back(struct ros *r, uint32_t i)
         move_to(r, last_free, i);
 }
 
-/* Finds a place for the fragment's bytes, for the entry or (UINT32_MAX) a new one; returns UINT32_MAX if
- * there is no room. */
+/* Finds memory for the fragment's bytes, for an entry or (UINT32_MAX) a new one. Returns UINT32_MAX if there
+ * is no room. */
 static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
 {
         uint64_t at = ARENA_NONE;
@@ -162,7 +161,7 @@ static void clear_all_below(struct ros *r, uint64_t oldest)
 
                 if (!r->entries[i].cleared && r->entries[i].event < oldest)
                         clear_entry(r, i);
-                /* When an entry is freed, one that was not looked at yet takes its place. */
+                /* A freed entry is replaced by one that was not visited yet. */
                 place -= r->n_held == held;
         }
 }
@@ -171,7 +170,7 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
 {
         if (oldest <= r->oldest)
                 return;
-        /* Goes through the numbers or the held entries, whichever are fewer. */
+        /* Visits the numbers or the held entries, whichever are fewer. */
         if (oldest - r->oldest > r->n_held)
                 clear_all_below(r, oldest);
         else
@@ -204,7 +203,7 @@ enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_
                 return ROS_CLEARED;
         i = hold(r, i == IDMAP_NONE ? UINT32_MAX : i, event, (uint32_t)event, f);
         if (i == UINT32_MAX) {
-                /* A stream retries, so it counts once. */
+                /* A byte stream retries the same frame, so it counts once. */
                 r->counts.full += !r->refused;
                 r->refused = true;
                 return ROS_FULL;
@@ -247,12 +246,12 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
         ros_check_room(r);
 }
 
-/* Those who wait for a frame that does not come are told so. */
+/* Answers the SFIs that wait for a frame that never comes. */
 void ros_skip(struct ros *r, uint64_t n)
 {
         uint32_t arriving = r->arriving;
 
-        /* The frame that was coming in has broken off. */
+        /* The frame that was arriving broke off. */
         r->arriving = UINT32_MAX;
         if (arriving != UINT32_MAX && r->entries[arriving].cleared)
                 give_back(r, arriving);

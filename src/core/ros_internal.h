@@ -1,4 +1,4 @@
-/* What the files of the ROS share: fragments held, and the queues of what is to be sent. */
+/* Shared by the files of the ROS: held fragments, and the send queues. */
 #pragma once
 
 #include "evb/base/arena.h"
@@ -9,8 +9,8 @@
 #include "evb/protocol/sequence.h"
 
 #define NO_ITEM UINT32_MAX
-/* Frames that may be requested before they come. They have entries of their own, so they and frames that come
- * early cannot displace each other. */
+/* Maximum number of frames that can be requested before they arrive. They have entries of their own, so they
+ * and early frames cannot displace each other. */
 #define ROS_EXPECTED_MAX 16384u
 
 struct ros_entry {
@@ -19,23 +19,23 @@ struct ros_entry {
         uint32_t l1_id;
         struct ros_fragment fragment;
         uint32_t place;      /* in `order` */
-        uint32_t queued;     /* items in the queues */
-        uint16_t queued_sfi; /* of the newest of them */
+        uint32_t queued;     /* number of queued items */
+        uint16_t queued_sfi; /* SFI of the newest item */
         uint64_t wanted_ns;
-        uint16_t wanted_by; /* where it goes when it arrives; UINT16_MAX: nobody asked */
+        uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
         bool arrived, filled, cleared;
-        bool expected;  /* requested before its frame has begun to come */
+        bool expected;  /* requested before its frame began to arrive */
         bool triggered; /* requested at least once: it counts for XOFF */
 };
 
-/* One thing to be sent. Items of an SFI are a list; free ones too. */
+/* One range to send. The items of an SFI form a list, and so do the free ones. */
 struct ros_item {
         uint64_t event;
         uint32_t l1_id;
         uint32_t from_bytes, to_bytes;
         uint32_t next;
-        uint8_t status; /* what to say where nothing is held; FRAGMENT_OK: then say nothing */
+        uint8_t status; /* the answer if nothing is held; FRAGMENT_OK: none */
 };
 
 struct ros_queue {
@@ -63,17 +63,17 @@ struct ros {
         uint32_t *order;    /* all entries: the free ones, then the `n_held` ones */
         uint32_t n_entries; /* for fragments, plus those for expected frames */
         uint32_t n_held, n_expected, n_waiting, n_triggered;
-        uint64_t triggered_bytes; /* bytes of the buffer that triggered fragments hold */
+        uint64_t triggered_bytes; /* buffer space of triggered fragments */
         struct idmap by_event;
         struct arena *arena;
-        uint64_t arrived;  /* frames so far: the next one is for this event */
+        uint64_t arrived;  /* frames so far, and thus the event of the next one */
         uint32_t arriving; /* its entry, between ros_arrive() and ros_commit() */
-        bool refused;      /* the next frame has already found no room */
-        bool xoff, xoff_told;
+        bool refused;      /* the next frame already found no room */
+        bool xoff, xoff_sent;
 
         struct ros_item *items;
         uint32_t free_item, n_items;
-        /* Each SFI has this many items to itself, and takes further ones from the common rest. */
+        /* Each SFI owns this number of items and takes further ones from the common rest. */
         uint32_t share, common;
         struct ros_queue *queues;
 
@@ -82,12 +82,13 @@ struct ros {
 
 /* ros_hold.c */
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id,
-                  const struct ros_fragment *f);                    /* UINT32_MAX: full */
-uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id); /* an entry for what has not arrived */
+                  const struct ros_fragment *f); /* UINT32_MAX: full */
+uint32_t ros_expect(struct ros *r, uint64_t event,
+                    uint32_t l1_id); /* an entry for a frame that did not arrive */
 void ros_note_triggered(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
-void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames are no longer sent to this SFI */
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no longer go to this SFI */
 void ros_check_room(struct ros *r);
 
 /* ros_queue.c */

@@ -1,4 +1,4 @@
-/* What is to be sent to each SFI, in order, in lists over one pool of items of fixed size. */
+/* The send queue of each SFI: ordered lists over one fixed pool of items. */
 #include <assert.h>
 
 #include "ros_internal.h"
@@ -9,8 +9,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         struct ros_queue *q = &r->queues[sfi];
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
 
-        /* An SFI that never empties its queue can fill the common part of the pool, but not the share of
-         * others. If no item is free, the SFI asks again. */
+        /* An SFI that never empties its queue can use up the common part of the pool, but not the share of
+         * others. Without a free item, the SFI retries. */
         if (q->n_items >= r->share && r->common == 0) {
                 r->counts.full++;
                 return;
@@ -57,7 +57,7 @@ static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         r->common += --q->n_items >= r->share;
 }
 
-/* The job of an item; false where there is nothing (more) to send for it. */
+/* Makes the job of an item. False: nothing (more) to send for it. */
 static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job *job)
 {
         uint32_t i = idmap_get(&r->by_event, item->event);
@@ -82,7 +82,7 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
         job->job.chunk.form = f->form;
         job->job.chunk.status = f->status;
         job->job.to_bytes = MIN(item->to_bytes, f->bytes);
-        /* A part ends on a cut or with the fragment. */
+        /* A range ends on a block or with the fragment. */
         if (job->job.to_bytes < f->bytes)
                 job->job.to_bytes -= job->job.to_bytes % EVB_BLOCK_BYTES;
         if (f->bytes == 0)
@@ -116,7 +116,7 @@ size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n)
                         made++;
                         before = i;
                 } else
-                        remove_item(r, q, before); /* cleared in the meantime */
+                        remove_item(r, q, before); /* cleared since */
                 i = next;
         }
         return made;

@@ -1,4 +1,5 @@
-/* The SFI's outside: made, fed with messages, asked for the next message to send and for events to write. */
+/* The SFI's entry points: creation, received messages, the next message to send, events to write. It joins
+ * the parts of the SFI; sfi_chunks.c handles the data. */
 #include "evb/core/sfi.h"
 
 #include <assert.h>
@@ -7,49 +8,28 @@
 
 #include "sfi_internal.h"
 
-/* The smallest block of the buffer: what a short fragment takes. */
-#define BLOCK_MIN_BYTES 256u
+/* Credits before the size of an event is known. */
+#define CREDITS_FIRST 4
 
-static int allocate(struct sfi *s)
+static int init_parts(struct sfi *s)
 {
-        const struct sfi_config *c = &s->config;
-        uint32_t ring = power_of_two_at_least(c->slots);
         int r;
 
-        r = idmap_init(&s->by_event, c->slots);
+        s->requests.config = s->updates.config = &s->config;
+        s->requests.member = s->updates.member = &s->member;
+        s->requests.slots = s->updates.slots = &s->slots;
+        s->requests.retry = &s->retry;
+        s->requests.counts = &s->counts;
+        sfi_retry_init(&s->retry, &s->config);
+        r = sfi_slots_init(&s->slots, &s->config, &s->counts);
         if (r >= 0)
-                r = heap_init(&s->due, c->slots);
+                r = sfi_requests_init(&s->requests);
         if (r >= 0)
-                r = heap_init(&s->holding, c->slots);
-        if (r >= 0)
-                r = event_set_init(&s->ended);
-        if (r >= 0)
-                r = event_set_init(&s->built_events);
-        if (r >= 0)
-                r = sfi_inventory_init(&s->inventory);
-        if (r >= 0)
-                r = arena_new(&s->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
+                r = sfi_updates_init(&s->updates);
         if (r < 0)
                 return r;
-        s->slots = calloc(c->slots, sizeof *s->slots);
-        s->fragments = calloc((size_t)c->slots * c->n_ros, sizeof *s->fragments);
-        s->free_slots = calloc(c->slots, sizeof *s->free_slots);
-        s->cuts = calloc(DIV_ROUND_UP(c->buffer_bytes, 64 * EVB_BLOCK_BYTES), sizeof *s->cuts);
-        s->built = calloc(ring, sizeof *s->built);
-        s->finished = calloc(SFI_FINISHED, sizeof *s->finished);
-        s->waiting = calloc(ring, sizeof *s->waiting);
-        s->overdue = calloc(c->slots, sizeof *s->overdue);
-        s->sequences = calloc(c->n_ros, sizeof *s->sequences);
-        s->streams = calloc(c->n_ros, sizeof *s->streams);
-        if (!s->slots || !s->fragments || !s->free_slots || !s->cuts || !s->built || !s->finished ||
-            !s->waiting || !s->overdue || !s->sequences || !s->streams)
-                return -ENOMEM;
-        s->built_mask = s->waiting_mask = ring - 1;
-        s->finished_mask = SFI_FINISHED - 1;
-        for (uint32_t i = 0; i < c->slots; i++)
-                s->free_slots[i] = c->slots - 1 - i;
-        s->n_free = c->slots;
-        return 0;
+        s->sequences = calloc(s->config.n_ros, sizeof *s->sequences);
+        return s->sequences ? 0 : -ENOMEM;
 }
 
 int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
@@ -70,13 +50,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->collecting[0] = s->collecting[1] = (struct sfi_list){.first = SLOT_NONE, .last = SLOT_NONE};
-        s->resend_ns = s->writing_look_ns = s->slow_since_ns = NEVER_NS;
-        s->resend_after_ns = SFI_RESEND_FIRST_NS;
-        s->stretch = 1;
-        s->n_live = config->n_ros;
-        memset(s->ros_live, 0xff, sizeof s->ros_live);
-        r = allocate(s);
+        r = init_parts(s);
         if (r < 0) {
                 sfi_free(s);
                 return r;
@@ -89,51 +63,149 @@ struct sfi *sfi_free(struct sfi *s)
 {
         if (!s)
                 return NULL;
-        heap_fini(&s->due);
-        heap_fini(&s->holding);
-        idmap_fini(&s->by_event);
-        event_set_fini(&s->ended);
-        event_set_fini(&s->built_events);
-        sfi_inventory_fini(&s->inventory);
-        arena_free(s->arena);
-        free(s->slots);
-        free(s->fragments);
-        free(s->free_slots);
-        free(s->cuts);
-        free(s->built);
-        free(s->finished);
-        free(s->waiting);
-        free(s->overdue);
+        sfi_slots_fini(&s->slots);
+        sfi_requests_fini(&s->requests);
+        sfi_updates_fini(&s->updates);
         free(s->sequences);
-        free(s->streams);
         free(s);
         return NULL;
 }
 
-/* The run is over: what is still open was never assigned to us, or the DFM has given it up. */
-static void drop_open(struct sfi *s, uint64_t now_ns)
+/* Number of events that the SFI can take at a time. */
+static uint32_t credits(const struct sfi *s)
 {
-        while (s->collecting[true].n > 0)
-                sfi_finish_slot(s, now_ns, s->collecting[true].first, true);
-        while (s->collecting[false].n > 0)
-                sfi_drop_slot(s, s->collecting[false].first);
+        const struct sfi_config *c = &s->config;
+        uint64_t event_bytes = s->slots.event_bytes;
+        uint64_t n = c->credits > 0 ? c->credits : c->slots - c->slots / 4;
+
+        if (s->state != RUN_RUNNING)
+                return 0;
+        if (event_bytes == 0)
+                return (uint32_t)MIN(n, c->credits > 0 ? n : CREDITS_FIRST);
+        /* A part stays free for events that precede their assignment, and for those being written. */
+        n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
+        if (c->credits == 0 && c->room_bytes > 0 && !c->pull)
+                n = MIN(n, c->room_bytes / event_bytes);
+        return (uint32_t)MAX(n, UINT64_C(1));
+}
+
+static void note_assignment(struct sfi *s, uint32_t sequence)
+{
+        sfi_updates_note_assignment(&s->updates, sequence);
+        s->counts.assigned++;
+}
+
+static void begin_assigned(struct sfi *s, uint64_t now_ns, uint32_t slot)
+{
+        sfi_slots_set_assigned(&s->slots, slot);
+        s->slots.items[slot].expire_ns = now_ns + s->config.timeout_ns;
+        if (s->config.pull)
+                sfi_requests_queue(&s->requests, slot);
+        else {
+                sfi_requests_plan(&s->requests, now_ns, slot);
+                sfi_slots_check(&s->slots, now_ns, slot);
+        }
+}
+
+static struct event_info info_of(const struct sfi *s, const struct message *m, size_t k)
+{
+        const struct assign_entry *a = &m->assign.entries[k];
+
+        if (m->assign.with_info)
+                return m->assign.infos[k];
+        return (struct event_info){
+                .global_id = a->event,
+                .l1_id = a->l1_id,
+                .run = s->member.run,
+                .time_s = (uint32_t)(a->time_ns / NS_PER_S),
+                .time_ns = (uint32_t)(a->time_ns % NS_PER_S),
+        };
+}
+
+/* The DFM may take an event back from a slow SFI and find no other SFI. Then the event already has an
+ * assigned slot here. */
+static bool is_double(const struct sfi *s, uint32_t slot)
+{
+        return slot != SLOT_NONE && s->slots.items[slot].assigned;
+}
+
+static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size_t k)
+{
+        const struct assign_entry *a = &m->assign.entries[k];
+        bool again = m->header.type == MESSAGE_BUILD, is_void = a->flags & ASSIGN_VOID;
+        struct sfi_slots *t = &s->slots;
+        uint32_t slot;
+
+        if (!sfi_updates_have_room(&s->updates))
+                return;
+        if (again && !is_void) {
+                sfi_slots_take_back(t, a->event);
+                sfi_updates_void_lost(&s->updates, a->event);
+        }
+        slot = idmap_get(&t->by_event, a->event);
+        if (!is_void && is_double(s, slot)) {
+                note_assignment(s, a->sequence);
+                t->items[slot].doubles++;
+                return;
+        }
+        if (is_void || (again ? sfi_slots_was_built(t, a->event) : sfi_slots_has_ended(t, a->event))) {
+                note_assignment(s, a->sequence);
+                sfi_updates_report_void(&s->updates, a->event);
+                return;
+        }
+        if (slot == SLOT_NONE)
+                slot = sfi_slots_open(t, now_ns, a->event, a->l1_id, true);
+        if (slot == SLOT_NONE)
+                return; /* without an acknowledgement the DFM resends it */
+        note_assignment(s, a->sequence);
+        t->items[slot].assigned_again = again;
+        t->items[slot].info = info_of(s, m, k);
+        begin_assigned(s, now_ns, slot);
+}
+
+/* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
+ * uses at most half of the window, so all events below that half have ended. */
+static void note_event(struct sfi *s, uint64_t event)
+{
+        s->slots.newest = MAX(s->slots.newest, event + 1);
+        if (!s->oldest_jump.started && event >= EVB_EVENT_WINDOW / 2)
+                sfi_slots_note_oldest(&s->slots, event - EVB_EVENT_WINDOW / 2);
+}
+
+static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        for (size_t k = 0; k < m->n; k++) {
+                const struct assign_entry *a = &m->assign.entries[k];
+
+                if (!(a->flags & ASSIGN_VOID))
+                        note_event(s, a->event);
+                if (a->sfi != s->config.index)
+                        sfi_slots_cancel(&s->slots, now_ns, a->event);
+                else if (a->incarnation == (uint32_t)s->config.member.incarnation) {
+                        if (!sfi_updates_has_assignment(&s->updates, a->sequence))
+                                assign(s, now_ns, m, k);
+                        /* Also for a repeated one, whose acknowledgement was lost. */
+                        if (sfi_updates_has_assignment(&s->updates, a->sequence))
+                                sfi_updates_plan(&s->updates, now_ns);
+                }
+        }
 }
 
 static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         if (sequence_note(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
-        s->newest = MAX(s->newest, m->keep_alive.triggers);
-        if (jump_is_believed(&s->oldest_jump, s->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
-                sfi_note_oldest(s, m->keep_alive.oldest);
+        s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
+        if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
+                sfi_slots_note_oldest(&s->slots, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
-        /* Before the run begins, or is taken up by a DFM that starts again, the map only says who has come
-         * so far. */
+        /* Before the run starts, or resumes under another DFM, the map shows only the nodes that joined so
+         * far. */
         if (m->keep_alive.state >= RUN_RUNNING)
-                sfi_set_live(s, now_ns, m->keep_alive.ros_live);
+                sfi_slots_set_live(&s->slots, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
-                drop_open(s, now_ns);
+                sfi_slots_drop_all(&s->slots, now_ns);
 }
 
 static bool receive_totals(struct sfi *s, const struct message *m)
@@ -151,8 +223,8 @@ static bool receive_totals(struct sfi *s, const struct message *m)
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         sequence_restart(&s->keep_alives);
-        sfi_take_inventory(s);
-        sfi_restart_streams(s, now_ns);
+        sfi_inventory_take(&s->updates, &s->totals);
+        sfi_restart_streams(&s->updates, now_ns);
         s->keep_alive_due_ns = now_ns;
 }
 
@@ -168,7 +240,7 @@ static bool receive_welcome(struct sfi *s, uint64_t now_ns, const struct message
         case MEMBER_REFUSED:
                 if (s->member.refusal == WELCOME_OVER) {
                         s->run_state = RUN_ENDED;
-                        drop_open(s, now_ns);
+                        sfi_slots_drop_all(&s->slots, now_ns);
                 }
                 break;
         case MEMBER_NOTHING:
@@ -177,41 +249,38 @@ static bool receive_welcome(struct sfi *s, uint64_t now_ns, const struct message
         return m->header.sender_role == ROLE_DFM;
 }
 
+/* False: the DFM never sends this type. */
+static bool receive_from_dfm(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        switch (m->header.type) {
+        case MESSAGE_ASSIGN:
+        case MESSAGE_BUILD:
+                receive_assign(s, now_ns, m);
+                return true;
+        case MESSAGE_KEEP_ALIVE:
+                receive_keep_alive(s, now_ns, m);
+                return true;
+        case MESSAGE_UPDATE_ACK:
+                sfi_updates_receive_ack(&s->updates, now_ns, m);
+                return true;
+        case MESSAGE_INQUIRY:
+                sfi_inventory_receive(&s->updates, m);
+                return true;
+        case MESSAGE_CLEAR:
+                return true; /* for the ROSs */
+        }
+        return false;
+}
+
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         if (m->header.type == MESSAGE_WELCOME)
                 return receive_welcome(s, now_ns, m);
         if (!member_accepts(&s->member, now_ns, m))
                 return true;
-        switch (m->header.type) {
-        case MESSAGE_ASSIGN:
-        case MESSAGE_BUILD:
-                return sfi_receive_assign(s, now_ns, m);
-        case MESSAGE_KEEP_ALIVE:
-                if (m->header.sender_role != ROLE_DFM)
-                        return false;
-                receive_keep_alive(s, now_ns, m);
-                return true;
-        case MESSAGE_UPDATE_ACK:
-                if (m->header.sender_role != ROLE_DFM)
-                        return false;
-                sfi_receive_update_ack(s, now_ns, m);
-                return true;
-        case MESSAGE_TOTALS:
+        if (m->header.type == MESSAGE_TOTALS)
                 return receive_totals(s, m);
-        case MESSAGE_CLEAR:
-                return m->header.sender_role == ROLE_DFM; /* the ROSs' business */
-        case MESSAGE_INQUIRY:
-                return sfi_receive_inquiry(s, m);
-        }
-        return false;
-}
-
-void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
-{
-        s->counts.datagrams_received++;
-        if (source < s->config.n_ros)
-                sequence_note(&s->sequences[source].numbers, transaction);
+        return m->header.sender_role == ROLE_DFM && receive_from_dfm(s, now_ns, m);
 }
 
 static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
@@ -222,14 +291,14 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         m->alive.frames = 0;
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
-        m->alive.reason = s->slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
-        m->alive.reason_ms = s->slow_since_ns == NEVER_NS
-                                     ? 0
-                                     : (uint32_t)MIN((now_ns - s->slow_since_ns) / NS_PER_MS, UINT32_MAX);
+        m->alive.reason = s->slots.slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
+        m->alive.reason_ms =
+                s->slots.slow_since_ns == NEVER_NS
+                        ? 0
+                        : (uint32_t)MIN((now_ns - s->slots.slow_since_ns) / NS_PER_MS, UINT32_MAX);
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
-        /* Credits are told again with it, should the last Update have been lost. */
-        s->update_due = true;
-        s->update_due_ns = now_ns;
+        /* Repeats the credits, in case the last Update was lost. */
+        sfi_updates_plan_now(&s->updates, now_ns);
 }
 
 static bool may_join(const struct sfi *s)
@@ -241,9 +310,9 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
 {
         *ret_to = (struct message_to){ROLE_DFM, 0};
         if (may_join(s) &&
-            member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->newest > 0, ret)) {
-                ret->join.newest = s->newest;
-                ret->join.oldest = s->oldest;
+            member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->slots.newest > 0, ret)) {
+                ret->join.newest = s->slots.newest;
+                ret->join.oldest = s->slots.oldest;
                 return true;
         }
         if (!member_is_joined(&s->member))
@@ -254,45 +323,44 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
         }
         if (s->state == RUN_ENDED)
                 return false;
-        sfi_scan(s, now_ns);
-        sfi_report_writing(s, now_ns);
-        if (sfi_make_inventory(s, ret) || sfi_make_update(s, now_ns, ret))
+        sfi_requests_scan(&s->requests, now_ns);
+        sfi_updates_report_writing(&s->updates, now_ns);
+        if (sfi_inventory_make(&s->updates, ret))
                 return true;
-        return sfi_make_request(s, now_ns, ret_to, ret);
+        if (sfi_updates_due(&s->updates, now_ns)) {
+                sfi_updates_make(&s->updates, now_ns, credits(s), ret);
+                return true;
+        }
+        return sfi_requests_make(&s->requests, now_ns, ret_to, ret);
 }
 
 uint64_t sfi_deadline_ns(const struct sfi *s)
 {
-        uint64_t scan_ns = MAX(heap_first_key(&s->due), s->scan_from_ns);
-        uint64_t deadline = MIN(MIN(s->keep_alive_due_ns, s->writing_look_ns), MIN(scan_ns, s->resend_ns));
+        uint64_t join_ns = may_join(s) ? s->member.join_due_ns : NEVER_NS;
+        uint64_t parts_ns = MIN(sfi_requests_deadline_ns(&s->requests), sfi_updates_deadline_ns(&s->updates));
 
         if (!member_is_joined(&s->member))
-                return may_join(s) ? s->member.join_due_ns : NEVER_NS;
+                return join_ns;
         if (s->state == RUN_ENDED)
                 return s->keep_alive_due_ns;
-        deadline = MIN(deadline, may_join(s) ? s->member.join_due_ns : NEVER_NS);
-        return s->update_due ? MIN(deadline, s->update_due_ns) : deadline;
+        return MIN(MIN(s->keep_alive_due_ns, join_ns), MIN(s->slots.writing_look_ns, parts_ns));
 }
 
 size_t sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
 {
-        size_t taken = 0;
-
-        while (taken < n && s->built_tail != s->built_head)
-                slots[taken++] = s->built[s->built_tail++ & s->built_mask];
-        return taken;
+        return sfi_slots_take_built(&s->slots, slots, n);
 }
 
 void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
 {
-        const struct sfi_slot *e = &s->slots[slot];
+        const struct sfi_slot *e = &s->slots.items[slot];
 
         *ret = (struct sfi_built){
                 .info = e->info,
                 .event = e->event,
                 .end = (enum event_end)e->end,
                 .assigned_again = e->assigned_again,
-                .fragments = sfi_fragment(s, slot, 0),
+                .fragments = sfi_fragment(&s->slots, slot, 0),
         };
 }
 
@@ -301,13 +369,13 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
         uint64_t bytes = 0;
 
         for (uint32_t i = 0; i < s->config.n_ros; i++)
-                bytes += sfi_fragment(s, slot, i)->bytes;
+                bytes += sfi_fragment(&s->slots, slot, i)->bytes;
         return bytes;
 }
 
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
-        struct sfi_slot *e = &s->slots[slot];
+        struct sfi_slot *e = &s->slots.items[slot];
         struct finished_entry entry = {
                 .event = e->taken_back ? ASSIGN_VOID_EVENT : e->event,
                 .end = failed ? EVENT_LOST : e->end,
@@ -329,14 +397,11 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 s->counts.lost++;
         s->counts.fragments_received += s->config.n_ros - entry.missing;
         s->counts.fragments_lost += entry.missing;
-        sfi_report(s, &entry);
-        if (failed)
-                event_set_remove(&s->built_events, e->event);
-        /* Only after the true end: the DFM believes the first that it hears. */
+        sfi_updates_report(&s->updates, &entry);
+        /* Only after the actual end: the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)
-                sfi_report_void(s, entry.event);
-        s->n_building--;
-        sfi_drop_slot(s, slot);
+                sfi_updates_report_void(&s->updates, entry.event);
+        sfi_slots_written(&s->slots, slot, failed);
 }
 
 void sfi_stop(struct sfi *s, uint64_t now_ns)
@@ -351,19 +416,9 @@ bool sfi_is_drained(const struct sfi *s)
 {
         if (s->run_state != RUN_ENDED && s->state < RUN_DRAINING)
                 return false;
-        /* Without a DFM to listen, nothing more is acknowledged. */
-        return s->n_free == s->config.slots &&
-               (s->run_state == RUN_ENDED || s->finished_acked == s->finished_next ||
-                s->member.heard_ns == 0);
-}
-
-bool sfi_has_totals(const struct sfi *s)
-{
-        for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                if (s->sequences[i].numbers.started && sfi_ros_is_live(s, i) && !s->sequences[i].final)
-                        return false;
-        }
-        return true;
+        /* Without a DFM, no further report is acknowledged. */
+        return s->slots.n_free == s->config.slots &&
+               (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) || s->member.heard_ns == 0);
 }
 
 void sfi_set_ended(struct sfi *s, uint64_t now_ns)
@@ -402,10 +457,15 @@ const struct sfi_counts *sfi_counts(const struct sfi *s)
 
 uint32_t sfi_open_events(const struct sfi *s)
 {
-        return s->config.slots - s->n_free;
+        return s->config.slots - s->slots.n_free;
 }
 
 uint64_t sfi_buffer_used_bytes(const struct sfi *s)
 {
-        return arena_used_bytes(s->arena);
+        return arena_used_bytes(s->slots.arena);
+}
+
+uint64_t sfi_retry_after_ns(const struct sfi *s)
+{
+        return sfi_retry_interval_ns(&s->retry);
 }

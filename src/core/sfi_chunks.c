@@ -1,89 +1,47 @@
-/* The SFI's hot path: gives pieces of fragments their places and notes what has come. A bitmap with a bit for
- * each EVB_BLOCK_BYTES of the buffer tells which parts of a fragment are there, however the sender cut it. */
+/* The SFI's data path: reserves memory for arriving chunks and commits the payload that was copied there. The
+ * receive bitmap shows which blocks of a fragment arrived, however the sender divided it. */
 #include "sfi_internal.h"
 
-static uint32_t blocks_of(uint32_t bytes)
-{
-        return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
-}
-
-static uint64_t word_mask(uint64_t bit, uint64_t n)
-{
-        return (n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << bit;
-}
-
-static void clear_blocks(struct sfi *s, uint64_t first, uint64_t n)
-{
-        while (n > 0) {
-                uint64_t bit = first % 64, part = MIN(n, 64 - bit);
-
-                s->cuts[first / 64] &= ~word_mask(bit, part);
-                first += part, n -= part;
-        }
-}
-
-/* Returns how many were not set before. */
-static uint32_t set_blocks(struct sfi *s, uint64_t first, uint64_t n)
-{
-        uint32_t fresh = 0;
-
-        while (n > 0) {
-                uint64_t bit = first % 64, part = MIN(n, 64 - bit), mask = word_mask(bit, part);
-                uint64_t *word = &s->cuts[first / 64];
-
-                fresh += (uint32_t)__builtin_popcountll(mask & ~*word);
-                *word |= mask;
-                first += part, n -= part;
-        }
-        return fresh;
-}
-
-bool sfi_missing_range(const struct sfi *s, const struct sfi_fragment *f, uint32_t from_bytes,
-                       uint32_t *ret_from, uint32_t *ret_to)
-{
-        uint64_t base = f->at / EVB_BLOCK_BYTES;
-        uint32_t i = from_bytes / EVB_BLOCK_BYTES, n = blocks_of(f->bytes), from;
-
-        while (i < n && s->cuts[(base + i) / 64] >> (base + i) % 64 & 1)
-                i++;
-        if (i == n)
-                return false;
-        from = i;
-        while (i < n && !(s->cuts[(base + i) / 64] >> (base + i) % 64 & 1))
-                i++;
-        *ret_from = from * EVB_BLOCK_BYTES;
-        *ret_to = MIN(i * EVB_BLOCK_BYTES, f->bytes);
-        return true;
-}
-
-/* The slot of a piece's event, opened where it may be. */
+/* The slot of a chunk's event. Opens one in push, where data may come before the assignment. */
 static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, enum sfi_verdict *ret_verdict)
 {
-        uint32_t slot = idmap_get(&s->by_event, c->event);
+        struct sfi_slots *t = &s->slots;
+        uint32_t slot = idmap_get(&t->by_event, c->event);
 
-        if (slot != IDMAP_NONE && s->slots[slot].state == SLOT_COLLECTING)
+        if (slot != IDMAP_NONE && t->items[slot].state == SLOT_COLLECTING)
                 return slot;
-        if (slot != IDMAP_NONE || s->config.pull || s->state == RUN_ENDED || sfi_has_ended(s, c->event)) {
+        if (slot != IDMAP_NONE || s->config.pull || s->state == RUN_ENDED ||
+            sfi_slots_has_ended(t, c->event)) {
                 *ret_verdict = SFI_LATE;
-                return IDMAP_NONE;
+                return SLOT_NONE;
         }
-        if (c->event >= MAX(s->oldest, s->newest) + EVB_EVENT_WINDOW) {
+        if (c->event >= MAX(t->oldest, t->newest) + EVB_EVENT_WINDOW) {
                 s->counts.implausible++;
                 *ret_verdict = SFI_MALFORMED;
-                return IDMAP_NONE;
+                return SLOT_NONE;
         }
         *ret_verdict = SFI_NO_ROOM;
-        return sfi_open_slot(s, now_ns, c->event, c->l1_id, false);
+        return sfi_slots_open(t, now_ns, c->event, c->l1_id, false);
 }
 
-/* Memory for a fragment. Where there is none, younger events give theirs back and are asked for again later:
- * the oldest event can always be finished, so that a small buffer is slow, and never stuck. */
+/* Memory for a fragment. If there is none, younger events give up theirs and request it again later. The
+ * oldest event can always finish, so a small buffer is slow but never stuck. */
 static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
-        uint64_t at = arena_alloc(s->arena, bytes);
+        uint64_t at = sfi_slots_reserve(&s->slots, slot, bytes);
 
-        while (at == ARENA_NONE && sfi_evict_for(s, now_ns, slot))
-                at = arena_alloc(s->arena, bytes);
+        while (at == ARENA_NONE) {
+                uint32_t victim = sfi_slots_victim(&s->slots, slot);
+
+                if (victim == SLOT_NONE)
+                        break;
+                if (s->slots.items[victim].assigned) {
+                        sfi_slots_empty(&s->slots, now_ns, victim);
+                        sfi_requests_plan(&s->requests, now_ns, victim);
+                } else
+                        sfi_slots_give_up(&s->slots, victim);
+                at = sfi_slots_reserve(&s->slots, slot, bytes);
+        }
         return at;
 }
 
@@ -96,7 +54,6 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
                 at = find_room(s, now_ns, slot, c->fragment_bytes);
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
-                sfi_note_block(s, slot);
         }
         *f = (struct sfi_fragment){
                 .at = at,
@@ -105,26 +62,26 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
                 .form = c->form,
                 .status = c->status,
                 .known = true,
-                .asked_again = f->asked_again,
+                .retried = f->retried,
         };
         return SFI_STORE;
 }
 
-static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_chunk *p)
+static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *p)
 {
         const struct chunk *c = &p->chunk;
         enum sfi_verdict verdict = SFI_STORE;
 
         if (p->source >= s->config.n_ros)
                 return SFI_MALFORMED;
-        s->streams[p->source].heard_ns = now_ns;
+        sfi_requests_note_heard(&s->requests, now_ns, p->source);
         p->slot = slot_of(s, now_ns, c, &verdict);
-        if (p->slot == IDMAP_NONE)
+        if (p->slot == SLOT_NONE)
                 return verdict;
-        struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
+        struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
         if (f->whole) {
-                if (f->asked_again)
-                        sfi_note_too_early(s, now_ns);
+                if (f->retried)
+                        sfi_retry_note_spurious(&s->retry, now_ns);
                 return SFI_DUPLICATE;
         }
         if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
@@ -134,18 +91,18 @@ static enum sfi_verdict place(struct sfi *s, uint64_t now_ns, struct sfi_chunk *
                 if (verdict != SFI_STORE)
                         return verdict;
         }
-        /* Not before it is cut: most fragments come in one piece. */
-        if (!f->in_parts && c->length < c->fragment_bytes) {
-                clear_blocks(s, f->at / EVB_BLOCK_BYTES, blocks_of(f->bytes));
-                f->in_parts = true;
+        /* Not earlier: most fragments arrive as one chunk and need no bitmap. */
+        if (!f->split && c->length < c->fragment_bytes) {
+                sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
+                f->split = true;
         }
-        if (!f->asked_again && c->event > s->streams[p->source].newest_event)
-                s->streams[p->source].newest_event = c->event;
+        if (!f->retried)
+                sfi_requests_note_newest(&s->requests, p->source, c->event);
         p->at = f->at + c->offset;
         return SFI_STORE;
 }
 
-/* Late and double fragments count once, by the piece that ends them. */
+/* Counts a late or duplicate fragment once, by its last chunk. */
 static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fragment)
 {
         switch (verdict) {
@@ -166,68 +123,77 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
         }
 }
 
-void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *pieces, size_t n)
+void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
 {
         for (size_t i = 0; i < n; i++)
-                idmap_prefetch(&s->by_event, pieces[i].chunk.event);
+                idmap_prefetch(&s->slots.by_event, chunks[i].chunk.event);
         for (size_t i = 0; i < n; i++) {
-                pieces[i].verdict = place(s, now_ns, &pieces[i]);
-                count_refusal(s, pieces[i].verdict,
-                              pieces[i].chunk.offset + pieces[i].chunk.length ==
-                                      pieces[i].chunk.fragment_bytes);
+                chunks[i].verdict = reserve(s, now_ns, &chunks[i]);
+                count_refusal(s, chunks[i].verdict,
+                              chunks[i].chunk.offset + chunks[i].chunk.length ==
+                                      chunks[i].chunk.fragment_bytes);
         }
 }
 
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p)
 {
-        const struct sfi_slot *e = &s->slots[p->slot];
-
-        const struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
+        const struct sfi_slot *e = &s->slots.items[p->slot];
+        const struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
 
         return e->state == SLOT_COLLECTING && e->event == p->chunk.event && f->known &&
                f->at + p->chunk.offset == p->at;
 }
 
-static void fragment_is_whole(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *p,
-                              struct sfi_fragment *f)
+static void finish_fragment(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *p,
+                            const struct sfi_fragment *f)
 {
-        struct sfi_slot *e = &s->slots[p->slot];
-
-        f->whole = true;
-        e->whole++;
-        if (sfi_ros_is_live(s, p->source))
-                e->missing--;
-        if (f->asked_again)
+        if (f->retried)
                 s->counts.recovered++;
         else
-                sfi_sample_latency(s, now_ns - e->first_ns);
-        sfi_check_slot(s, now_ns, p->slot);
+                sfi_retry_sample(&s->retry, now_ns - s->slots.items[p->slot].first_ns);
+        sfi_slots_set_whole(&s->slots, now_ns, p->slot, p->source);
 }
 
-void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *pieces, size_t n)
+void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
-                const struct sfi_chunk *p = &pieces[i];
+                const struct sfi_chunk *p = &chunks[i];
 
                 if (p->verdict != SFI_STORE)
                         continue;
-                struct sfi_fragment *f = sfi_fragment(s, p->slot, p->source);
-                /* The same piece may have come twice in one batch, or its event may have lost its place in
-                 * between. */
+                struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
+                /* A batch may hold the same chunk twice, and its event may have lost the memory since. */
                 if (!sfi_is_reserved(s, p) || f->whole)
                         continue;
-                uint32_t all = blocks_of(f->bytes), here = blocks_of(p->chunk.length), fresh = here;
+                uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
 
                 if (here == all)
                         f->blocks_received = all;
                 else {
-                        fresh = set_blocks(s, p->at / EVB_BLOCK_BYTES, here);
+                        fresh = sfi_slots_set_blocks(&s->slots, p->at, p->chunk.length);
                         f->blocks_received += fresh;
                         s->counts.duplicate += fresh == 0;
                 }
                 if (fresh > 0 || all == 0)
-                        s->slots[p->slot].progress = true;
+                        s->slots.items[p->slot].progress = true;
                 if (f->blocks_received == all)
-                        fragment_is_whole(s, now_ns, p, f);
+                        finish_fragment(s, now_ns, p, f);
         }
+}
+
+void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
+{
+        s->counts.datagrams_received++;
+        if (source < s->config.n_ros)
+                sequence_note(&s->sequences[source].numbers, transaction);
+}
+
+bool sfi_has_totals(const struct sfi *s)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                if (s->sequences[i].numbers.started && sfi_slots_ros_is_live(&s->slots, i) &&
+                    !s->sequences[i].final)
+                        return false;
+        }
+        return true;
 }

@@ -1,107 +1,378 @@
-/* The SFI's slots: opened, found whole or expired, finished. What fills them is in sfi_pieces.c. */
+/* The table of the SFI's slots: opens, ranks, finishes and frees them, and keeps the receive bitmap. It sees
+ * neither messages nor the retry timer. */
+#include "sfi_slots.h"
+
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
-#include "sfi_internal.h"
-
-/* Slots for events that are not assigned here: this many, or an eighth of all; and the time for which each
- * keeps one. */
+/* Unassigned events use an eighth of the slots, but at least this number. Newer ones replace an unassigned
+ * event only after this age. */
 #define UNASSIGNED_LEAST 16u
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
+/* The smallest allocation in the buffer: the cost of a short fragment. */
+#define ALLOCATION_MIN_BYTES 256u
 
-static void list_append(struct sfi *s, struct sfi_list *list, uint32_t slot)
+int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct sfi_counts *counts)
 {
-        s->slots[slot].next = SLOT_NONE;
-        s->slots[slot].previous = list->last;
-        *(list->last == SLOT_NONE ? &list->first : &s->slots[list->last].next) = slot;
+        uint32_t n = config->slots, ring = power_of_two_at_least(n);
+        int r;
+
+        t->config = config;
+        t->counts = counts;
+        t->n_ros = t->n_live = config->n_ros;
+        memset(t->ros_live, 0xff, sizeof t->ros_live);
+        t->collecting[0] = t->collecting[1] = (struct sfi_list){.first = SLOT_NONE, .last = SLOT_NONE};
+        t->writing_look_ns = t->slow_since_ns = NEVER_NS;
+        r = idmap_init(&t->by_event, n);
+        if (r >= 0)
+                r = heap_init(&t->due, n);
+        if (r >= 0)
+                r = heap_init(&t->holding, n);
+        if (r >= 0)
+                r = event_set_init(&t->ended);
+        if (r >= 0)
+                r = event_set_init(&t->built_events);
+        if (r >= 0)
+                r = arena_new(&t->arena, config->buffer_bytes, ALLOCATION_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
+        if (r < 0)
+                return r;
+        t->items = calloc(n, sizeof *t->items);
+        t->fragments = calloc((size_t)n * config->n_ros, sizeof *t->fragments);
+        t->free = calloc(n, sizeof *t->free);
+        t->block_bits =
+                calloc(DIV_ROUND_UP(config->buffer_bytes, 64 * EVB_BLOCK_BYTES), sizeof *t->block_bits);
+        t->built = calloc(ring, sizeof *t->built);
+        if (!t->items || !t->fragments || !t->free || !t->block_bits || !t->built)
+                return -ENOMEM;
+        t->built_mask = ring - 1;
+        for (uint32_t i = 0; i < n; i++)
+                t->free[i] = n - 1 - i;
+        t->n_free = n;
+        return 0;
+}
+
+void sfi_slots_fini(struct sfi_slots *t)
+{
+        heap_fini(&t->due);
+        heap_fini(&t->holding);
+        idmap_fini(&t->by_event);
+        event_set_fini(&t->ended);
+        event_set_fini(&t->built_events);
+        arena_free(t->arena);
+        free(t->items);
+        free(t->fragments);
+        free(t->free);
+        free(t->block_bits);
+        free(t->built);
+}
+
+static void list_append(struct sfi_slots *t, struct sfi_list *list, uint32_t slot)
+{
+        t->items[slot].next = SLOT_NONE;
+        t->items[slot].previous = list->last;
+        *(list->last == SLOT_NONE ? &list->first : &t->items[list->last].next) = slot;
         list->last = slot;
         list->n++;
 }
 
-static void list_remove(struct sfi *s, struct sfi_list *list, uint32_t slot)
+static void list_remove(struct sfi_slots *t, struct sfi_list *list, uint32_t slot)
 {
-        const struct sfi_slot *e = &s->slots[slot];
+        const struct sfi_slot *e = &t->items[slot];
 
-        *(e->previous == SLOT_NONE ? &list->first : &s->slots[e->previous].next) = e->next;
-        *(e->next == SLOT_NONE ? &list->last : &s->slots[e->next].previous) = e->previous;
+        *(e->previous == SLOT_NONE ? &list->first : &t->items[e->previous].next) = e->next;
+        *(e->next == SLOT_NONE ? &list->last : &t->items[e->next].previous) = e->previous;
         list->n--;
 }
 
-void sfi_give_up_unassigned(struct sfi *s, uint32_t slot)
+static void leave_collecting(struct sfi_slots *t, uint32_t slot)
 {
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                s->counts.late += sfi_fragment(s, slot, i)->whole;
-        sfi_drop_slot(s, slot);
+        struct sfi_slot *e = &t->items[slot];
+
+        list_remove(t, &t->collecting[e->assigned], slot);
+        heap_remove(&t->due, slot);
+        heap_remove(&t->holding, slot);
+        if (e->requested)
+                t->n_requested--;
+        e->requested = false;
 }
 
-/* Events that are not assigned here use a small part of the slots; newer ones replace the oldest. An
- * assignment takes one of these slots if no other is free. */
-static bool make_room(struct sfi *s, uint64_t now_ns, bool assigned)
+static void free_fragments(struct sfi_slots *t, uint32_t slot)
 {
-        const struct sfi_list *unassigned = &s->collecting[false];
-        uint32_t share = MAX(s->config.slots / 8, MIN(s->config.slots / 2, UNASSIGNED_LEAST));
+        t->items[slot].blocks = 0;
+        heap_remove(&t->holding, slot);
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
-        if (assigned ? s->n_free > 0 : unassigned->n < share && s->n_free > 0)
+                if (f->known && f->at != ARENA_NONE)
+                        arena_release(t->arena, f->at);
+        }
+}
+
+static void free_slot(struct sfi_slots *t, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        if (e->state == SLOT_COLLECTING)
+                leave_collecting(t, slot);
+        if (!e->taken_back)
+                idmap_remove(&t->by_event, e->event);
+        free_fragments(t, slot);
+        e->state = SLOT_EMPTY;
+        t->free[t->n_free++] = slot;
+}
+
+void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
+{
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                t->counts->late += sfi_fragment(t, slot, i)->whole;
+        free_slot(t, slot);
+}
+
+/* Newer unassigned events replace the oldest one. An assignment takes an unassigned event's slot if no other
+ * is free. */
+static bool make_room(struct sfi_slots *t, uint64_t now_ns, bool assigned)
+{
+        const struct sfi_list *unassigned = &t->collecting[false];
+        uint32_t share = MAX(t->config->slots / 8, MIN(t->config->slots / 2, UNASSIGNED_LEAST));
+
+        if (assigned ? t->n_free > 0 : unassigned->n < share && t->n_free > 0)
                 return true;
         if (unassigned->n == 0)
                 return false;
-        if (!assigned && now_ns - s->slots[unassigned->first].first_ns < UNASSIGNED_AGE_NS)
+        if (!assigned && now_ns - t->items[unassigned->first].first_ns < UNASSIGNED_AGE_NS)
                 return false;
-        sfi_give_up_unassigned(s, unassigned->first);
+        sfi_slots_give_up(t, unassigned->first);
         return true;
 }
 
-uint32_t sfi_open_slot(struct sfi *s, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned)
+uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned)
 {
-        if (!make_room(s, now_ns, assigned))
-                return IDMAP_NONE;
-        uint32_t slot = s->free_slots[--s->n_free];
+        if (!make_room(t, now_ns, assigned))
+                return SLOT_NONE;
+        uint32_t slot = t->free[--t->n_free];
 
-        s->slots[slot] = (struct sfi_slot){
+        t->items[slot] = (struct sfi_slot){
                 .event = event,
                 .l1_id = l1_id,
                 .state = SLOT_COLLECTING,
                 .first_ns = now_ns,
                 .retry_ns = NEVER_NS,
-                .expire_ns = now_ns + s->config.timeout_ns,
-                .missing = s->n_live,
-                .queued = s->slots[slot].queued,
+                .expire_ns = now_ns + t->config->timeout_ns,
+                .missing = t->n_live,
+                .queued = t->items[slot].queued,
         };
         /* In pull its time begins with the request. */
-        if (!s->config.pull)
-                heap_put(&s->due, slot, s->slots[slot].expire_ns, event);
-        list_append(s, &s->collecting[false], slot);
-        memset(sfi_fragment(s, slot, 0), 0, s->config.n_ros * sizeof *s->fragments);
-        idmap_put(&s->by_event, event, slot);
+        if (!t->config->pull)
+                heap_put(&t->due, slot, t->items[slot].expire_ns, event);
+        list_append(t, &t->collecting[false], slot);
+        memset(sfi_fragment(t, slot, 0), 0, t->n_ros * sizeof *t->fragments);
+        idmap_put(&t->by_event, event, slot);
         return slot;
 }
 
-bool sfi_has_ended(const struct sfi *s, uint64_t event)
+/* Unassigned events give way first, then younger ones. */
+static void rank(struct sfi_slots *t, uint32_t slot)
 {
-        return event < s->oldest || event_set_has(&s->ended, event);
-}
-
-bool sfi_was_built(const struct sfi *s, uint64_t event)
-{
-        return event < s->oldest || event_set_has(&s->built_events, event);
-}
-
-void sfi_note_oldest(struct sfi *s, uint64_t oldest)
-{
-        if (oldest <= s->oldest)
-                return;
-        s->oldest = oldest;
-        event_set_advance(&s->ended, oldest);
-        event_set_advance(&s->built_events, oldest);
-}
-
-/* Events that are not assigned here give way first, then younger ones. */
-static void rank(struct sfi *s, uint32_t slot)
-{
-        const struct sfi_slot *e = &s->slots[slot];
+        const struct sfi_slot *e = &t->items[slot];
 
         if (e->blocks > 0)
-                heap_put(&s->holding, slot, e->assigned, ~e->event);
+                heap_put(&t->holding, slot, e->assigned, ~e->event);
+}
+
+void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot)
+{
+        list_remove(t, &t->collecting[t->items[slot].assigned], slot);
+        t->items[slot].assigned = true;
+        list_append(t, &t->collecting[true], slot);
+        rank(t, slot);
+}
+
+void sfi_slots_set_requested(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        e->requested = true;
+        t->n_requested++;
+        e->first_ns = now_ns;
+        e->expire_ns = now_ns + t->config->timeout_ns;
+}
+
+void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        e->retry_ns = retry_ns;
+        heap_put(&t->due, slot, MIN(retry_ns, e->expire_ns), e->event);
+}
+
+/* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */
+static bool is_present(const struct sfi_fragment *f)
+{
+        return f->whole &&
+               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
+}
+
+static uint32_t count_present(const struct sfi_slots *t, uint32_t slot)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                n += is_present(sfi_fragment(t, slot, i));
+        return n;
+}
+
+static void learn_size(struct sfi_slots *t, uint32_t slot)
+{
+        uint64_t bytes = 0;
+
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                bytes += arena_block_bytes(t->arena, sfi_fragment(t, slot, i)->bytes);
+        if (bytes >= t->event_bytes)
+                t->event_bytes = bytes;
+        else
+                t->event_bytes -= (t->event_bytes - bytes) / 64;
+}
+
+void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop)
+{
+        struct sfi_slot *e = &t->items[slot];
+        uint32_t present = count_present(t, slot);
+
+        assert(e->state == SLOT_COLLECTING);
+        leave_collecting(t, slot);
+        e->end = drop || present == 0 ? EVENT_LOST : present == t->n_ros ? EVENT_COMPLETE : EVENT_PARTIAL;
+        event_set_add(&t->ended, e->event);
+        if (e->end != EVENT_LOST)
+                event_set_add(&t->built_events, e->event);
+        if (e->end == EVENT_COMPLETE)
+                learn_size(t, slot);
+        e->missing = t->n_ros - present;
+        e->state = SLOT_BUILDING;
+        e->built_ns = now_ns;
+        t->writing_look_ns = MIN(t->writing_look_ns, now_ns + SFI_SLOW_WRITE_NS);
+        t->n_building++;
+        t->built[t->built_head++ & t->built_mask] = slot;
+}
+
+void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        if (e->missing == 0 && e->assigned && e->state == SLOT_COLLECTING)
+                sfi_slots_finish(t, now_ns, slot, false);
+}
+
+void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros)
+{
+        sfi_fragment(t, slot, ros)->whole = true;
+        if (sfi_slots_ros_is_live(t, ros))
+                t->items[slot].missing--;
+        sfi_slots_check(t, now_ns, slot);
+}
+
+void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns)
+{
+        while (t->collecting[true].n > 0)
+                sfi_slots_finish(t, now_ns, t->collecting[true].first, true);
+        while (t->collecting[false].n > 0)
+                free_slot(t, t->collecting[false].first);
+}
+
+size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n)
+{
+        size_t taken = 0;
+
+        while (taken < n && t->built_tail != t->built_head)
+                slots[taken++] = t->built[t->built_tail++ & t->built_mask];
+        return taken;
+}
+
+void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed)
+{
+        if (failed)
+                event_set_remove(&t->built_events, t->items[slot].event);
+        t->n_building--;
+        free_slot(t, slot);
+}
+
+bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event)
+{
+        return event < t->oldest || event_set_has(&t->ended, event);
+}
+
+bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
+{
+        return event < t->oldest || event_set_has(&t->built_events, event);
+}
+
+void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest)
+{
+        if (oldest <= t->oldest)
+                return;
+        t->oldest = oldest;
+        event_set_advance(&t->ended, oldest);
+        event_set_advance(&t->built_events, oldest);
+}
+
+void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
+{
+        uint32_t slot = idmap_get(&t->by_event, event);
+
+        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_COLLECTING)
+                return;
+        if (t->items[slot].assigned)
+                sfi_slots_finish(t, now_ns, slot, true);
+        else
+                free_slot(t, slot);
+}
+
+void sfi_slots_take_back(struct sfi_slots *t, uint64_t event)
+{
+        uint32_t slot = idmap_get(&t->by_event, event);
+
+        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_BUILDING || t->items[slot].end != EVENT_LOST)
+                return;
+        t->items[slot].taken_back = true;
+        idmap_remove(&t->by_event, event);
+}
+
+static void count_missing(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        e->missing = 0;
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                e->missing += sfi_slots_ros_is_live(t, i) && !sfi_fragment(t, slot, i)->whole;
+        /* In pull, an event is requested before it can end, whichever ROSs are present. */
+        if (!t->config->pull || e->requested)
+                sfi_slots_check(t, now_ns, slot);
+}
+
+void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64])
+{
+        if (memcmp(t->ros_live, live, sizeof t->ros_live) == 0)
+                return;
+        memcpy(t->ros_live, live, sizeof t->ros_live);
+        t->n_live = 0;
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                t->n_live += sfi_slots_ros_is_live(t, i);
+
+        for (int assigned = 0; assigned < 2; assigned++) {
+                for (uint32_t slot = t->collecting[assigned].first, next; slot != SLOT_NONE; slot = next) {
+                        next = t->items[slot].next;
+                        count_missing(t, now_ns, slot);
+                }
+        }
+}
+
+uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes)
+{
+        uint64_t at = arena_alloc(t->arena, bytes);
+
+        if (at != ARENA_NONE && t->items[slot].blocks++ == 0)
+                rank(t, slot);
+        return at;
 }
 
 static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
@@ -109,162 +380,74 @@ static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
         return a->assigned != b->assigned ? b->assigned : a->event > b->event;
 }
 
-void sfi_note_block(struct sfi *s, uint32_t slot)
+uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)
 {
-        if (s->slots[slot].blocks++ == 0)
-                rank(s, slot);
+        uint32_t youngest = heap_first(&t->holding);
+
+        if (youngest == HEAP_NONE || !gives_way_to(&t->items[youngest], &t->items[slot]))
+                return SLOT_NONE;
+        return youngest;
 }
 
-void sfi_set_assigned(struct sfi *s, uint32_t slot)
+void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
 {
-        list_remove(s, &s->collecting[s->slots[slot].assigned], slot);
-        s->slots[slot].assigned = true;
-        list_append(s, &s->collecting[true], slot);
-        rank(s, slot);
-}
+        struct sfi_slot *e = &t->items[slot];
 
-static void free_fragments(struct sfi *s, uint32_t slot)
-{
-        s->slots[slot].blocks = 0;
-        heap_remove(&s->holding, slot);
-        for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                struct sfi_fragment *f = sfi_fragment(s, slot, i);
-
-                if (f->known && f->at != ARENA_NONE)
-                        arena_release(s->arena, f->at);
-        }
-}
-
-static void leave_collecting(struct sfi *s, uint32_t slot)
-{
-        struct sfi_slot *e = &s->slots[slot];
-
-        list_remove(s, &s->collecting[e->assigned], slot);
-        heap_remove(&s->due, slot);
-        heap_remove(&s->holding, slot);
-        if (e->asked)
-                s->n_asked--;
-        e->asked = false;
-}
-
-void sfi_drop_slot(struct sfi *s, uint32_t slot)
-{
-        struct sfi_slot *e = &s->slots[slot];
-
-        if (e->state == SLOT_COLLECTING)
-                leave_collecting(s, slot);
-        if (!e->taken_back)
-                idmap_remove(&s->by_event, e->event);
-        free_fragments(s, slot);
-        e->state = SLOT_EMPTY;
-        s->free_slots[s->n_free++] = slot;
-}
-
-bool sfi_evict_for(struct sfi *s, uint64_t now_ns, uint32_t slot)
-{
-        uint32_t youngest = heap_first(&s->holding);
-
-        if (youngest == HEAP_NONE || !gives_way_to(&s->slots[youngest], &s->slots[slot]))
-                return false;
-        struct sfi_slot *e = &s->slots[youngest];
-
-        if (!e->assigned) {
-                sfi_give_up_unassigned(s, youngest);
-                return true;
-        }
-        free_fragments(s, youngest);
-        memset(sfi_fragment(s, youngest, 0), 0, s->config.n_ros * sizeof *s->fragments);
-        e->whole = 0;
-        e->missing = s->n_live;
+        free_fragments(t, slot);
+        memset(sfi_fragment(t, slot, 0), 0, t->n_ros * sizeof *t->fragments);
+        e->missing = t->n_live;
         e->rounds = 0;
-        e->expire_ns = now_ns + s->config.timeout_ns;
-        s->counts.no_room++;
-        sfi_plan_retry(s, now_ns, youngest);
-        return true;
+        e->expire_ns = now_ns + t->config->timeout_ns;
+        t->counts->no_room++;
 }
 
-/* A fragment that the ROS sent, as far as the event is concerned: FRAGMENT_NONE is all that there is. */
-static bool is_there(const struct sfi_fragment *f)
+static uint64_t word_mask(uint64_t bit, uint64_t n)
 {
-        return f->whole &&
-               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
+        return (n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << bit;
 }
 
-static uint32_t count_there(const struct sfi *s, uint32_t slot)
+void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes)
 {
-        uint32_t n = 0;
+        uint64_t first = at / EVB_BLOCK_BYTES, n = sfi_blocks(bytes);
 
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                n += is_there(sfi_fragment(s, slot, i));
-        return n;
-}
+        while (n > 0) {
+                uint64_t bit = first % 64, part = MIN(n, 64 - bit);
 
-static void learn_size(struct sfi *s, uint32_t slot)
-{
-        uint64_t bytes = 0;
-
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                bytes += arena_block_bytes(s->arena, sfi_fragment(s, slot, i)->bytes);
-        if (bytes >= s->event_bytes)
-                s->event_bytes = bytes;
-        else
-                s->event_bytes -= (s->event_bytes - bytes) / 64;
-}
-
-void sfi_finish_slot(struct sfi *s, uint64_t now_ns, uint32_t slot, bool drop)
-{
-        struct sfi_slot *e = &s->slots[slot];
-        uint32_t there = count_there(s, slot);
-
-        assert(e->state == SLOT_COLLECTING);
-        leave_collecting(s, slot);
-        e->end = drop || there == 0 ? EVENT_LOST : there == s->config.n_ros ? EVENT_COMPLETE : EVENT_PARTIAL;
-        event_set_add(&s->ended, e->event);
-        if (e->end != EVENT_LOST)
-                event_set_add(&s->built_events, e->event);
-        if (e->end == EVENT_COMPLETE)
-                learn_size(s, slot);
-        e->missing = s->config.n_ros - there;
-        e->state = SLOT_BUILDING;
-        e->built_ns = now_ns;
-        s->writing_look_ns = MIN(s->writing_look_ns, now_ns + SFI_SLOW_WRITE_NS);
-        s->n_building++;
-        s->built[s->built_head++ & s->built_mask] = slot;
-}
-
-void sfi_check_slot(struct sfi *s, uint64_t now_ns, uint32_t slot)
-{
-        struct sfi_slot *e = &s->slots[slot];
-
-        if (e->missing == 0 && e->assigned && e->state == SLOT_COLLECTING)
-                sfi_finish_slot(s, now_ns, slot, false);
-}
-
-static void count_missing(struct sfi *s, uint64_t now_ns, uint32_t slot)
-{
-        struct sfi_slot *e = &s->slots[slot];
-
-        e->missing = 0;
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                e->missing += sfi_ros_is_live(s, i) && !sfi_fragment(s, slot, i)->whole;
-        /* In pull, events that were never requested come first, whichever ROSs are present. */
-        if (!s->config.pull || e->asked)
-                sfi_check_slot(s, now_ns, slot);
-}
-
-void sfi_set_live(struct sfi *s, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64])
-{
-        if (memcmp(s->ros_live, live, sizeof s->ros_live) == 0)
-                return;
-        memcpy(s->ros_live, live, sizeof s->ros_live);
-        s->n_live = 0;
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                s->n_live += sfi_ros_is_live(s, i);
-
-        for (int assigned = 0; assigned < 2; assigned++) {
-                for (uint32_t slot = s->collecting[assigned].first, next; slot != SLOT_NONE; slot = next) {
-                        next = s->slots[slot].next;
-                        count_missing(s, now_ns, slot);
-                }
+                t->block_bits[first / 64] &= ~word_mask(bit, part);
+                first += part, n -= part;
         }
+}
+
+uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes)
+{
+        uint64_t first = at / EVB_BLOCK_BYTES, n = sfi_blocks(bytes);
+        uint32_t fresh = 0;
+
+        while (n > 0) {
+                uint64_t bit = first % 64, part = MIN(n, 64 - bit), mask = word_mask(bit, part);
+                uint64_t *word = &t->block_bits[first / 64];
+
+                fresh += (uint32_t)__builtin_popcountll(mask & ~*word);
+                *word |= mask;
+                first += part, n -= part;
+        }
+        return fresh;
+}
+
+bool sfi_slots_missing_range(const struct sfi_slots *t, const struct sfi_fragment *f, uint32_t from_bytes,
+                             uint32_t *ret_from, uint32_t *ret_to)
+{
+        uint64_t base = f->at / EVB_BLOCK_BYTES;
+        uint32_t i = from_bytes / EVB_BLOCK_BYTES, n = sfi_blocks(f->bytes), from;
+
+        while (i < n && t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1)
+                i++;
+        if (i == n)
+                return false;
+        from = i;
+        while (i < n && !(t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1))
+                i++;
+        *ret_from = from * EVB_BLOCK_BYTES;
+        *ret_to = MIN(i * EVB_BLOCK_BYTES, f->bytes);
+        return true;
 }

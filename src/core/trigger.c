@@ -1,4 +1,4 @@
-/* The trigger's schedule. It counts time only; whether an event may be taken is the DFM's decision. */
+/* Computes when triggers are due. It counts only time; the DFM decides whether an event can be taken. */
 #include "evb/core/trigger.h"
 
 #include "evb/base/util.h"
@@ -71,7 +71,7 @@ void trigger_hold(struct trigger *t, uint64_t now_ns)
 {
         if (t->rate_millihertz == TRIGGER_RATE_MAX || t->next_ns >= now_ns)
                 return;
-        /* Moving the start, not the count, keeps every later distance exact. */
+        /* Moving the start, not the count, keeps all later intervals exact. */
         t->start_ns += now_ns - t->next_ns;
         t->next_ns = now_ns;
 }

@@ -319,7 +319,7 @@ static void publish_counters(struct node *n)
         stats_set(&to->events_implausible, c->implausible);
         stats_set(&to->fragments_duplicate, c->duplicate);
         stats_set(&to->fragments_no_room, c->no_room);
-        stats_set(&to->fragments_re_asked, c->re_asked);
+        stats_set(&to->fragments_re_asked, c->retried);
         stats_set(&to->fragments_recovered, c->recovered);
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);

@@ -1,4 +1,5 @@
-/* Cuts fragments into data datagrams and reads them back. Payload is pointed at and never copied here. */
+/* Divides fragments into chunks and data datagrams, and reads them back. Payload is referenced, never
+ * copied. */
 #include "evb/protocol/chunk.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 #include "evb/base/util.h"
 
 #define CHECK_BYTES_AT 28
-/* The shortest piece worth a chunk header of its own; below it a datagram is closed. */
+/* The shortest part of a fragment that is worth a chunk header. A datagram with less room is closed. */
 #define CHUNK_MIN_BYTES EVB_BLOCK_BYTES
 #define PADDING_MAX_BYTES (CHUNK_HEADER_BYTES + EVB_BLOCK_BYTES)
 
@@ -98,10 +99,10 @@ bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t 
 struct chunk_packer {
         size_t datagram_bytes, datagrams_max, limit;
         bool stream;
-        size_t iov_max; /* pieces a datagram can have: header, then two a chunk, then padding */
+        size_t iov_max; /* entries for one datagram: header, two per chunk, padding */
         struct chunk_datagram *datagrams;
         struct iovec *iov;
-        uint8_t *headers; /* all headers of a datagram, one after the other */
+        uint8_t *headers; /* all headers of a datagram in sequence */
         size_t headers_bytes;
 };
 
@@ -117,8 +118,8 @@ int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t da
                 return -ENOMEM;
         size_t chunks_max = (datagram_bytes - MESSAGE_HEADER_BYTES) / CHUNK_HEADER_BYTES;
 
-        /* A chunk may be a header alone (a fragment of no bytes), but the gather list of a system call has a
-         * bound. */
+        /* A fragment without bytes is a chunk header alone, but the gather list of a system call is bounded.
+         */
         p->iov_max = 2 * MIN(chunks_max, (size_t)255) + 2;
         p->headers_bytes = MESSAGE_HEADER_BYTES + p->iov_max / 2 * CHUNK_HEADER_BYTES;
         p->datagram_bytes = datagram_bytes;
@@ -155,8 +156,7 @@ struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
         return NULL;
 }
 
-/* How many bytes of `wanted` go into `room`, of which the chunk header takes its part; SIZE_MAX: none, close.
- */
+/* How many bytes of `wanted` fit into `room` after the chunk header. SIZE_MAX: none; close the datagram. */
 static size_t chunk_bytes(size_t wanted, size_t room)
 {
         if (room < CHUNK_HEADER_BYTES)
@@ -174,8 +174,8 @@ static void add(struct chunk_datagram *d, const void *bytes, size_t n)
         d->size_bytes += (uint32_t)n;
 }
 
-/* A chunk header lies behind the datagram's other headers; where nothing but headers came since, one iovec
- * holds both. */
+/* The chunk header follows the other headers of the datagram. If only headers precede it, one iovec holds
+ * both. */
 static void add_header(struct chunk_datagram *d, const struct chunk *c, uint8_t *at)
 {
         struct iovec *last = &d->iov[d->n_iov - 1];
@@ -188,7 +188,7 @@ static void add_header(struct chunk_datagram *d, const struct chunk *c, uint8_t 
                 add(d, at, CHUNK_HEADER_BYTES);
 }
 
-/* Fills one datagram from job *job, of which bytes below *offset are out already. */
+/* Fills one datagram from job *job, whose bytes below *offset are already sent. */
 static void fill(struct chunk_packer *p, struct chunk_datagram *d, const struct chunk_job *jobs,
                  size_t n_jobs, size_t *job, uint32_t *offset)
 {

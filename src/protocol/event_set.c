@@ -81,7 +81,7 @@ uint64_t event_set_word(const struct event_set *s, uint64_t from)
 {
         uint64_t word = *word_of(s, from);
 
-        /* The first and the last word of the window share one place in the ring. */
+        /* The first and the last word of the window share one word of the ring. */
         for (uint64_t bit = 0; bit < 64; bit++) {
                 if (!is_inside(s, from + bit))
                         word &= ~(UINT64_C(1) << bit);

@@ -1,11 +1,12 @@
-/* Membership of a ROS or SFI in a run. dfm_join.c answers a Join. */
+/* The membership of a ROS or SFI in a run: makes Join and judges Welcome. core/dfm_join.c is the other side.
+ */
 #include "evb/protocol/member.h"
 
 #include <string.h>
 
 #include "evb/base/util.h"
 
-/* A stranger's message triggers a Join, but at most this often. */
+/* A stranger's message triggers a Join, with at least this pause between two. */
 #define JOIN_APART_NS (20 * NS_PER_MS)
 
 void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
@@ -64,9 +65,8 @@ static bool is_former(const struct member *m, const struct message *w)
         return false;
 }
 
-/* A Welcome that was long on its way must not bring a former DFM back: the streams to and from the present
- * one would begin anew here, and not there. So only an answer counts, or what our own DFM says, and nothing
- * of a former one. */
+/* A delayed Welcome must not bring a former DFM back: the streams would restart here, but not at the present
+ * DFM. So only answers count, or messages of our own DFM, and none of a former one. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);

@@ -1,5 +1,5 @@
-/* Messages to bytes and back. Each body is walked by one function for both directions, so that they cannot
- * disagree. It does not know what a message makes anyone do: see dfm.c, ros.c, sfi.c. */
+/* Encodes and decodes messages. One function walks each body in both directions, so that they cannot
+ * disagree. The cores decide what a message causes: see dfm.c, ros.c, sfi.c. */
 #include "evb/protocol/message.h"
 
 #include <string.h>
@@ -100,7 +100,7 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
         return sender_is_possible(ret) ? MESSAGE_OK : MESSAGE_MALFORMED;
 }
 
-/* A walk over a body: reads into the fields, or writes from them. */
+/* A walk over a body, which reads into the fields or writes from them. */
 struct codec {
         bool decode;
         struct reader r;
@@ -132,7 +132,7 @@ static void reserved(struct codec *c, size_t n)
                 memset(zeros, 0, n);
 }
 
-/* The number of entries, which must fill what is left of a message that is read. */
+/* The number of entries. On reading, they must fill the rest of the message. */
 static bool count(struct codec *c, struct message *m)
 {
         uint32_t n = (uint32_t)m->n;
@@ -333,7 +333,7 @@ static bool body_totals(struct codec *c, struct message *m)
 
 static bool body_switch(struct codec *c, struct message *m)
 {
-        field_u32(c, &m->xoff.incarnation); /* Run-2's one word */
+        field_u32(c, &m->xoff.incarnation); /* the single word of Run-2 */
         return true;
 }
 
@@ -343,7 +343,7 @@ static bool names_dfm(uint32_t type)
         return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;
 }
 
-/* False: a value that no message may have. Whether there were bytes enough is seen in the cursor. */
+/* False: a value that is never valid. The cursor reports missing bytes. */
 static bool body(struct codec *c, struct message *m)
 {
         if (names_dfm(m->header.type))
@@ -416,7 +416,7 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
         struct codec c = {.w = writer_init(bytes, size)};
 
         writer_take(&c.w, MESSAGE_HEADER_BYTES);
-        /* A codec that writes only reads the message. */
+        /* A codec that writes does not change the message. */
         if (!body(&c, (struct message *)m) || c.w.failed)
                 return 0;
         size_t total = (size_t)(c.w.at - bytes);

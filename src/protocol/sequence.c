@@ -1,4 +1,4 @@
-/* The sequence observer: a bitmap of the newest numbers, and a candidate place for an unconfirmed jump. */
+/* Follows sequence numbers: a bitmap of the newest ones, and a candidate for an unconfirmed jump. */
 #include "evb/protocol/sequence.h"
 
 #include <string.h>
@@ -23,13 +23,13 @@ static void set_seen(struct sequence *q, uint32_t number, bool seen)
 
 void sequence_begin(struct sequence *q, uint32_t next)
 {
-        /* A claim that never came true is a loss, as its sender sends no more. */
+        /* Numbers that were claimed and never arrived are lost, as the sender is gone. */
         if (q->started)
                 q->expected += q->claimed - q->next;
         q->started = true;
         q->next = q->claimed = next;
         q->agreeing = q->repeats = 0;
-        /* Earlier messages are not expected, and must not offset a loss. */
+        /* Earlier messages are not expected and must not offset a loss. */
         memset(q->seen, 0xff, sizeof q->seen);
 }
 
@@ -50,7 +50,7 @@ static void advance(struct sequence *q, uint32_t number)
                 q->claimed = q->next;
 }
 
-/* The messages after the jump agree: the sender is there. */
+/* The messages after the jump agree: the sender continues there. */
 static void follow(struct sequence *q, uint32_t number, uint32_t agreeing)
 {
         uint32_t ahead = number - q->next;
@@ -81,7 +81,7 @@ static enum sequence_verdict note_far(struct sequence *q, uint32_t number)
         return number == q->next - 1 ? SEQUENCE_NEW : SEQUENCE_LATE;
 }
 
-/* The network causes a few repeats. Many in ascending order come from a sender that restarted. */
+/* The network causes a few repeats. Many in ascending order mean that the sender restarted. */
 static enum sequence_verdict note_repeat(struct sequence *q, uint32_t number)
 {
         q->repeats = q->repeats > 0 && (int32_t)(number - q->repeat) > 0 ? q->repeats + 1 : 1;
@@ -123,7 +123,7 @@ bool sequence_claim(struct sequence *q, uint32_t next)
                 q->suspects++;
                 return false;
         }
-        /* The newest claim counts, so that a false one expires. */
+        /* The newest claim replaces the previous one, so that a false claim expires. */
         q->claimed = ahead <= SEQUENCE_GAP_MAX ? next : q->next;
         return true;
 }

@@ -1,12 +1,12 @@
-/* The data flow manager as a pure state machine: time and messages in, messages out. It lets nodes join,
- * takes triggers, assigns each event to an SFI with a free credit, holds triggers back without one, learns
- * of finished events, lets the ROSs clear them, and accounts for every trigger exactly once. One thread;
- * nothing is allocated after dfm_new().
+/* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes,
+ * takes triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has
+ * one. It collects the ends of events, has the ROSs clear them, and accounts for every trigger exactly
+ * once. One thread; dfm_new() makes all allocations.
  *
- * An event is FREE, ASSIGNED (or waiting to be assigned again), perhaps WRITING (built, while its SFI
- * writes it: no time-out runs), then ended: complete, partial or lost, and cleared. Both directions
- * between DFM and SFI are reliable streams: entries are numbered, acknowledged, and sent again. A DFM that
- * starts while nodes are in a former DFM's run takes that run up. */
+ * An event is FREE, ASSIGNED (or waiting for another assignment), possibly WRITING (built, with no
+ * time-out while its SFI writes it), and then complete, partial or lost, and cleared. Both directions
+ * between DFM and SFI are reliable streams: entries are numbered, acknowledged and resent. A DFM that
+ * finds nodes in a former DFM's run resumes that run. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,50 +23,51 @@
 struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
-        uint64_t age_ns; /* since that run began */
+        uint64_t age_ns; /* since the start of that run */
 };
 
 struct dfm_config {
         uint32_t run;
-        /* no number is configured: the run takes the number of a run that is taken up */
+        /* no configured number: the run takes the number of a resumed run */
         bool run_is_free;
-        uint64_t cookie;      /* of the run, random, not 0 */
-        uint64_t incarnation; /* of this DFM, random, not 0 */
+        uint64_t cookie;      /* of the run; random, not 0 */
+        uint64_t incarnation; /* of this DFM; random, not 0 */
         struct dfm_former former;
         struct member_keys keys;
-        uint64_t occupied_ns; /* silence of a node before another incarnation takes its place */
+        uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
-        bool push; /* whom it tells: all, or the SFI alone */
+        bool push; /* assigns by multicast to all; otherwise to the SFI alone */
         enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
-        uint64_t events;      /* triggers to take; 0: no end */
-        uint64_t duration_ns; /* then no more triggers; 0: no end */
+        uint64_t events;      /* triggers to take; 0: unlimited */
+        uint64_t duration_ns; /* how long triggers are taken; 0: unlimited */
         uint64_t seed;
-        uint32_t events_max;  /* open events at most; more is busy */
+        uint32_t events_max;  /* maximum number of open events; beyond it the DFM is busy */
         uint32_t clear_group; /* events per Clear */
         uint64_t clear_after_ns;
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
         size_t message_bytes;   /* largest message */
-        uint64_t utc_offset_ns; /* added to the caller's clock: time since 1970 */
-        /* What the trigger knows of event number `event`; NULL: nothing but number and time. */
+        uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
+        /* Describes event number `event` as its trigger knows it. NULL: the events have only number and
+         * time. */
         void (*info)(void *ctx, uint64_t event, struct event_info *ret);
         void *info_ctx;
 };
 
-/* What happened to a node or the run, for the log. */
+/* Changes of a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
-        NOTICE_RESTARTED, /* another process took its place before its silence was noticed */
-        NOTICE_LEFT,      /* it said so */
-        NOTICE_SILENT,    /* not heard for node_timeout_ns */
-        NOTICE_REFUSED,   /* `verdict`, and `key` or `run` */
-        NOTICE_TAKEN_UP,  /* a former DFM's run goes on; `run` */
+        NOTICE_RESTARTED, /* another process replaced it before its silence was noticed */
+        NOTICE_LEFT,      /* it announced that it leaves */
+        NOTICE_SILENT,    /* silent for node_timeout_ns */
+        NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
+        NOTICE_TAKEN_UP,  /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
-        NOTICE_FAILED, /* an SFI's output has failed */
-        NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
+        NOTICE_FAILED, /* the output of an SFI failed */
+        NOTICE_BEGUN,  /* triggers start, with the nodes that are present; see `run` */
 };
 
 struct dfm_notice {
@@ -78,7 +79,7 @@ struct dfm_notice {
         uint32_t run;
 };
 
-/* A node's state, as the DFM sees it. */
+/* State of a node as the DFM sees it. */
 struct dfm_node_view {
         bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
@@ -86,13 +87,13 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
-        bool failed; /* an SFI: its output */
+        bool failed; /* an SFI: its output failed */
 };
 
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
-        uint64_t ended_again; /* finished by a second SFI after the event had ended */
+        uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;
         uint64_t payload_bytes;                       /* of complete events */
@@ -100,7 +101,7 @@ struct dfm_counts {
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 
-/* To whom a message goes: one node, or all (index MESSAGE_TO_ALL, any role). */
+/* The receiver of a message: one node, or all (index MESSAGE_TO_ALL, any role). */
 #define MESSAGE_TO_ALL UINT16_MAX
 
 struct message_to {
@@ -114,39 +115,38 @@ struct dfm;
 int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns);
 struct dfm *dfm_free(struct dfm *d);
 
-/* Takes a decoded message; one that makes no sense is ignored and false is returned. */
+/* Takes a decoded message. False: the message makes no sense and had no effect. */
 bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
-/* Makes the next message that is due. False: nothing more now; call again at dfm_deadline_ns() or after a
- * receive. */
+/* Makes the next message that is due. False: none now; call again at dfm_deadline_ns() or after a receive. */
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
-/* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of
- * theirs was heard. */
+/* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
+ * could be received. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
-/* No more triggers: finish what is open and end the run. */
+/* Takes no more triggers, finishes the open events and ends the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 enum run_state dfm_state(const struct dfm *d);
-/* The run is over and every live node knows it, or has had its time to. */
+/* The run is over, and every live node knows it or had the time to learn it. */
 bool dfm_is_done(const struct dfm *d);
 
 const struct dfm_counts *dfm_counts(const struct dfm *d);
-/* Trigger to end of event. */
+/* From trigger to end of event. */
 const struct histogram *dfm_latency_ns(const struct dfm *d);
 uint32_t dfm_open_events(const struct dfm *d);
 bool dfm_is_busy(const struct dfm *d);
-/* Nodes that are there now. */
+/* Number of nodes present. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
-/* The run: its number and cookie, which change when a former DFM's run is taken up. */
+/* Number and cookie of the run, which change when a former DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-/* Time since the run began; 0: not yet. */
+/* Time since the start of the run; 0: not started. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Frames were lost before a ROS counted them, or the ROSs counted different numbers: events may mix
+/* Frames were lost before a ROS counted them, or the ROSs counted different numbers. Events may mix
  * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
-/* Takes the oldest notice; the last 64 are kept. */
+/* Takes the oldest notice; up to 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
-/* Whether the run has begun. */
+/* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);

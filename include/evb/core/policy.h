@@ -1,13 +1,13 @@
-/* Which SFI gets the next event: a table of policies, each a pure choice among the SFIs with a free credit.
- */
+/* Assignment policies: a table of pure functions, each of which chooses one of the SFIs with a free
+ * credit. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a policy sees of one SFI. */
+/* One SFI as a policy sees it. */
 struct policy_sfi {
-        uint32_t free; /* credits left; 0: not to be chosen (dead, leaving or full) */
+        uint32_t free; /* credits left; 0: unavailable (dead, leaving or full) */
         uint32_t held; /* events assigned and not finished */
 };
 
@@ -16,8 +16,8 @@ struct policy_sfi {
 struct policy {
         const char *name;
         const char *help;
-        /* The index chosen, or POLICY_NONE where no SFI has a credit. `last`: the choice before (POLICY_NONE:
-         * none). */
+        /* Returns the chosen index, or POLICY_NONE if no SFI has a credit. `last`: the previous choice, or
+         * POLICY_NONE. */
         uint32_t (*choose)(const struct policy_sfi *sfis, uint32_t n, uint32_t last);
 };
 

@@ -1,7 +1,7 @@
-/* When triggers come: periodic, Poisson or in bursts, at a rate in thousandths of a hertz, or as fast as they
- * are taken. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers catch
- * up, nothing drifts and no rounding adds up. Time during which triggers are held back (busy) does not count:
- * the schedule waits. Pure. */
+/* The schedule of triggers: periodic, Poisson or in bursts, at a rate in millihertz, or as fast as they
+ * are taken. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers
+ * catch up, and rounding errors do not add up. While triggers are held back (busy), the schedule stands
+ * still. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +15,7 @@ enum trigger_kind { TRIGGER_PERIODIC, TRIGGER_POISSON, TRIGGER_BURST };
 struct trigger {
         enum trigger_kind kind;
         uint64_t rate_millihertz;
-        uint64_t burst; /* triggers that come together, TRIGGER_BURST; the mean rate stays the rate */
+        uint64_t burst; /* triggers per burst, TRIGGER_BURST; the mean rate stays the rate */
         uint64_t start_ns;
         uint64_t taken;    /* since start_ns */
         uint64_t next_ns;  /* of trigger number `taken` */
@@ -26,10 +26,10 @@ struct trigger {
 /* The first trigger is due at `now_ns` (Poisson: one interval later). rate_millihertz >= 1, burst >= 1. */
 void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst,
                   uint64_t seed, uint64_t now_ns);
-/* Takes up to `max` triggers that are due at now_ns; returns how many. */
+/* Takes up to `max` triggers that are due at now_ns; returns their number. */
 uint64_t trigger_take(struct trigger *t, uint64_t now_ns, uint64_t max);
-/* When the next one is due; may lie in the past. */
+/* When the next trigger is due; possibly in the past. */
 uint64_t trigger_next_ns(const struct trigger *t);
-/* Triggers that were due were held back until now_ns: the next one is due now, the rest follow at the rate.
- */
+/* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the
+ * rate. */
 void trigger_hold(struct trigger *t, uint64_t now_ns);

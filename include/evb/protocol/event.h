@@ -1,24 +1,23 @@
-/* The words of event building that every layer shares: numbers of events and nodes, what a trigger knows of
- * its event, and how an event or a fragment can end. */
+/* Basic types of event building for every layer: limits of events and nodes, the description of a trigger,
+ * and the ends of events and fragments. */
 #pragma once
 
 #include <stdint.h>
 
-/* Most nodes of one role in a run; bounds bitmaps and tables. */
+/* Maximum number of nodes of each role in a run; bounds bitmaps and tables. */
 #define EVB_ROS_MAX 1024
 #define EVB_SFI_MAX 512
-/* The largest fragment of one ROS, and the unit in which a fragment may be cut (docs/protocol.md). */
+/* The largest fragment of one ROS, and the unit in which it is divided into chunks (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
 #define EVB_BLOCK_BYTES 32u
-/* Distance from a run's oldest open event to its newest one. Nodes remember events within it, and believe no
- * number beyond it; the DFM takes no trigger further away. A multiple of 64. */
+/* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust
+ * no number beyond it; the DFM takes no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI };
 
-/* What the trigger knows of an event: the header of the built event is made from this alone.
- * Events are numbered by the DFM from 0 in a run ("event" in all messages); global and L1 id are what the
- * header shows. */
+/* An event as its trigger describes it; the header of the built event contains nothing else. The DFM
+ * numbers events from 0 in each run ("event" in all messages); headers show the global ID and the L1 ID. */
 struct event_info {
         uint64_t global_id;
         uint32_t l1_id;
@@ -33,24 +32,24 @@ struct event_info {
 };
 
 enum event_end {
-        EVENT_COMPLETE, /* every source's fragment is in it */
-        EVENT_PARTIAL,  /* built without some of them */
+        EVENT_COMPLETE, /* with the fragments of all sources */
+        EVENT_PARTIAL,  /* without some of them */
         EVENT_LOST,     /* not built */
 };
 
-/* How the bytes of a fragment are to be understood by the builder. */
+/* How the builder interprets the bytes of a fragment. */
 enum fragment_form {
-        FORM_RAW,  /* payload alone; the builder puts ROS, ROB and ROD headers around it */
-        FORM_ROS3, /* the header of its sub-detector, then one whole ROS fragment, of format v3.0 */
+        FORM_RAW,  /* payload alone; the builder adds ROS, ROB and ROD headers */
+        FORM_ROS3, /* the header of its sub-detector, then one complete ROS fragment, of format v3.0 */
 };
 
-/* What a ROS says of a fragment. All but FRAGMENT_OK and FRAGMENT_TRUNCATED come without bytes. */
+/* What a ROS reports of a fragment. All but FRAGMENT_OK and FRAGMENT_TRUNCATED have no bytes. */
 enum fragment_status {
         FRAGMENT_OK,
-        FRAGMENT_NONE,      /* this source has nothing for this event: it counts as received */
-        FRAGMENT_PENDING,   /* never arrived from the front-end in time */
+        FRAGMENT_NONE,      /* the source has nothing for this event: it counts as received */
+        FRAGMENT_PENDING,   /* did not arrive from the front-end in time */
         FRAGMENT_LOST,      /* known to be lost */
         FRAGMENT_DISCARDED, /* no room in the ROS */
-        FRAGMENT_TRUNCATED, /* cut to the largest size */
+        FRAGMENT_TRUNCATED, /* cut off at the maximum size */
         FRAGMENT_STATUSES,
 };

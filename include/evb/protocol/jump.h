@@ -1,5 +1,5 @@
-/* A number that only grows, and by little: the oldest open event, as messages report it. A leap counts only
- * when three messages confirm it, so one forged message does not release everything. Pure. */
+/* Follows a number that grows in small steps: the oldest open event, as messages report it. A leap counts
+ * only after three messages confirm it, so one forged message does not release everything. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 struct jump {
         uint64_t suspect;
         uint32_t agreeing;
-        bool started; /* the first number has come */
+        bool started; /* the first number arrived */
 };
 
-/* Whether `value` may replace `now`; `window`: the longest step that needs no confirmation. */
+/* Whether `value` may replace `now`. `window`: the longest step that needs no confirmation. */
 static inline bool jump_is_believed(struct jump *j, uint64_t now, uint64_t value, uint64_t window)
 {
         if (!j->started || value <= now || value - now <= window) {

@@ -1,9 +1,9 @@
-/* A ROS's or SFI's membership in a run, pure: it joins the DFM, learns the run's cookie, and notices when
- * another DFM has taken the run up. The cores of ROS and SFI embed it; docs/protocol.md ("Joining") gives the
- * rules.
+/* The membership of a ROS or SFI in a run, pure: it joins the DFM, learns the run's cookie, and notices
+ * when another DFM resumes the run. The cores of ROS and SFI embed it; docs/protocol.md ("Joining") gives
+ * the rules.
  *
- * An address alone proves nothing: Welcome repeats the incarnation of the Join, 64 random bits that only the
- * DFM has seen, and every other message carries the cookie from Welcome. */
+ * An address alone proves nothing: Welcome repeats the incarnation of the Join, 64 random bits that only
+ * the DFM has seen, and every other message carries the cookie from Welcome. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,12 +40,12 @@ struct member {
         struct member_config config;
         enum node_role role;
         uint16_t index;
-        uint64_t cookie;      /* 0: in no run yet */
+        uint64_t cookie;      /* 0: in no run */
         uint64_t dfm;         /* incarnation of the DFM that this node follows */
-        uint32_t run;         /* 0: not known yet */
+        uint32_t run;         /* 0: unknown */
         uint64_t join_due_ns; /* NEVER_NS: joined */
         uint64_t last_join_ns;
-        uint64_t heard_ns;            /* time of our DFM's last message; 0: none yet */
+        uint64_t heard_ns;            /* time of our DFM's last message; 0: none */
         enum welcome_verdict refusal; /* WELCOME_OK: none */
         uint16_t refused_key;
         uint32_t refused_run;                        /* the DFM's */
@@ -57,7 +57,7 @@ struct member {
 enum member_news {
         MEMBER_NOTHING,
         MEMBER_JOINED,  /* in a run now */
-        MEMBER_NEW_DFM, /* another incarnation of the DFM took our run up: its streams restart */
+        MEMBER_NEW_DFM, /* another incarnation of the DFM resumed our run: its streams restart */
         MEMBER_REFUSED, /* see refusal */
 };
 

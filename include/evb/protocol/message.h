@@ -1,8 +1,8 @@
-/* Every message between the roles: one header, the control messages, and their way to bytes and back.
- * docs/protocol.md gives every byte; tests/tools/test_protocol_doc.py holds it against this file. The type
- * numbers of Run-2 are used where one exists, with payloads of our own; no compatibility with another system
- * is claimed. All integers are little-endian. Pure: no clock, no socket, nothing allocated. Any thread, with
- * its own structs. */
+/* All messages between the roles: one header, the control messages, and their encoding. docs/protocol.md
+ * describes every byte; tests/tools/test_protocol_doc.py compares it with this file. The type numbers of
+ * Run-2 are used where one exists, with payloads of our own, and without compatibility with another
+ * system. All integers are little-endian. Pure: no clock, socket or allocation. Any thread, with its own
+ * structs. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,27 +45,27 @@ struct message_header {
         enum node_role sender_role;
         uint16_t sender_index;
         uint32_t type;
-        uint32_t transaction; /* sequence number; which sequence is the type's business */
+        uint32_t transaction; /* sequence number, in a sequence that depends on the type */
         uint32_t payload_bytes;
 };
 
 /* Why bytes are not a message of this run. */
 enum message_verdict {
         MESSAGE_OK,
-        MESSAGE_SHORT,   /* fewer bytes than the header or than it promises */
-        MESSAGE_FOREIGN, /* another program's: magic */
+        MESSAGE_SHORT,   /* fewer bytes than the header, or than it announces */
+        MESSAGE_FOREIGN, /* from another program: wrong magic */
         MESSAGE_OTHER_VERSION,
         MESSAGE_OTHER_RUN, /* another cookie */
-        MESSAGE_MALFORMED, /* the check word, a length, a count or a value is wrong */
+        MESSAGE_MALFORMED, /* wrong check word, length, count or value */
 };
 
-/* The check word of `n` bytes: see docs/protocol.md. */
+/* The check word of `n` bytes; see docs/protocol.md. */
 uint32_t message_check(const void *bytes, size_t n);
 
 void message_header_encode(const struct message_header *h, uint8_t bytes[static MESSAGE_HEADER_BYTES],
                            uint32_t check_of_payload);
-/* Reads the header alone. The caller checks the payload, with *ret_check as the expected value, and which run
- * the message belongs to. */
+/* Reads the header alone. The caller verifies the payload, with *ret_check as the expected value, and the
+ * run that the message belongs to. */
 enum message_verdict message_header_decode(struct message_header *ret, const uint8_t *bytes, size_t n,
                                            uint32_t *ret_check);
 
@@ -73,13 +73,13 @@ struct assign_entry {
         uint64_t event;
         uint64_t time_ns; /* of the trigger, since 1970, UTC */
         uint32_t l1_id;
-        uint32_t sequence; /* counts what was assigned to this SFI since it joined */
+        uint32_t sequence; /* number of this assignment to the SFI since it joined */
         uint16_t sfi;
         uint16_t flags;       /* ASSIGN_VOID */
         uint32_t incarnation; /* low half of the SFI's */
 };
 
-/* The event is no longer this SFI's: the entry only carries its sequence number, and no event's. */
+/* The event was taken back from this SFI: the entry carries only its sequence number. */
 #define ASSIGN_VOID 1u
 #define ASSIGN_VOID_EVENT (UINT64_MAX - 1)
 
@@ -90,33 +90,33 @@ struct finished_entry {
         uint32_t end;     /* enum event_end, or UPDATE_WRITING */
 };
 
-/* The event is open: it is built and being written, which may take longer than the DFM waits for an event. */
+/* The event is built and still being written, which may take longer than the DFM waits for an event. */
 #define UPDATE_WRITING 3u
 
 struct request_entry {
         uint64_t event;
         uint32_t l1_id;
-        uint32_t from_bytes, to_bytes; /* the part wanted; to UINT32_MAX: up to the end */
-        uint32_t again;                /* 0: the first time */
+        uint32_t from_bytes, to_bytes; /* the requested range; to UINT32_MAX: to the end */
+        uint32_t again;                /* 0: the first request */
 };
 
-/* What a node says of itself, or the DFM of the run. */
+/* State of a node, or of the run as the DFM reports it. */
 enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 #define MESSAGE_ENTRIES_MAX 256
 #define MESSAGE_KEYS_MAX 32
 
-/* What a node adds to its state. */
+/* Flags that a node adds to its state. */
 #define ALIVE_XOFF 1u       /* repeats XOFF in case that message is lost */
 #define ALIVE_FAILED 2u     /* its output failed: the run must end */
 #define ALIVE_UNRELIABLE 4u /* a front-end's frames were lost before the ROS counted them */
-#define ALIVE_QUIET 8u      /* the front-end has been silent for a while: `frames` is final */
+#define ALIVE_QUIET 8u      /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u    /* this ROS matches frames to events by counting them */
 
-/* Why a node makes no progress, by its own account. */
+/* Why a node makes no progress, as it reports itself. */
 enum node_reason { REASON_NONE, REASON_NO_FRONT_END, REASON_BUFFER_FULL, REASON_SLOW_OUTPUT, NODE_REASONS };
 
-/* The node counts frames of its front-end, which must start at the beginning of a run. */
+/* The node counts frames of its front-end, so it must start at the beginning of a run. */
 #define JOIN_COUNTS 1u
 
 /* The DFM's answer to Join. */
@@ -124,34 +124,34 @@ enum welcome_verdict {
         WELCOME_OK,
         WELCOME_OTHER_CONFIG, /* the scenarios differ in key number `key` */
         WELCOME_OTHER_RUN,    /* another run number is configured */
-        WELCOME_OCCUPIED,     /* another incarnation of this node was present a moment ago: ask again */
+        WELCOME_OCCUPIED,     /* another incarnation of this node was present a moment ago: retry later */
         WELCOME_TWICE,        /* another incarnation of this node is present */
         WELCOME_OVER,         /* the node's run has ended */
         WELCOME_BEGUN,        /* the run has begun, and the node must count frames from its beginning */
         WELCOME_ADDRESS,      /* another address is configured for this node */
         WELCOME_VERDICTS,
 };
-/* `key` if the tables of keys differ, rather than a value. */
+/* The `key` if the tables of keys differ, rather than a value. */
 #define WELCOME_KEY_TABLE UINT16_MAX
 
-/* 64 events in a row; bit i stands for number `from` + i. */
+/* 64 consecutive events; bit i stands for number `from` + i. */
 struct inventory_entry {
         uint64_t ended; /* here */
         uint64_t open;  /* assigned here, not ended */
 };
 
-/* What an SFI did in the run before it joined this DFM. */
+/* An SFI's work in the run before it joined this DFM. */
 struct node_totals {
         uint64_t complete, partial;
         uint64_t missing; /* fragments missing in the partial events */
         uint64_t payload_bytes;
 };
 
-/* One control message, decoded. Which member of the union holds is the header's type. */
+/* One decoded control message. The header's type selects the member of the union. */
 struct message {
         struct message_header header;
         size_t n; /* entries */
-        /* incarnation of the sending DFM, or the one that the sender follows; not between ROS and SFI */
+        /* of the sending DFM, or of the one that the sender follows; not between ROS and SFI */
         uint64_t dfm;
         union {
                 struct {
@@ -160,9 +160,9 @@ struct message {
                         struct event_info infos[MESSAGE_ENTRIES_MAX];
                 } assign;
                 struct {
-                        uint64_t granted; /* events that may have been assigned to this SFI since it joined */
-                        uint32_t assign_ack; /* all assignments below this sequence have come */
-                        uint32_t first;      /* sequence of the first entry; one a finished event */
+                        uint64_t granted; /* maximum number of events assigned to this SFI since it joined */
+                        uint32_t assign_ack; /* all assignments below this sequence arrived */
+                        uint32_t first;      /* sequence of the first entry */
                         uint64_t incarnation;
                         struct finished_entry entries[MESSAGE_ENTRIES_MAX];
                 } update;
@@ -172,29 +172,31 @@ struct message {
                 } clear;
                 struct {
                         uint64_t oldest, triggers;
-                        uint32_t state;      /* enum run_state */
-                        uint32_t clear_next; /* sequence of the next Clear: shows a lost last one */
-                        uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is there */
-                        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is there */
+                        uint32_t state; /* enum run_state */
+                        uint32_t
+                                clear_next; /* sequence of the next Clear: reveals the loss of the last one */
+                        uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is present */
+                        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
                 struct {
                         struct request_entry entries[MESSAGE_ENTRIES_MAX];
                 } request;
                 struct {
                         uint64_t incarnation;
-                        uint64_t frames;    /* ROS: counted from the front-end so far, lost ones included */
-                        uint32_t state;     /* enum run_state */
-                        uint32_t reason_ms; /* for how long */
+                        uint64_t frames; /* ROS: frames counted from the front-end so far, lost ones included
+                                          */
+                        uint32_t state;  /* enum run_state */
+                        uint32_t reason_ms; /* duration of `reason` */
                         uint16_t flags;     /* ALIVE_* */
                         uint16_t reason;    /* enum node_reason */
                 } alive;
                 struct {
                         uint64_t incarnation;
-                        uint32_t finished_ack; /* all finished events below this sequence have come */
+                        uint32_t finished_ack; /* all finished events below this sequence arrived */
                 } update_ack;
                 struct {
                         uint64_t incarnation;
-                        uint64_t newest; /* highest event heard of, plus 1 */
+                        uint64_t newest; /* highest known event, plus 1 */
                         uint64_t oldest; /* every event below has ended */
                         uint32_t run;    /* the node's run, or the configured number; 0: any */
                         uint32_t flags;  /* JOIN_* */
@@ -213,7 +215,7 @@ struct message {
                 } inquiry;
                 struct {
                         uint64_t incarnation;
-                        uint64_t from, end; /* first event of the first entry; behind the last event of all */
+                        uint64_t from, end; /* first event of the first entry; past the end of all */
                         struct node_totals totals;
                         struct inventory_entry entries[MESSAGE_ENTRIES_MAX];
                 } inventory;
@@ -221,19 +223,20 @@ struct message {
                         uint32_t incarnation; /* low half of the ROS's */
                 } xoff;                       /* XON and XOFF */
                 struct {
-                        uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): a lost tail
-                                               shows */
+                        uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): reveals a
+                                               lost tail */
                         uint64_t fragments;
                 } totals;
         };
 };
 
-/* How many entries of a type fit a message of `bytes`, header included; at most MESSAGE_ENTRIES_MAX. */
+/* Maximum number of entries of a type in a message of `bytes`, header included; at most
+ * MESSAGE_ENTRIES_MAX. */
 size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes);
 
-/* Bytes written, or 0 where `size` is too small (the caller's error: see message_entries_fit). */
+/* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_entries_fit). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
-/* Takes one whole control message of any run. On anything but MESSAGE_OK *ret is unspecified. */
+/* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
 
 const char *message_type_name(uint32_t type); /* "Update", or "unknown" */

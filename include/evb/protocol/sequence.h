@@ -1,13 +1,12 @@
 /* Follows the 32-bit sequence numbers of one sender: which are new, late or repeated, and how many never
- * came. A single stray or forged number changes nothing: a far jump stays suspect until more messages
+ * arrived. A single stray or forged number changes nothing: a far jump stays suspect until more messages
  * continue from there. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers behind the newest that are distinguished one by one; also the longest gap that one message can
- * make. */
+/* Numbers behind the newest that are tracked one by one; also the longest gap that one message can open. */
 #define SEQUENCE_WINDOW 4096u
 /* Messages that must agree on a far jump, and the maximum distance between their numbers. */
 #define SEQUENCE_AGREE 4u
@@ -21,12 +20,12 @@ enum sequence_verdict {
         SEQUENCE_NEW,     /* newer than all earlier ones */
         SEQUENCE_LATE,    /* overtaken by newer ones; counted as lost until now */
         SEQUENCE_REPEAT,  /* received before */
-        SEQUENCE_SUSPECT, /* a far jump that is not confirmed: do not believe it */
+        SEQUENCE_SUSPECT, /* a far jump without confirmation: do not trust it */
 };
 
 struct sequence {
         uint64_t expected, received; /* since the first number, each counted once */
-        uint64_t suspects;           /* numbers that were suspect when they came */
+        uint64_t suspects;           /* numbers that were suspect on arrival */
         uint64_t resyncs;            /* confirmed far jumps */
         uint32_t next;               /* newest number plus 1 */
         uint32_t claimed;            /* the sender's own next number if it is ahead of `next`, else `next` */
@@ -37,13 +36,13 @@ struct sequence {
         uint64_t seen[SEQUENCE_WINDOW / 64];
 };
 
-/* A sequence that is all zero is empty: it starts at the first number that comes. */
+/* A sequence that is all zero is empty: it starts at the first number. */
 enum sequence_verdict sequence_note(struct sequence *q, uint32_t number);
 /* The sender starts or restarts, and its next number is `next`. Counters stay. */
 void sequence_begin(struct sequence *q, uint32_t next);
-/* The sender restarted: the next number that comes is its first. Counters stay. */
+/* The sender restarted: its next number is its first. Counters stay. */
 void sequence_restart(struct sequence *q);
-/* The sender reports `next` as its next number: it has sent all below. False: too far away to believe. */
+/* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);
-/* Numbers that were sent, as far as is known, and never came. */
+/* Numbers that were sent, as far as is known, and never arrived. */
 uint64_t sequence_lost(const struct sequence *q);

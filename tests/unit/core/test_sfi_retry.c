@@ -1,4 +1,4 @@
-/* What the SFI asks for again, how often and when; what it asks for at first is in test_sfi_ask.c. */
+/* What the SFI asks for again, how often and when; what it asks for at first is in test_sfi_requests.c. */
 #include "sfi_driver.h"
 
 static void asks_in_vain_so_often_at_growing_distances(void **state)
@@ -25,7 +25,7 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
                 while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)
                         assert_asks(&t, AFTER_NS, "");
                 assert_sfi_writes(&t, "e0 lost");
-                assert_int_equal(sfi_counts(t.sfi)->re_asked, max);
+                assert_int_equal(sfi_counts(t.sfi)->retried, max);
                 sfi_driver_fini(&t);
         }
 }

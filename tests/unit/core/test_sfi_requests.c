@@ -75,7 +75,7 @@ static void asks_a_silent_ros_again_for_what_is_missing(void **state)
         sfi_gets_fragment(&t, 0, 1);
         sfi_gets_fragment(&t, 1, 1);
         assert_asks(&t, AFTER_NS, "ros1: Request e0 again 1");
-        assert_int_equal(sfi_counts(t.sfi)->re_asked, 1);
+        assert_int_equal(sfi_counts(t.sfi)->retried, 1);
         sfi_gets_fragment(&t, 1, 0);
         assert_int_equal(sfi_counts(t.sfi)->recovered, 1);
         assert_sfi_writes(&t, "e1 complete | e0 complete");
@@ -121,7 +121,7 @@ static void asks_for_the_parts_that_are_missing(void **state)
         sfi_gets_chunk(&t, piece(0, 0, 64, 64, 1000));
         sfi_gets_chunk(&t, piece(0, 0, 512, 320, 1000));
         assert_asks(&t, AFTER_NS, "ros0: Request e0[0,64) again 1 e0[128,512) again 1 e0[832,1000) again 1");
-        assert_int_equal(sfi_counts(t.sfi)->re_asked, 1);
+        assert_int_equal(sfi_counts(t.sfi)->retried, 1);
         sfi_driver_fini(&t);
 }
 

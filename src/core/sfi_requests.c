@@ -1,0 +1,236 @@
+/* Requests fragments from the ROSs and ends the events whose time is over. In push, only missing fragments
+ * are requested. */
+#include "sfi_requests.h"
+
+#include <errno.h>
+
+/* Ranges of one fragment that are requested one by one; the last one extends to the fragment's end. */
+#define RANGES_MAX 16
+/* A scan waits this long to combine the slots that become due meanwhile. */
+#define SCAN_PAUSE_NS (NS_PER_MS / 2)
+
+int sfi_requests_init(struct sfi_requests *q)
+{
+        uint32_t ring = power_of_two_at_least(q->config->slots);
+
+        q->waiting = calloc(ring, sizeof *q->waiting);
+        q->overdue = calloc(q->config->slots, sizeof *q->overdue);
+        q->streams = calloc(q->config->n_ros, sizeof *q->streams);
+        if (!q->waiting || !q->overdue || !q->streams)
+                return -ENOMEM;
+        q->waiting_mask = ring - 1;
+        return 0;
+}
+
+void sfi_requests_fini(struct sfi_requests *q)
+{
+        free(q->waiting);
+        free(q->overdue);
+        free(q->streams);
+}
+
+void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
+{
+        struct sfi_slot *e = &q->slots->items[slot];
+
+        if (!e->queued)
+                q->waiting[q->waiting_head++ & q->waiting_mask] = slot;
+        e->queued = true;
+}
+
+void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
+{
+        const struct sfi_slot *e = &q->slots->items[slot];
+
+        sfi_slots_set_retry(q->slots, slot, sfi_retry_next_ns(q->retry, now_ns, e->rounds, e->expire_ns));
+}
+
+/* Maximum number of events requested at a time: as many as the receive buffer holds, if that is known. */
+static uint32_t outstanding_max(const struct sfi_requests *q)
+{
+        const struct sfi_config *c = q->config;
+        uint64_t fit;
+
+        if (c->outstanding > 0)
+                return c->outstanding;
+        if (c->room_bytes == 0)
+                return c->slots;
+        if (q->slots->event_bytes == 0)
+                return 1;
+        fit = c->room_bytes / q->slots->event_bytes;
+        return (uint32_t)MIN(MAX(fit, UINT64_C(1)), (uint64_t)c->slots);
+}
+
+static bool make_first_request(struct sfi_requests *q, uint64_t now_ns, struct message *m)
+{
+        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+
+        member_address(q->member, m, MESSAGE_REQUEST);
+        while (q->waiting_tail != q->waiting_head && m->n < max &&
+               q->slots->n_requested < outstanding_max(q)) {
+                uint32_t slot = q->waiting[q->waiting_tail++ & q->waiting_mask];
+                struct sfi_slot *e = &q->slots->items[slot];
+
+                e->queued = false;
+                if (e->state != SLOT_COLLECTING || e->requested)
+                        continue;
+                sfi_slots_set_requested(q->slots, now_ns, slot);
+                sfi_requests_plan(q, now_ns, slot);
+                m->request.entries[m->n++] = (struct request_entry){
+                        .event = e->event,
+                        .l1_id = e->l1_id,
+                        .to_bytes = UINT32_MAX,
+                };
+        }
+        return m->n > 0;
+}
+
+static void add_request(struct sfi_requests *q, struct message *m, const struct sfi_slot *e, uint32_t from,
+                        uint32_t to, uint32_t bytes)
+{
+        sfi_retry_spend(q->retry, bytes);
+        m->request.entries[m->n++] = (struct request_entry){
+                .event = e->event,
+                .l1_id = e->l1_id,
+                .from_bytes = from,
+                .to_bytes = to,
+                .again = e->rounds + 1u,
+        };
+}
+
+/* Requests the missing ranges of one fragment, as far as the budget goes; at most RANGES_MAX entries. */
+static void add_missing(struct sfi_requests *q, struct message *m, uint32_t slot, struct sfi_fragment *f)
+{
+        struct sfi_slot *e = &q->slots->items[slot];
+        uint32_t from = 0, to = 0;
+
+        e->retried = true;
+        f->retried = true;
+        q->counts->retried++;
+        if (!f->split) {
+                add_request(q, m, e, 0, UINT32_MAX, (uint32_t)(q->slots->event_bytes / q->config->n_ros));
+                return;
+        }
+        for (int k = 1; k <= RANGES_MAX && !sfi_retry_budget_is_spent(q->retry) &&
+                        sfi_slots_missing_range(q->slots, f, to, &from, &to);
+             k++) {
+                uint32_t end = sfi_retry_affordable(q->retry, from, k == RANGES_MAX ? f->bytes : to);
+
+                add_request(q, m, e, from, end, end - from);
+                to = ALIGN_UP(end, EVB_BLOCK_BYTES);
+        }
+}
+
+/* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
+ * once a younger one overtook it, or once the ROS falls silent. */
+static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e, uint32_t ros)
+{
+        const struct sfi_stream *stream = &q->streams[ros];
+
+        return stream->newest_event > e->event ||
+               now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_retry_interval_ns(q->retry);
+}
+
+/* Adds what is missing from one ROS, within the message and the budget. */
+static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros)
+{
+        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+
+        for (; q->overdue_at < q->n_overdue && m->n + RANGES_MAX <= max; q->overdue_at++) {
+                if (sfi_retry_budget_is_spent(q->retry))
+                        return;
+                uint32_t slot = q->overdue[q->overdue_at];
+                const struct sfi_slot *e = &q->slots->items[slot];
+                struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+
+                if (e->state == SLOT_COLLECTING && !f->whole && may_be_lost(q, now_ns, e, ros))
+                        add_missing(q, m, slot, f);
+        }
+}
+
+/* Makes one message to one ROS; the next call continues with the next ROS. If the budget ends a pass, the
+ * next one begins with the following ROS, so a silent ROS leaves the others their share. */
+static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        uint32_t n_ros = q->config->n_ros;
+
+        member_address(q->member, m, MESSAGE_REQUEST);
+        for (; q->overdue_ros < n_ros; q->overdue_ros++, q->overdue_at = 0) {
+                uint32_t ros = (q->overdue_first + q->overdue_ros) % n_ros;
+
+                if (sfi_retry_budget_is_spent(q->retry)) {
+                        q->overdue_first = (ros + (q->overdue_at > 0)) % n_ros;
+                        break;
+                }
+                if (sfi_slots_ros_is_live(q->slots, ros))
+                        add_overdue(q, now_ns, m, ros);
+                if (m->n == 0)
+                        continue;
+                *to = (struct message_to){ROLE_ROS, (uint16_t)ros};
+                return true;
+        }
+        q->n_overdue = 0;
+        return false;
+}
+
+bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        if (q->n_overdue > 0 && make_retry(q, now_ns, to, m))
+                return true;
+        if (!q->config->pull || q->waiting_tail == q->waiting_head)
+                return false;
+        *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
+        return make_first_request(q, now_ns, m);
+}
+
+static void expire(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
+{
+        if (q->slots->items[slot].assigned) {
+                sfi_slots_finish(q->slots, now_ns, slot, false);
+                return;
+        }
+        /* The event was never assigned here, so by now it belongs to another SFI. */
+        sfi_slots_give_up(q->slots, slot);
+}
+
+/* Only unanswered retries count: not a retry that brought progress, nor one that the budget prevented. */
+static void count_round(struct sfi_slot *e)
+{
+        if (e->progress)
+                e->rounds = 0;
+        else if (e->retried && e->rounds < UINT8_MAX)
+                e->rounds++;
+        e->progress = e->retried = false;
+}
+
+static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &q->slots->items[slot];
+
+        if (now_ns >= e->expire_ns) {
+                expire(q, now_ns, slot);
+                return;
+        }
+        count_round(e);
+        sfi_requests_plan(q, now_ns, slot);
+        if (e->retry_ns != NEVER_NS)
+                q->overdue[q->n_overdue++] = slot;
+}
+
+void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
+{
+        struct heap *due = &q->slots->due;
+
+        if (now_ns < q->scan_from_ns || now_ns < heap_first_key(due) || q->n_overdue > 0)
+                return;
+        sfi_retry_begin_round(q->retry, now_ns);
+        q->overdue_at = q->overdue_ros = 0;
+        while (heap_first_key(due) <= now_ns)
+                handle_due(q, now_ns, heap_first(due));
+        q->scan_from_ns = now_ns + SCAN_PAUSE_NS;
+}
+
+uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q)
+{
+        return MAX(heap_first_key(&q->slots->due), q->scan_from_ns);
+}

@@ -1,0 +1,130 @@
+/* The SFI's slots: one for each open event, with its fragments and their memory. A slot collects, is handed
+ * to the caller for writing, and becomes free; the table also remembers which events ended here. */
+#pragma once
+
+#include "evb/base/heap.h"
+#include "evb/base/idmap.h"
+#include "evb/base/util.h"
+#include "evb/core/sfi.h"
+#include "evb/protocol/event_set.h"
+
+#define SLOT_NONE UINT32_MAX
+/* The SFI reports an output as slow if an event takes longer than this. */
+#define SFI_SLOW_WRITE_NS NS_PER_S
+
+enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
+
+struct sfi_slot {
+        uint64_t event;
+        uint64_t first_ns; /* first request (pull); assignment or first chunk (push) */
+        uint64_t retry_ns; /* next retry; NEVER_NS: none */
+        uint64_t expire_ns;
+        uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
+        uint32_t blocks;         /* fragments that hold memory */
+        uint32_t missing;        /* fragments of living ROSs that are not whole */
+        uint32_t l1_id;
+        uint8_t state;
+        uint8_t end;
+        uint8_t rounds;   /* consecutive unanswered retries */
+        uint16_t doubles; /* further assignments of the same event; each needs an end of its own */
+        bool assigned, assigned_again, requested;
+        bool retried, progress; /* since the last round: requested again; something new arrived */
+        bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
+        bool queued;            /* in the queue of first requests, even if the event has ended since */
+        bool writing_reported;  /* the DFM knows that the event is being written */
+        uint64_t built_ns;
+        struct event_info info;
+};
+
+/* Collecting slots in order of opening. */
+struct sfi_list {
+        uint32_t first, last, n;
+};
+
+struct sfi_slots {
+        const struct sfi_config *config;
+        struct sfi_counts *counts;
+        uint32_t n_ros;
+        struct sfi_slot *items;
+        struct sfi_fragment *fragments; /* slots x n_ros */
+        uint32_t *free;
+        uint32_t n_free, n_building;
+        uint32_t n_requested;          /* in pull: requested and not ended */
+        struct idmap by_event;         /* collecting or being written */
+        struct sfi_list collecting[2]; /* [1]: the assigned ones */
+        struct heap holding;           /* collecting slots that hold memory; the first gives way first */
+        struct heap due;               /* collecting slots by the time of their next retry or expiry */
+        struct arena *arena;
+        uint64_t *block_bits; /* a bit for each EVB_BLOCK_BYTES of the buffer */
+        uint64_t event_bytes; /* recent size of a large event in the buffer; 0: unknown */
+
+        uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
+        /* Events that ended here, so that late data do not reopen them, and those that were built. */
+        struct event_set ended, built_events;
+        uint64_t writing_look_ns; /* next look at slots that are being written */
+        uint64_t slow_since_ns;   /* start of slow output; NEVER_NS: it is not slow */
+
+        uint32_t *built; /* ring of slots */
+        uint32_t built_mask, built_head, built_tail;
+
+        uint64_t ros_live[EVB_ROS_MAX / 64];
+        uint32_t n_live;
+};
+
+int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct sfi_counts *counts);
+void sfi_slots_fini(struct sfi_slots *t); /* also after a failed init */
+
+static inline struct sfi_fragment *sfi_fragment(const struct sfi_slots *t, uint32_t slot, uint32_t ros)
+{
+        return &t->fragments[(size_t)slot * t->n_ros + ros];
+}
+
+static inline bool sfi_slots_ros_is_live(const struct sfi_slots *t, uint32_t ros)
+{
+        return t->ros_live[ros / 64] >> ros % 64 & 1;
+}
+
+/* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way
+ * to an assigned one. */
+uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
+void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot);
+void sfi_slots_set_requested(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
+void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns);
+/* The fragment is complete: hands the slot on if nothing is missing. */
+void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros);
+void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
+/* The slot goes to the caller: to be written, or as lost if `drop` or empty. */
+void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
+void sfi_slots_give_up(struct sfi_slots *t,
+                       uint32_t slot); /* drops an unassigned slot, with late fragments */
+void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns);
+size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n);
+void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed); /* frees the slot */
+
+/* Events. */
+bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event);
+bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event); /* or may no longer be built */
+void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest);
+/* The event went to another SFI: discards its fragments. */
+void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event);
+/* The event returns to this SFI, and the end of its lost slot no longer counts. */
+void sfi_slots_take_back(struct sfi_slots *t, uint64_t event);
+void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
+
+/* Memory. */
+uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes); /* ARENA_NONE: no room */
+/* The slot whose memory is the first to give way to that slot; SLOT_NONE: none does. */
+uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot);
+void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot); /* its time starts afresh */
+
+static inline uint32_t sfi_blocks(uint32_t bytes)
+{
+        return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
+}
+
+/* The receive bitmap: which blocks of the buffer hold data. */
+void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes);
+uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes); /* newly set blocks */
+/* The first missing part of a fragment from `from_bytes` on. */
+bool sfi_slots_missing_range(const struct sfi_slots *t, const struct sfi_fragment *f, uint32_t from_bytes,
+                             uint32_t *ret_from, uint32_t *ret_to);

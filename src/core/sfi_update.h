@@ -1,0 +1,74 @@
+/* What the SFI exchanges with its DFM: the order of assignments, finished events and credits until they are
+ * acknowledged, and after a restart of the DFM the inventory. It never opens or ends a slot. */
+#pragma once
+
+#include "evb/core/sfi.h"
+#include "evb/protocol/event_set.h"
+#include "sfi_slots.h"
+
+/* Assignments that may arrive out of order; the DFM's window is not larger. */
+#define SFI_ASSIGN_WINDOW 16384u
+
+/* What this SFI had done when it began to follow its DFM. */
+struct sfi_inventory {
+        uint64_t from, end; /* no event outside; `from` is a multiple of 64 */
+        struct event_set ended, open;
+        struct node_totals totals;
+        bool inquiry_due;
+        uint64_t inquiry_from;
+};
+
+struct sfi_updates {
+        const struct sfi_config *config;
+        const struct member *member;
+        struct sfi_slots *slots;
+
+        /* Assignments: all below `assign_next` arrived, and those whose bit is set. */
+        uint32_t assign_next;
+        uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
+        bool update_due;
+        uint64_t update_due_ns;
+
+        /* Finished events that the DFM has not acknowledged: [acked, next), of which those from `sent` on
+         * wait. */
+        struct finished_entry *finished;
+        uint32_t finished_mask, finished_acked, finished_sent, finished_next;
+        uint64_t finished_total, granted;
+        uint64_t resend_ns, resend_after_ns;
+
+        struct sfi_inventory inventory;
+};
+
+/* The caller has set the three pointers at the top. */
+int sfi_updates_init(struct sfi_updates *u);
+void sfi_updates_fini(struct sfi_updates *u); /* also after a failed init */
+/* Both sequences, of assignments and of finished events, start afresh. */
+void sfi_restart_streams(struct sfi_updates *u, uint64_t now_ns);
+
+/* Assignments. */
+bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
+void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence);
+/* Whether the finished events of all open slots and one more will find room. */
+bool sfi_updates_have_room(const struct sfi_updates *u);
+/* Plans an Update: soon, so that it can take finished events along, or at once. */
+void sfi_updates_plan(struct sfi_updates *u, uint64_t now_ns);
+void sfi_updates_plan_now(struct sfi_updates *u, uint64_t now_ns);
+
+/* Finished events. */
+void sfi_updates_report(struct sfi_updates *u, const struct finished_entry *entry);
+void sfi_updates_report_void(struct sfi_updates *u,
+                             uint64_t event); /* an assignment that leads to no event */
+void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
+/* A report of this event as lost that is still pending must not pass for the end of a later assignment. */
+void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
+void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struct message *m);
+bool sfi_updates_are_acked(const struct sfi_updates *u);
+
+bool sfi_updates_due(struct sfi_updates *u, uint64_t now_ns);
+void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, struct message *m);
+uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u);
+
+/* The inventory. */
+void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals);
+void sfi_inventory_receive(struct sfi_updates *u, const struct message *m);
+bool sfi_inventory_make(struct sfi_updates *u, struct message *m);
