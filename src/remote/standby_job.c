@@ -106,12 +106,6 @@ static void run_ended(void *ctx, struct child *c)
         json_t *report = c->report_bytes > 0
                                  ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
                                  : NULL;
-
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state",
-                                    "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
-                                    "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
-                                    "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "counters",
-                                    counters_to_json(c->stats), "report", report));
         const json_t *reason;
         size_t i;
 
@@ -119,6 +113,12 @@ static void run_ended(void *ctx, struct child *c)
                 log_error("run %lld: %s", (long long)j->id, json_string_value(reason));
         log_info("run %lld ended with %s %d", (long long)j->id, WIFEXITED(c->status) ? "status" : "signal",
                  WIFEXITED(c->status) ? WEXITSTATUS(c->status) : WTERMSIG(c->status));
+        /* The answer consumes the report. */
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state",
+                                    "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
+                                    "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
+                                    "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "counters",
+                                    counters_to_json(c->stats), "report", report));
         /* The next job frees the child, which must not free itself in its own callback. */
 }
 
