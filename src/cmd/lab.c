@@ -147,12 +147,14 @@ static int open_bed(const struct lab_options *o, struct lab_bed *bed)
                         o->scenario, bed->scenario->ros.source);
                 return 2;
         }
-        return remote_new(&bed->remote, bed->scenario, o->common.settings, o->common.n_settings) < 0 ? 1 : 0;
+        return coordinator_new(&bed->coordinator, bed->scenario, o->common.settings, o->common.n_settings) < 0
+                       ? 1
+                       : 0;
 }
 
 static void close_bed(struct lab_bed *bed)
 {
-        remote_free(bed->remote);
+        coordinator_free(bed->coordinator);
         free((struct scenario *)bed->scenario);
 }
 

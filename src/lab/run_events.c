@@ -10,7 +10,7 @@
 #include "evb/lab/catalogue.h"
 #include "evb/lab/figures.h"
 #include "evb/launch/launch.h"
-#include "evb/launch/load.h"
+#include "evb/launch/scenario_load.h"
 #include "evb/protocol/event.h"
 
 #define SETTINGS_MAX 96
@@ -84,8 +84,8 @@ static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS
 /* Where no machines have a scenario of their own, all is set by settings. */
 static struct scenario *load(const char *const *settings, size_t n)
 {
-        char why[LOAD_WHY_MAX_BYTES];
-        struct scenario *s = lab_load_scenario("/dev/null", settings, n, why, sizeof why);
+        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
+        struct scenario *s = scenario_load_one("/dev/null", settings, n, why, sizeof why);
 
         if (!s)
                 log_error("lab: %s", why);
@@ -183,10 +183,10 @@ json_t *lab_run_events(const struct lab_point *p)
         json_t *report, *result;
 
         n = words ? split(words, !p->bed, settings, n) : 0;
-        s = !words ? NULL : p->bed ? remote_load(p->bed->remote, settings, n) : load(settings, n);
+        s = !words ? NULL : p->bed ? coordinator_load(p->bed->coordinator, settings, n) : load(settings, n);
         if (!s)
                 return NULL;
-        report = p->bed ? remote_run(p->bed->remote, settings, n) : run_here(p, s);
+        report = p->bed ? coordinator_run(p->bed->coordinator, settings, n) : run_here(p, s);
         result = report ? flatten(report, s) : NULL;
         json_decref(report);
         return result;

@@ -115,7 +115,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
         double seconds = lab_setting(p, "seconds", 1);
         struct flow flows[FLOWS_MAX] = {};
-        struct netns_lab *lab = NULL;
+        struct testbed *lab = NULL;
         struct flow_shape shape;
         json_t *result = NULL;
         uint64_t at_ports = 0;
@@ -124,11 +124,11 @@ json_t *lab_run_streams(const struct lab_point *p)
 
         /* Addresses of a lab are known when it stands. */
         if (r >= 0 && !p->bed)
-                r = netns_lab_new(&lab, s);
+                r = testbed_new(&lab, s);
         if (r >= 0) {
                 n = make_flows(p, s, kind, flows);
                 shape = make_shape(p, s, kind);
-                r = p->bed ? remote_flows_run(p->bed->remote, flows, n, &shape, seconds, results)
+                r = p->bed ? coordinator_run_flows(p->bed->coordinator, flows, n, &shape, seconds, results)
                            : flows_run(lab, flows, n, &shape, seconds, results);
         }
         if (r >= 0) {
@@ -136,10 +136,10 @@ json_t *lab_run_streams(const struct lab_point *p)
                                            : stream_figures(flows, results, n);
                 stream_figures_add_shares(result, results, n);
                 stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
-                if (lab && netns_lab_switch_drops(lab, &at_ports) >= 0)
+                if (lab && testbed_switch_drops(lab, &at_ports) >= 0)
                         json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
         }
-        netns_lab_free(lab);
+        testbed_free(lab);
         return result;
 }
 

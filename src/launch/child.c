@@ -1,4 +1,5 @@
-/* Between fork and exec, and what comes back from there. When it is to end is decided elsewhere. */
+/* Forks and executes a node, reaps it and collects its report. launch.c and standby_job.c decide when it
+ * stops. */
 #include "evb/launch/child.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "evb/sys/memory.h"
 
 #define REPORT_MAX_BYTES (4u << 20)
-/* Program, role, --config, --node, --json and the end of the list. */
+/* Program, role, --config FILE, --node NAME, --json and the terminating NULL. */
 #define WORDS_BESIDE_SETTINGS 8
 
 enum node_state child_state(const struct child *c)
@@ -34,15 +35,15 @@ double child_cpu_seconds(const struct child *c)
                (double)(c->usage.ru_utime.tv_usec + c->usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* What a node prints is its report; a bound keeps one that goes wild from filling our memory. */
+/* Reads the report. The limit protects our memory from a faulty node. */
 static void report_is_ready(void *ctx, uint32_t events)
 {
         struct child *c = ctx;
-        char part[4096];
+        char buffer[4096];
         ssize_t n;
 
         (void)events;
-        while ((n = read(c->report_io.fd, part, sizeof part)) > 0) {
+        while ((n = read(c->report_io.fd, buffer, sizeof buffer)) > 0) {
                 if (c->report_bytes + (size_t)n > REPORT_MAX_BYTES)
                         continue;
                 if (c->report_bytes + (size_t)n > c->report_size) {
@@ -53,7 +54,7 @@ static void report_is_ready(void *ctx, uint32_t events)
                         c->report = grown;
                         c->report_size = 2 * (c->report_bytes + (size_t)n);
                 }
-                memcpy(c->report + c->report_bytes, part, (size_t)n);
+                memcpy(c->report + c->report_bytes, buffer, (size_t)n);
                 c->report_bytes += (size_t)n;
         }
         if (n == 0)
@@ -69,12 +70,12 @@ static void exit_is_ready(void *ctx, uint32_t events)
                 return;
         loop_remove(c->loop, &c->exit_io);
         c->running = false;
-        /* What it left in the pipe. */
+        /* The pipe may still hold data. */
         report_is_ready(c, 0);
         c->ended(c->ctx, c);
 }
 
-/* In the child, between fork and exec. */
+/* Runs in the child between fork and exec. */
 static _Noreturn void become_node(const struct child *c, const struct child_command *command,
                                   const char **words, int out, pid_t parent)
 {
@@ -87,7 +88,7 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
                 _exit(1);
         if (command->namespace >= 0 && netns_enter(command->namespace) < 0)
                 _exit(77);
-        /* A stop signal stays pending until the node can drain. */
+        /* Keep a stop signal pending until the node can drain. */
         sigemptyset(&stops);
         sigaddset(&stops, SIGTERM);
         sigaddset(&stops, SIGINT);
@@ -143,17 +144,17 @@ int child_start(struct child *c, const struct child_command *command)
         _cleanup_free_ const char **words = command_line(c, command);
         pid_t parent = getpid();
         int out[2], r;
-        void *page;
+        void *shared;
 
         c->exit_io.fd = c->report_io.fd = c->stats_fd = -1;
         if (!words)
-                return log_error_errno(ENOMEM, "%s: %m", c->node->name);
-        r = memory_share_new(c->node->name, sizeof *c->stats, &c->stats_fd, &page);
+                return log_error_errno(ENOMEM, "cannot start %s: %m", c->node->name);
+        r = memory_share_new(c->node->name, sizeof *c->stats, &c->stats_fd, &shared);
         if (r < 0)
-                return log_error_errno(r, "page of counters: %m");
-        c->stats = page;
+                return log_error_errno(r, "%s: cannot make shared memory for counters: %m", c->node->name);
+        c->stats = shared;
         if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
-                return log_error_errno(errno, "pipe: %m");
+                return log_error_errno(errno, "%s: cannot make a pipe: %m", c->node->name);
         c->pid = fork();
         if (c->pid == 0)
                 become_node(c, command, words, out[1], parent);

@@ -1,4 +1,4 @@
-/* Counters by the names of their table, and the histogram bucket by bucket. */
+/* Converts counters by the names in their table, and histograms bucket by bucket. */
 #include "evb/launch/counters_json.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 
 #include "evb/conf/scenario.h"
 
-/* Beside the table: what a report is made from. */
-#define PAGE_FIELDS(X)                                                                                       \
+/* Further fields that a report needs. */
+#define REPORT_FIELDS(X)                                                                                     \
         X(first_complete_ns)                                                                                 \
         X(last_complete_ns)                                                                                  \
         X(qos_backend)                                                                                       \
@@ -69,30 +69,30 @@ json_t *counters_to_json(const struct node_stats *s)
 
 #define X(name, ...) json_object_set_new(o, #name, json_integer((json_int_t)stats_get(&s->name)));
         STATS_COUNTERS(X)
-        PAGE_FIELDS(X)
+        REPORT_FIELDS(X)
 #undef X
         json_object_set_new(o, "state", json_integer((json_int_t)atomic_load(&s->state)));
         json_object_set_new(o, "latency_ns", histogram_to_json(&s->latency_ns));
         return o;
 }
 
-int counters_from_json(struct node_stats *ret, const json_t *page)
+int counters_from_json(struct node_stats *ret, const json_t *counters)
 {
         uint64_t state = 0, v;
 
         memset(ret, 0, sizeof *ret);
-        if (!json_is_object(page) || !get(page, "state", &state) || state > NODE_ENDED)
+        if (!json_is_object(counters) || !get(counters, "state", &state) || state > NODE_ENDED)
                 return -EBADMSG;
 #define X(name, ...)                                                                                         \
-        if (!get(page, #name, &v))                                                                           \
+        if (!get(counters, #name, &v))                                                                       \
                 return -EBADMSG;                                                                             \
         stats_set(&ret->name, v);
         STATS_COUNTERS(X)
-        PAGE_FIELDS(X)
+        REPORT_FIELDS(X)
 #undef X
         if (stats_get(&ret->qos_backend) > QOS_CBQ_TBF)
                 return -EBADMSG;
         atomic_store(&ret->state, (uint32_t)state);
         ret->magic = NODE_STATS_MAGIC;
-        return histogram_from_json(&ret->latency_ns, json_object_get(page, "latency_ns"));
+        return histogram_from_json(&ret->latency_ns, json_object_get(counters, "latency_ns"));
 }

@@ -1,4 +1,4 @@
-/* Samples of processor time: differences of other processes' clocks. */
+/* Samples processor time as differences of other processes' CPU clocks. */
 #include "evb/launch/cpu_meter.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 #define APART_NS (50 * NS_PER_US)
 
 struct reading {
-        uint64_t used_ns, at_ns; /* at 0: it is there no more */
+        uint64_t used_ns, at_ns; /* at 0: the process has exited */
 };
 
 struct metered {
@@ -29,7 +29,7 @@ struct cpu_meter {
         struct histogram *shares;
         size_t n, n_max, n_groups;
         uint64_t end_ns; /* of the interval */
-        bool went_on;
+        bool was_active;
 };
 
 int cpu_meter_new(struct cpu_meter **ret, size_t processes, size_t groups)
@@ -62,7 +62,7 @@ struct cpu_meter *cpu_meter_free(struct cpu_meter *m)
         return NULL;
 }
 
-/* Both clocks at one moment, or nearly so: to be put aside between them would be taken for work. */
+/* Reads both clocks close together. A preemption between the two readings would falsify the share. */
 static struct reading read_clocks(clockid_t clock)
 {
         struct reading r = {};
@@ -124,15 +124,15 @@ void cpu_meter_sample(struct cpu_meter *m)
         }
 }
 
-void cpu_meter_turn(struct cpu_meter *m, uint64_t now_ns, bool goes_on)
+void cpu_meter_turn(struct cpu_meter *m, uint64_t now_ns, bool active)
 {
-        if (now_ns < m->end_ns && goes_on == m->went_on)
+        if (now_ns < m->end_ns && active == m->was_active)
                 return;
-        if (goes_on && m->went_on)
+        if (active && m->was_active)
                 cpu_meter_sample(m);
         else
                 cpu_meter_restart(m);
-        m->went_on = goes_on;
+        m->was_active = active;
         m->end_ns = now_ns + CPU_METER_INTERVAL_NS;
 }
 

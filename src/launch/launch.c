@@ -1,5 +1,4 @@
-/* Starts the nodes, watches them, and sees to it that all of them end. Their reports are put together in
- * summary.c. */
+/* Starts the nodes, watches them, and makes sure that all of them end. summary.c merges their reports. */
 #include "evb/launch/launch.h"
 
 #include <errno.h>
@@ -10,57 +9,59 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
-#include "evb/launch/netns.h"
 #include "evb/launch/run.h"
+#include "evb/launch/summary.h"
+#include "evb/launch/testbed.h"
+#include "progress.h"
 
 #define PROGRESS_NS (250 * NS_PER_MS)
-/* After the DFM has gone the others have heard so, or soon see it. */
+/* When the DFM exits, the other nodes have its message or soon time out. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
 #define TERM_NS (5 * NS_PER_S)
 
-struct child *launch_dfm(const struct launch *l)
-{
-        for (size_t i = 0; i < l->n_children; i++) {
-                if (l->children[i].node->role == ROLE_DFM)
-                        return &l->children[i];
-        }
-        return NULL;
-}
+/* How strongly the launcher stops the nodes; it goes one step further at each deadline. */
+enum press { PRESS_NOT, PRESS_DFM, PRESS_ALL, PRESS_KILL };
 
-static void press(struct launch *l, int level, uint64_t deadline_ns)
+struct launcher {
+        struct launch run;
+        struct loop *loop;
+        size_t n_running;
+        char directory[64], config[96];
+        struct cpu_meter *meter; /* one group for each role */
+        struct progress progress;
+        enum press press;
+        uint64_t press_deadline_ns;
+        bool start_failed;
+        int start_status;
+};
+
+static void press(struct launcher *l, enum press level, uint64_t deadline_ns)
 {
-        if (level <= (int)l->press)
+        if (level <= l->press)
                 return;
         l->press = level;
+        l->run.killed = level == PRESS_KILL;
         l->press_deadline_ns = deadline_ns;
-        for (size_t i = 0; i < l->n_children; i++) {
-                struct child *c = &l->children[i];
+        for (size_t i = 0; i < l->run.n_children; i++) {
+                struct child *c = &l->run.children[i];
 
                 if (c->running && (level > PRESS_DFM || c->node->role == ROLE_DFM))
                         kill(c->pid, level == PRESS_KILL ? SIGKILL : SIGTERM);
         }
 }
 
-/* An event that an SFI does not finish is assigned again and waited for, all of it bounded by keys. */
-uint64_t launch_drain_ns(const struct scenario *s)
+/* A stopped node serves others until the DFM has been silent for node-timeout. */
+static uint64_t stop_ns(const struct launcher *l)
 {
-        uint64_t events_ns = s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns;
-
-        return MAX(events_ns, s->run.stop_timeout_ns) + TERM_NS;
+        return TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
 }
 
-/* A stopped node serves until the DFM has been silent for this long. */
-static uint64_t stop_ns(const struct launch *l)
-{
-        return TERM_NS + MAX(l->scenario->sfi.timeout_ns, l->scenario->dfm.node_timeout_ns);
-}
-
-static unsigned running_of(const struct launch *l, enum node_role role)
+static unsigned running_of(const struct launcher *l, enum node_role role)
 {
         unsigned n = 0;
 
-        for (size_t i = 0; i < l->n_children; i++)
-                n += l->children[i].running && l->children[i].node->role == role;
+        for (size_t i = 0; i < l->run.n_children; i++)
+                n += l->run.children[i].running && l->run.children[i].node->role == role;
         return n;
 }
 
@@ -69,71 +70,70 @@ static bool died(const struct child *c)
         return !WIFEXITED(c->status) || WEXITSTATUS(c->status) > 1;
 }
 
-static void tell_death(const struct launch *l, const struct child *c)
+static void log_death(const struct child *c)
 {
         if (WIFSIGNALED(c->status))
                 log_warning("%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
                             strsignal(WTERMSIG(c->status)));
         else if (died(c))
-                log_warning("%s ended with status %d", c->node->name, WEXITSTATUS(c->status));
-        (void)l;
+                log_warning("%s exited with status %d", c->node->name, WEXITSTATUS(c->status));
 }
 
-static void note_failed_start(struct launch *l, const struct child *c)
+static void note_failed_start(struct launcher *l, const struct child *c)
 {
         int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
 
         l->start_failed = true;
-        /* These two statuses of a node are also the run's. */
+        /* The run passes on these two statuses of a node. */
         l->start_status = status == 2 || status == 77 ? status : 1;
         if (WIFSIGNALED(c->status))
-                log_error("the run did not begin: %s was killed by signal %d (%s)", c->node->name,
+                log_error("the run did not start: %s was killed by signal %d (%s)", c->node->name,
                           WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
         else
-                log_error("the run did not begin: %s ended with status %d", c->node->name, status);
+                log_error("the run did not start: %s exited with status %d", c->node->name, status);
 }
 
 static void child_ended(void *ctx, struct child *c)
 {
-        struct launch *l = ctx;
+        struct launcher *l = ctx;
         uint64_t now_ns = loop_now_ns(l->loop);
-        struct child *dfm = launch_dfm(l);
-        /* The end of a short run may reach a node before the DFM has published that it began. */
+        struct child *dfm = launch_dfm(&l->run);
+        /* In a short run, a node may end before the DFM publishes that the run has begun. */
         bool was_running = child_state(dfm) >= NODE_RUNNING || child_state(c) == NODE_ENDED;
 
         l->n_running--;
         cpu_meter_remove(l->meter, c->pid);
         if (died(c) && was_running && l->press < PRESS_KILL)
-                tell_death(l, c);
+                log_death(c);
         if (c->node->role == ROLE_DFM && was_running) {
-                /* Nodes that have not heard of the end are told by us. */
-                l->press = MAX((int)l->press, (int)PRESS_DFM);
+                /* The launcher stops the nodes that missed the DFM's message. */
+                l->press = MAX(l->press, PRESS_DFM);
                 l->press_deadline_ns =
-                        MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->scenario->sfi.timeout_ns);
-                /* The DFM was killed or gave up; and if the run never began, most nodes hear nothing. */
+                        MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->run.scenario->sfi.timeout_ns);
+                /* Most nodes get no message if the DFM failed or the run never began. */
                 if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
-                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));
+                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
 }
 
-static int start_children(struct launch *l, struct netns_lab *lab)
+static int start_children(struct launcher *l, struct testbed *testbed)
 {
-        const struct scenario *s = l->scenario;
+        const struct scenario *s = l->run.scenario;
         int r = 0;
 
-        l->children = calloc(s->n_nodes, sizeof *l->children);
-        if (!l->children || cpu_meter_new(&l->meter, s->n_nodes, ROLE_SFI + 1) < 0)
-                return log_error_errno(ENOMEM, "nodes: %m");
+        l->run.children = calloc(s->n_nodes, sizeof *l->run.children);
+        if (!l->run.children || cpu_meter_new(&l->meter, s->n_nodes, ROLE_SFI + 1) < 0)
+                return log_error_errno(ENOMEM, "cannot start nodes: %m");
         for (size_t i = 0; r >= 0 && i < s->n_nodes; i++) {
-                struct child *c = &l->children[l->n_children++];
+                struct child *c = &l->run.children[l->run.n_children++];
                 struct child_command command = {
-                        .program = l->options->program,
+                        .program = l->run.options->program,
                         .config = l->config,
-                        .namespace = lab ? netns_lab_node(lab, s->nodes[i].name) : -1,
+                        .namespace = testbed ? testbed_node_namespace(testbed, s->nodes[i].name) : -1,
                 };
 
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
@@ -145,35 +145,34 @@ static int start_children(struct launch *l, struct netns_lab *lab)
         return r;
 }
 
-static void heed_signals(struct launch *l, uint64_t now_ns)
+static void handle_signals(struct launcher *l, uint64_t now_ns)
 {
-        /* A closed terminal stops the run too, but not at once if SIGTERM and SIGHUP come together, as at
-         * logout. */
+        /* A closed terminal also stops the run. SIGTERM and SIGHUP together, as at logout, count once. */
         unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
 
-        if (signals > 0 && l->signals == 0) {
-                if (l->options->progress)
-                        log_info("stopping: triggers end, events are finished; once more to stop at once");
-                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->scenario));
+        if (signals > 0 && l->run.signals == 0) {
+                if (l->run.options->progress)
+                        log_info("stopping after the events in progress; signal again to stop at once");
+                press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
         } else if (signals > 1)
                 press(l, PRESS_KILL, NEVER_NS);
-        l->signals = signals;
+        l->run.signals = signals;
 }
 
-/* Never kills an SFI that has built all its events and waits for its disk. */
-static bool is_sealing(const struct launch *l)
+/* An SFI that has built all its events and waits for its disk is not killed. */
+static bool is_sealing(const struct launcher *l)
 {
-        for (size_t i = 0; i < l->n_children; i++) {
-                if (l->children[i].running && child_state(&l->children[i]) == NODE_SEALING)
+        for (size_t i = 0; i < l->run.n_children; i++) {
+                if (l->run.children[i].running && child_state(&l->run.children[i]) == NODE_SEALING)
                         return true;
         }
         return false;
 }
 
-static void press_on(struct launch *l, uint64_t now_ns)
+static void press_further(struct launcher *l, uint64_t now_ns)
 {
         uint64_t next_ns = now_ns + stop_ns(l);
-        int level = (int)l->press + 1;
+        enum press level = l->press + 1;
 
         if (level == PRESS_KILL && is_sealing(l))
                 l->press_deadline_ns = next_ns;
@@ -181,7 +180,7 @@ static void press_on(struct launch *l, uint64_t now_ns)
                 press(l, level, level >= PRESS_KILL ? NEVER_NS : next_ns);
 }
 
-static int watch(struct launch *l)
+static int watch(struct launcher *l)
 {
         uint64_t draw_ns = 0;
 
@@ -191,22 +190,22 @@ static int watch(struct launch *l)
                                   MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
 
                 if (r < 0)
-                        return log_error_errno(r, "waiting for nodes: %m");
+                        return log_error_errno(r, "cannot wait for nodes: %m");
                 now_ns = loop_now_ns(l->loop);
-                heed_signals(l, now_ns);
-                /* What nodes take while triggers come: to start and to drain is another thing. */
-                cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(l)) == NODE_RUNNING);
+                handle_signals(l, now_ns);
+                /* Starting and draining do not count. */
+                cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(&l->run)) == NODE_RUNNING);
                 if (now_ns >= l->press_deadline_ns)
-                        press_on(l, now_ns);
-                if (l->options->progress && now_ns >= draw_ns) {
-                        progress_draw(l, now_ns);
+                        press_further(l, now_ns);
+                if (l->run.options->progress && now_ns >= draw_ns) {
+                        progress_draw(&l->progress, &l->run, now_ns);
                         draw_ns = now_ns + PROGRESS_NS;
                 }
         }
         return 0;
 }
 
-static int write_config(struct launch *l)
+static int write_config(struct launcher *l)
 {
         const char *base = getenv("TMPDIR") ?: "/tmp";
         FILE *f;
@@ -214,19 +213,19 @@ static int write_config(struct launch *l)
         snprintf(l->directory, sizeof l->directory, "%.40s/evb-XXXXXX", base);
         if (!mkdtemp(l->directory)) {
                 l->directory[0] = '\0';
-                return log_error_errno(errno, "cannot make a folder in %s: %m", base);
+                return log_error_errno(errno, "cannot make a directory in %s: %m", base);
         }
         snprintf(l->config, sizeof l->config, "%s/scenario.conf", l->directory);
         f = fopen(l->config, "we");
         if (!f)
                 return log_error_errno(errno, "%s: %m", l->config);
-        scenario_write(l->scenario, f);
+        scenario_write(l->run.scenario, f);
         if (fclose(f) != 0)
                 return log_error_errno(errno, "%s: %m", l->config);
         return 0;
 }
 
-/* Addresses and a group that no other run on this machine has. */
+/* Sets addresses and a group that differ from those of other runs on this machine. */
 static void set_loopback(struct scenario *s)
 {
         unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255;
@@ -240,11 +239,11 @@ static void set_loopback(struct scenario *s)
                 snprintf(s->network.control_group, sizeof s->network.control_group, "239.255.%u.%u", b, c);
 }
 
-static void clean_up(struct launch *l)
+static void clean_up(struct launcher *l)
 {
-        for (size_t i = 0; i < l->n_children; i++)
-                child_fini(&l->children[i]);
-        free(l->children);
+        for (size_t i = 0; i < l->run.n_children; i++)
+                child_fini(&l->run.children[i]);
+        free(l->run.children);
         cpu_meter_free(l->meter);
         if (l->config[0])
                 unlink(l->config);
@@ -253,7 +252,7 @@ static void clean_up(struct launch *l)
         loop_free(l->loop);
 }
 
-static int run(struct launch *l, struct netns_lab *lab)
+static int run(struct launcher *l, struct testbed *testbed)
 {
         int r;
 
@@ -261,50 +260,49 @@ static int run(struct launch *l, struct netns_lab *lab)
         if (r >= 0)
                 r = loop_catch_signals(l->loop);
         if (r < 0)
-                return log_error_errno(r, "event loop: %m");
+                return log_error_errno(r, "cannot make the event loop: %m");
         r = write_config(l);
         if (r < 0)
                 return r;
-        l->start_ns = clock_now_ns();
-        r = start_children(l, lab);
+        l->run.start_ns = clock_now_ns();
+        r = start_children(l, testbed);
         if (r < 0)
                 press(l, PRESS_KILL, NEVER_NS);
         if (watch(l) < 0 || r < 0)
                 return r < 0 ? r : -EIO;
-        l->end_ns = clock_now_ns();
+        l->run.end_ns = clock_now_ns();
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
-                l->cpu_shares[role] = *cpu_meter_shares(l->meter, role);
-        l->has_switch_drops = lab && netns_lab_switch_drops(lab, &l->switch_drops) >= 0;
-        if (l->options->progress)
-                progress_end(l);
+                l->run.cpu_shares[role] = *cpu_meter_shares(l->meter, role);
+        l->run.has_switch_drops = testbed && testbed_switch_drops(testbed, &l->run.switch_drops) >= 0;
+        if (l->run.options->progress)
+                progress_end();
         return 0;
 }
 
 int launch_run(const struct launch_options *options)
 {
-        struct launch l = {
-                .options = options,
-                .scenario = options->scenario,
+        struct launcher l = {
+                .run = {.options = options, .scenario = options->scenario},
                 .press_deadline_ns = NEVER_NS,
         };
-        struct netns_lab *lab = NULL;
+        struct testbed *testbed = NULL;
         sigset_t held;
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
-        /* Also while namespaces are made: a process killed then would leave them behind. */
+        /* Hold signals before making namespaces: a killed process would leave them behind. */
         signals_hold();
         if (options->net == LAUNCH_LAB) {
-                r = netns_lab_new(&lab, options->scenario);
+                r = testbed_new(&testbed, options->scenario);
                 if (r < 0)
                         return r == -EPERM || r == -EACCES ? 77 : r == -EINVAL ? 2 : 1;
         } else
                 set_loopback(options->scenario);
-        r = run(&l, lab);
-        status = r < 0 ? 1 : l.start_failed ? l.start_status : summary_write(&l);
+        r = run(&l, testbed);
+        status = r < 0 ? 1 : l.start_failed ? l.start_status : summary_write(&l.run);
         clean_up(&l);
-        netns_lab_free(lab);
-        if (l.signals > 0 && sigismember(&held, SIGINT))
+        testbed_free(testbed);
+        if (l.run.signals > 0 && sigismember(&held, SIGINT))
                 raise(SIGINT);
         return status;
 }

@@ -1,4 +1,4 @@
-/* Namespaces by name, and the calling thread's way into them. What is built in them is in testbed.c. */
+/* Makes, enters and removes named network namespaces. testbed.c builds links in them. */
 #include "evb/launch/netns.h"
 
 #include <dirent.h>
@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "evb/base/util.h"
-#include "netns_internal.h"
 
 #define FOLDER "/run/netns"
 #define PREFIX "evb-"
@@ -27,8 +27,8 @@ static void path_of(const char *name, char *path, size_t size)
         snprintf(path, size, FOLDER "/%s", name);
 }
 
-/* The folder is a mount of its own with shared propagation, as `ip netns` makes it, so that names are seen
- * everywhere. */
+/* Mounts the folder on itself with shared propagation, as `ip netns` does, so that all mount namespaces see
+ * the names. */
 static int make_folder(void)
 {
         if (mkdir(FOLDER, 0755) < 0 && errno != EEXIST)
@@ -53,7 +53,7 @@ int netns_make(const char *name, int *ret_fd)
                 return r < 0 ? r : -errno;
         path_of(name, path, sizeof path);
         file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
-        /* Its name has our process number: an earlier process with that number was killed. */
+        /* The name contains our PID: a killed process with the same PID left it. */
         if (file < 0 && errno == EEXIST) {
                 netns_remove(name);
                 file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
@@ -70,7 +70,7 @@ int netns_make(const char *name, int *ret_fd)
         fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
         if (r >= 0 && fd < 0)
                 r = -errno;
-        /* Not to come home would leave the launcher in the lab. */
+        /* The launcher must not continue in the wrong namespace. */
         if (setns(home, CLONE_NEWNET) < 0)
                 abort();
         if (r < 0) {
@@ -90,7 +90,7 @@ void netns_remove(const char *name)
         (void)unlink(path);
 }
 
-/* "evb-1234-ros1" of a process 1234 that is there no more. */
+/* Returns true for "evb-1234-ros1" if process 1234 no longer exists. */
 static bool is_left_over(const char *name)
 {
         char *end;

@@ -1,13 +1,13 @@
-/* Why a run ends with exit status 1: a table of checks, each of which adds its reason. A further reason is a
- * further line of the table; reasons that a single node knows are in that node's report. */
+/* Explains exit status 1 of a run: a table of checks, each of which adds its reasons. Add a new reason as a
+ * new entry of the table. */
+#include "run_reasons.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "evb/base/util.h"
-#include "evb/launch/run.h"
 
 struct view {
         const struct launch *l;
@@ -30,7 +30,7 @@ static const json_t *reasons_of(const struct view *v, const char *node)
         return NULL;
 }
 
-/* Only the DFM knows what it waited for. */
+/* Only the DFM knows what it waited for, so its reason comes first. */
 static void no_trigger(const struct view *v, struct reasons *to)
 {
         const char *why = json_string_value(json_array_get(reasons_of(v, launch_dfm(v->l)->node->name), 0));
@@ -71,23 +71,23 @@ static void died(const struct view *v, struct reasons *to)
         for (size_t i = 0; i < v->l->n_children; i++) {
                 const struct child *c = &v->l->children[i];
 
-                if (v->l->press == PRESS_KILL && WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL)
+                if (v->l->killed && WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL)
                         by_us++;
                 else if (WIFSIGNALED(c->status))
                         reasons_add(to, "%s was killed by signal %d (%s)", c->node->name, WTERMSIG(c->status),
                                     strsignal(WTERMSIG(c->status)));
                 else if (WEXITSTATUS(c->status) > 1)
-                        reasons_add(to, "%s ended with status %d", c->node->name, WEXITSTATUS(c->status));
+                        reasons_add(to, "%s exited with status %d", c->node->name, WEXITSTATUS(c->status));
         }
         if (by_us > 0)
                 reasons_add(to,
                             v->l->signals > 1
                                     ? "a second signal stopped the run at once: %u nodes were killed"
-                                    : "%u nodes did not end in time and were killed",
+                                    : "%u nodes did not stop in time and were killed",
                             by_us);
 }
 
-/* Reasons that the nodes report; the DFM's are above. */
+/* Adds the reasons that the nodes report; the DFM's only if there is no other. */
 static void of_nodes(const struct view *v, struct reasons *to)
 {
         for (size_t i = 0; i < v->l->n_children; i++) {
@@ -101,7 +101,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 json_array_foreach(reasons, k, each)
                         reasons_add(to, "%s: %s", c->node->name, json_string_value(each));
                 if (json_array_size(reasons) == 0)
-                        reasons_add(to, "%s ended with status 1", c->node->name);
+                        reasons_add(to, "%s exited with status 1", c->node->name);
         }
 }
 

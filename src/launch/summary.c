@@ -1,5 +1,7 @@
-/* Makes the report of a whole run from the nodes' reports and from their pages, which outlive a killed
+/* Makes the report of a whole run from the nodes' reports and from their counters, which outlive a killed
  * node. */
+#include "evb/launch/summary.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -8,8 +10,8 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
-#include "evb/launch/run.h"
 #include "evb/tc-model/layout.h"
+#include "run_reasons.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \
@@ -90,8 +92,7 @@ static struct accounts account(const struct launch *l)
         a.all_lived = true;
         for (size_t i = 0; i < l->n_children; i++)
                 a.all_lived &= lived(&l->children[i]);
-        /* A DFM that was killed, or stopped waiting for its open events, leaves them behind: they and their
-         * fragments are lost. */
+        /* If the DFM was killed or stopped waiting, its open events and their fragments are lost. */
         if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
 
@@ -133,8 +134,7 @@ static json_t *latency(const struct histogram *h)
         return o;
 }
 
-/* Processor time is the sum over a role's nodes, its share that of single nodes in each interval, memory the
- * maximum of single nodes. */
+/* Processor time is the sum over a role's nodes. Shares and peak memory are those of single nodes. */
 static void add_usage(json_t *o, const struct launch *l)
 {
         json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
@@ -189,7 +189,7 @@ static const struct node_stats *shaped_ros(const struct launch *l)
 static json_t *drops(const struct launch *l)
 {
         uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
-        /* They have sequence numbers, but never left. */
+        /* These have sequence numbers but never left the source. */
         uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
         json_t *o = json_object();
 
@@ -207,7 +207,7 @@ static json_t *drops(const struct launch *l)
         return o;
 }
 
-/* A node's own report, or, where it left none, what its page says. */
+/* Returns the node's own report, or a report made from its counters if it left none. */
 static json_t *node_report(const struct child *c)
 {
         json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
@@ -232,7 +232,7 @@ static json_t *node_report(const struct child *c)
         return o;
 }
 
-/* As the ROSs had it from the kernel; all have the same scenario. */
+/* Reports the shaping of one ROS as read from the kernel; all ROSs have the same scenario. */
 static void add_shaping(json_t *o, const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
@@ -292,18 +292,18 @@ static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_
         if (json_is_integer(n))
                 snprintf(text, QUANTITY_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(n));
         else
-                snprintf(text, QUANTITY_TEXT_MAX, "not known");
+                snprintf(text, QUANTITY_TEXT_MAX, "unknown");
         return text;
 }
 
-/* Where the kernel counted what was lost on the way, and what came after its event had ended. */
+/* Writes the drop locations, and the fragments that came too late. */
 static void write_losses(const json_t *report)
 {
         const json_t *drops = json_object_get(report, "drops");
         char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX],
                 late[QUANTITY_TEXT_MAX];
 
-        printf("  lost at    source queue %s, switch port %s, socket %s; late %s\n",
+        printf("  drops at   source queue %s, switch port %s, socket %s; late %s\n",
                packets_text(json_object_get(drops, "source_qdisc_packets"), source),
                packets_text(json_object_get(drops, "switch_packets"), port),
                packets_text(json_object_get(drops, "socket_packets"), socket),
@@ -346,7 +346,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
                        quantity_format_bytes((uint64_t)((double)a->payload_bytes / span), bytes));
         printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64
-               " asked for again, %" PRIu64 " of these came\n",
+               " retried, %" PRIu64 " of them recovered\n",
                a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);

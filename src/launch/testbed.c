@@ -1,4 +1,6 @@
-/* The lab's links and addresses, by libnl-route: a veth from each node's namespace to the bridge. */
+/* Builds the testbed with libnl-route: a veth from each node's namespace to the bridge, and addresses. */
+#include "evb/launch/testbed.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_addr.h>
@@ -15,21 +17,21 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/launch/netns.h"
 #include "evb/tc/device.h"
 #include "evb/tc/socket.h"
-#include "netns_internal.h"
 #include "wires.h"
 
 #define NAME_MAX_BYTES 64
 #define BRIDGE "switch"
 #define DEVICE "eth0"
 
-struct netns_lab {
+struct testbed {
         const struct scenario *scenario;
-        int *namespaces; /* of the nodes, then of the switch */
+        int *namespaces; /* of the nodes, then the switch */
         size_t n;
         int home;
-        struct tc_socket *at_switch; /* NULL: wires without rates */
+        struct tc_socket *at_switch; /* NULL: links have no rate */
 };
 
 static void cleanup_socket(struct nl_sock **s)
@@ -42,8 +44,8 @@ static void cleanup_link(struct rtnl_link **l)
         rtnl_link_put(*l);
 }
 
-/* A route socket in a namespace; the calling thread stays at home. */
-static int open_in(const struct netns_lab *lab, int namespace, struct nl_sock **ret)
+/* Opens a route socket in a namespace; the calling thread returns home. */
+static int open_in(const struct testbed *testbed, int namespace, struct nl_sock **ret)
 {
         struct nl_sock *s = nl_socket_alloc();
         int r;
@@ -53,7 +55,7 @@ static int open_in(const struct netns_lab *lab, int namespace, struct nl_sock **
         r = netns_enter(namespace);
         if (r >= 0) {
                 r = nl_connect(s, NETLINK_ROUTE) < 0 ? -EIO : 0;
-                if (netns_enter(lab->home) < 0)
+                if (netns_enter(testbed->home) < 0)
                         abort();
         }
         if (r < 0) {
@@ -64,22 +66,22 @@ static int open_in(const struct netns_lab *lab, int namespace, struct nl_sock **
         return 0;
 }
 
-/* As that, to change queueing by. */
-static int open_tc_in(const struct netns_lab *lab, int namespace, struct tc_socket **ret)
+/* Opens a socket for traffic control in the same way. */
+static int open_tc_in(const struct testbed *testbed, int namespace, struct tc_socket **ret)
 {
         int r = netns_enter(namespace);
 
         if (r >= 0) {
                 r = tc_socket_new(ret);
-                if (netns_enter(lab->home) < 0)
+                if (netns_enter(testbed->home) < 0)
                         abort();
         }
         return r;
 }
 
-static void name_of(const struct netns_lab *lab, size_t i, char *name)
+static void name_of(const struct testbed *testbed, size_t i, char *name)
 {
-        const struct scenario *s = lab->scenario;
+        const struct scenario *s = testbed->scenario;
 
         snprintf(name, NAME_MAX_BYTES, "evb-%d-%s", (int)getpid(),
                  i < s->n_nodes ? s->nodes[i].name : BRIDGE);
@@ -116,8 +118,7 @@ static int add_address(struct nl_sock *s, const char *text, int device)
         if (r >= 0) {
                 rtnl_addr_set_ifindex(a, device);
                 rtnl_addr_set_local(a, local);
-                /* Nobody else is there to have the same IPv6 address, and waiting to be sure takes seconds.
-                 */
+                /* Duplicate address detection takes seconds, and the testbed has no duplicates. */
                 if (nl_addr_get_family(local) == AF_INET6)
                         rtnl_addr_set_flags(a, IFA_F_NODAD);
                 r = rtnl_addr_add(s, a, 0);
@@ -136,9 +137,9 @@ static int make_switch(struct nl_sock *s, unsigned mtu, int *ret_index)
         return *ret_index < 0 ? *ret_index : 0;
 }
 
-/* A switch asks no firewall. Where the kernel's br_netfilter is loaded, every frame would pass the host's
- * rules, at a cost; the setting is the namespace's own, and there only with that module. */
-static int pass_no_firewall(const struct netns_lab *lab, int namespace)
+/* With br_netfilter loaded, every frame would pass the host's firewall rules, unlike in a switch, and cost
+ * time. The settings belong to the namespace and exist only with that module. */
+static int bypass_firewall(const struct testbed *testbed, int namespace)
 {
         static const char *const settings[] = {"iptables", "ip6tables", "arptables"};
         int r = netns_enter(namespace);
@@ -155,17 +156,17 @@ static int pass_no_firewall(const struct netns_lab *lab, int namespace)
                         r = -errno;
                 close(fd);
         }
-        if (netns_enter(lab->home) < 0)
+        if (netns_enter(testbed->home) < 0)
                 abort();
         return r;
 }
 
-/* One wire: eth0 in the node's namespace, portN in the switch's. */
-static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, size_t i, int bridge)
+/* Makes one link: eth0 in the node's namespace, portN in the switch's. */
+static int make_wire(const struct testbed *testbed, struct nl_sock *at_switch, size_t i, int bridge)
 {
         _cleanup_(cleanup_socket) struct nl_sock *at_node = NULL;
         _cleanup_(cleanup_link) struct rtnl_link *port = rtnl_link_veth_alloc();
-        const struct scenario *s = lab->scenario;
+        const struct scenario *s = testbed->scenario;
         struct rtnl_link *peer = port ? rtnl_link_veth_get_peer(port) : NULL;
         char name[32], address[80];
         int r;
@@ -177,14 +178,14 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
         rtnl_link_set_mtu(port, (unsigned)s->network.mtu_bytes);
         rtnl_link_set_name(peer, DEVICE);
         rtnl_link_set_mtu(peer, (unsigned)s->network.mtu_bytes);
-        rtnl_link_set_ns_fd(peer, lab->namespaces[i]);
+        rtnl_link_set_ns_fd(peer, testbed->namespaces[i]);
         r = rtnl_link_add(at_switch, port, NLM_F_CREATE | NLM_F_EXCL);
         rtnl_link_put(peer);
         if (r < 0)
                 return -EIO;
         r = change(at_switch, name, 0, true, bridge);
         if (r >= 0)
-                r = open_in(lab, lab->namespaces[i], &at_node);
+                r = open_in(testbed, testbed->namespaces[i], &at_node);
         if (r < 0)
                 return r;
         snprintf(address, sizeof address, "%s/%d", s->nodes[i].address,
@@ -194,77 +195,79 @@ static int make_wire(const struct netns_lab *lab, struct nl_sock *at_switch, siz
         return add_address(at_node, address, index_of(at_node, DEVICE));
 }
 
-/* Packets, not super-packets, on a device: a switch knows no others. */
-static int cut_packets(const struct netns_lab *lab, int namespace, const char *device)
+/* A switch counts single packets, so the device must not send super-packets. */
+static int disable_segmentation(const struct testbed *testbed, int namespace, const char *device)
 {
         struct tc_ack ack = {};
         int r = netns_enter(namespace);
 
         if (r < 0)
-                return log_error_errno(r, "lab: %m");
+                return log_error_errno(r, "lab: cannot enter a namespace: %m");
         r = tc_device_segment(device, false, &ack);
-        if (netns_enter(lab->home) < 0)
+        if (netns_enter(testbed->home) < 0)
                 abort();
-        return r < 0 ? log_error_errno(r, "lab: segmentation offload of %s: %m: %s", device, ack.text) : 0;
+        return r < 0 ? log_error_errno(r, "lab: cannot disable segmentation offload of %s: %m: %s", device,
+                                       ack.text)
+                     : 0;
 }
 
-/* Rates and buffers of all wires and ports. */
-static int shape_wires(struct netns_lab *lab)
+/* Sets rates and buffers of all links and ports. */
+static int shape_wires(struct testbed *testbed)
 {
-        const struct scenario *s = lab->scenario;
-        int r = open_tc_in(lab, lab->namespaces[s->n_nodes], &lab->at_switch);
+        const struct scenario *s = testbed->scenario;
+        int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
 
         for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
                 char port[32];
 
                 snprintf(port, sizeof port, "port%u", i + 1);
-                r = wires_set_rate(lab->at_switch, s, i + 1);
+                r = wires_set_rate(testbed->at_switch, s, i + 1);
                 if (r >= 0)
-                        r = cut_packets(lab, lab->namespaces[s->n_nodes], port);
+                        r = disable_segmentation(testbed, testbed->namespaces[s->n_nodes], port);
                 if (r >= 0)
-                        r = cut_packets(lab, lab->namespaces[i], DEVICE);
+                        r = disable_segmentation(testbed, testbed->namespaces[i], DEVICE);
         }
         return r;
 }
 
-static int build(struct netns_lab *lab)
+static int build(struct testbed *testbed)
 {
         _cleanup_(cleanup_socket) struct nl_sock *at_switch = NULL;
-        const struct scenario *s = lab->scenario;
+        const struct scenario *s = testbed->scenario;
         char name[NAME_MAX_BYTES];
         int bridge, r;
 
         for (size_t i = 0; i <= s->n_nodes; i++) {
-                name_of(lab, i, name);
-                r = netns_make(name, &lab->namespaces[i]);
+                name_of(testbed, i, name);
+                r = netns_make(name, &testbed->namespaces[i]);
                 if (r < 0)
                         return log_error_errno(
-                                r, "network namespace %s: %m%s", name,
+                                r, "cannot make network namespace %s: %m%s", name,
                                 r == -EPERM || r == -EACCES
                                         ? "; --net lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
                                         : "");
-                lab->n++;
+                testbed->n++;
         }
-        r = open_in(lab, lab->namespaces[s->n_nodes], &at_switch);
+        r = open_in(testbed, testbed->namespaces[s->n_nodes], &at_switch);
         if (r >= 0)
                 r = make_switch(at_switch, (unsigned)s->network.mtu_bytes, &bridge);
         if (r >= 0)
-                r = pass_no_firewall(lab, lab->namespaces[s->n_nodes]);
+                r = bypass_firewall(testbed, testbed->namespaces[s->n_nodes]);
         if (r < 0)
-                return log_error_errno(r, "the lab's switch: %m");
+                return log_error_errno(r, "lab: cannot make the switch: %m");
         for (size_t i = 0; i < s->n_nodes; i++) {
-                r = make_wire(lab, at_switch, i, bridge);
+                r = make_wire(testbed, at_switch, i, bridge);
                 if (r < 0)
-                        return log_error_errno(r, "the lab's wire to %s: %m", s->nodes[i].name);
+                        return log_error_errno(r, "lab: cannot make the link to %s: %m", s->nodes[i].name);
         }
-        return s->network.link_rate_bps == SCENARIO_UNLIMITED ? 0 : shape_wires(lab);
+        return s->network.link_rate_bps == SCENARIO_UNLIMITED ? 0 : shape_wires(testbed);
 }
 
 static void set_addresses(struct scenario *s)
 {
         bool v6 = strchr(s->network.control_group, ':');
 
-        /* The lab's wires count as the kernel does: a packet takes nothing beyond its bytes. */
+        /* A veth adds no overhead on the wire to a packet's bytes. */
         if (s->qos.overhead_bytes == SCENARIO_UNCHANGED)
                 s->qos.overhead_bytes = 0;
 
@@ -280,63 +283,65 @@ static void set_addresses(struct scenario *s)
         }
 }
 
-int netns_lab_new(struct netns_lab **ret, struct scenario *s)
+int testbed_new(struct testbed **ret, struct scenario *s)
 {
-        struct netns_lab *lab;
+        struct testbed *testbed;
         int r;
 
         netns_clean();
         set_addresses(s);
-        lab = calloc(1, sizeof *lab);
-        if (!lab)
-                return log_error_errno(ENOMEM, "lab: %m");
-        lab->scenario = s;
-        lab->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-        lab->namespaces = calloc(s->n_nodes + 1, sizeof *lab->namespaces);
-        r = lab->home < 0 || !lab->namespaces ? log_error_errno(ENOMEM, "lab: %m") : build(lab);
+        testbed = calloc(1, sizeof *testbed);
+        if (!testbed)
+                return log_error_errno(ENOMEM, "lab: cannot make a testbed: %m");
+        testbed->scenario = s;
+        testbed->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        testbed->namespaces = calloc(s->n_nodes + 1, sizeof *testbed->namespaces);
+        r = testbed->home < 0 || !testbed->namespaces
+                    ? log_error_errno(ENOMEM, "lab: cannot make a testbed: %m")
+                    : build(testbed);
         if (r < 0) {
-                netns_lab_free(lab);
+                testbed_free(testbed);
                 return r;
         }
-        *ret = lab;
+        *ret = testbed;
         return 0;
 }
 
-struct netns_lab *netns_lab_free(struct netns_lab *lab)
+struct testbed *testbed_free(struct testbed *testbed)
 {
         char name[NAME_MAX_BYTES];
 
-        if (!lab)
+        if (!testbed)
                 return NULL;
-        for (size_t i = 0; i < lab->n; i++) {
-                name_of(lab, i, name);
-                close(lab->namespaces[i]);
+        for (size_t i = 0; i < testbed->n; i++) {
+                name_of(testbed, i, name);
+                close(testbed->namespaces[i]);
                 netns_remove(name);
         }
-        tc_socket_free(lab->at_switch);
-        if (lab->home >= 0)
-                close(lab->home);
-        free(lab->namespaces);
-        free(lab);
+        tc_socket_free(testbed->at_switch);
+        if (testbed->home >= 0)
+                close(testbed->home);
+        free(testbed->namespaces);
+        free(testbed);
         return NULL;
 }
 
-int netns_lab_node(const struct netns_lab *lab, const char *name)
+int testbed_node_namespace(const struct testbed *testbed, const char *name)
 {
-        for (size_t i = 0; i < lab->scenario->n_nodes; i++) {
-                if (strcmp(lab->scenario->nodes[i].name, name) == 0)
-                        return lab->namespaces[i];
+        for (size_t i = 0; i < testbed->scenario->n_nodes; i++) {
+                if (strcmp(testbed->scenario->nodes[i].name, name) == 0)
+                        return testbed->namespaces[i];
         }
         return -1;
 }
 
-int netns_lab_switch_drops(const struct netns_lab *lab, uint64_t *ret_packets)
+int testbed_switch_drops(const struct testbed *testbed, uint64_t *ret_packets)
 {
         uint64_t sum = 0, packets = 0;
-        int r = lab->at_switch ? 0 : -ENODATA;
+        int r = testbed->at_switch ? 0 : -ENODATA;
 
-        for (unsigned i = 0; r >= 0 && i < lab->scenario->n_nodes; i++) {
-                r = wires_read_drops(lab->at_switch, i + 1, &packets);
+        for (unsigned i = 0; r >= 0 && i < testbed->scenario->n_nodes; i++) {
+                r = wires_read_drops(testbed->at_switch, i + 1, &packets);
                 sum += packets;
         }
         if (r >= 0)

@@ -1,4 +1,4 @@
-/* Rates and buffers of the lab's wires and ports, by TBF and a detour through an ifb device. */
+/* Sets rates and buffers of links and ports with TBF; traffic from a node passes an ifb device first. */
 #include "wires.h"
 
 #include <errno.h>
@@ -18,11 +18,10 @@
 #include "evb/tc-model/units.h"
 #include "evb/tc/socket.h"
 
-/* A packet leaves when the wire is free; this is what timers may be late by on a wire, where being late loses
- * nothing. */
+/* The burst of a link compensates for timers that fire late by at most this time. */
 #define BURST_LEAST_BYTES 16384u
 #define BURST_NS (100 * NS_PER_US)
-/* No wire loses what a sender has handed to it. */
+/* A link drops nothing that a sender has queued. */
 #define WIRE_LIMIT_BYTES (16u << 20)
 #define INGRESS_PARENT 0xfffffff1u
 #define INGRESS_HANDLE 0xffff0000u
@@ -34,8 +33,8 @@ static int change(struct tc_socket *at, int ifindex, const struct tc_object *o)
         int r = tc_socket_change(at, ifindex, &c, 1, &ack);
 
         if (r >= 0 && ack.error < 0)
-                return log_error_errno(ack.error, "lab: %s: %m: %s", o->kind_name, ack.text);
-        return r < 0 ? log_error_errno(r, "lab: netlink: %m") : 0;
+                return log_error_errno(ack.error, "lab: cannot set %s: %m: %s", o->kind_name, ack.text);
+        return r < 0 ? log_error_errno(r, "lab: netlink failed: %m") : 0;
 }
 
 static int set_tbf(struct tc_socket *at, int ifindex, uint64_t rate_bps, uint64_t burst_bytes,
@@ -75,10 +74,10 @@ static int make_ifb(struct tc_socket *at, const char *name, uint32_t mtu_bytes)
         mnl_attr_put_str(m, IFLA_INFO_KIND, "ifb");
         mnl_attr_nest_end(m, info);
         r = tc_socket_ask(at, m, NULL, NULL, &ack);
-        return r < 0 ? log_error_errno(r, "lab: device %s (ifb): %m: %s", name, ack.text) : 0;
+        return r < 0 ? log_error_errno(r, "lab: cannot make ifb device %s: %m: %s", name, ack.text) : 0;
 }
 
-/* All that comes in goes to another device first, and returns from there. */
+/* Redirects everything that arrives at a device through another one. */
 static int redirect(struct tc_socket *at, int from, int to)
 {
         struct tc_object ingress = {
@@ -117,8 +116,7 @@ static int redirect(struct tc_socket *at, int from, int to)
         return change(at, from, &filter);
 }
 
-/* The namespace is that of the socket, not that of the calling thread: if_nametoindex() would ask the wrong
- * one. */
+/* if_nametoindex() would ask the calling thread's namespace, not the socket's. */
 static int take_index(const struct nlmsghdr *m, void *ctx)
 {
         struct ifinfomsg i;
@@ -143,9 +141,8 @@ static int index_of(struct tc_socket *at, const char *name)
         return r < 0 ? r : index;
 }
 
-/* A buffer of S bytes loses what exceeds rate * t + S. So does TBF with burst + limit = S, however they are
- * parted; and a port with a large burst makes up for a timer that is late, where a small one would have been
- * a slower port and lost what no switch loses. */
+/* A buffer of S bytes drops what exceeds rate * t + S, and so does TBF with any burst + limit = S. A large
+ * burst compensates for late timers; with a small burst the port would be slower and drop too much. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s)
 {
         uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN;
@@ -170,7 +167,7 @@ int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
                 return r;
         port_index = index_of(at, port), wire_index = index_of(at, wire);
         if (port_index < 0 || wire_index < 0)
-                return log_error_errno(ENODEV, "lab: %s: %m", port);
+                return log_error_errno(ENODEV, "lab: cannot find %s: %m", port);
         r = set_tbf(at, wire_index, rate_bps, burst_bytes, WIRE_LIMIT_BYTES);
         if (r >= 0)
                 r = set_port(at, port_index, s);

@@ -1,6 +1,6 @@
-/* The DFM's side of orders: nodes that stand by are connected to it, and one `evb lab` at a time, whose
- * orders go to the nodes that they name and whose answers come back. It decides nothing; where that one goes
- * away, its orders end. */
+/* The command server on the DFM's machine. Standby nodes and one coordinator (`evb lab`) at a time connect to
+ * it; it forwards the coordinator's commands to the nodes and their answers back. When the coordinator
+ * disconnects, the server stops what the nodes do. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -8,14 +8,15 @@
 
 struct command_server;
 
-/* Listens on the DFM's address, port network.order-port. Negative errno, logged. The scenario is borrowed. */
+/* Listens on the DFM's address, port network.order-port. Returns negative errno and logs it. The scenario is
+ * borrowed. */
 int command_server_new(struct command_server **ret, const struct scenario *s, struct loop *loop);
-struct command_server *command_server_free(struct command_server *h);
-/* Call after each wake-up: closes connections of peers that do not introduce themselves, and an idle `evb
- * lab`. */
-void command_server_turn(struct command_server *h, uint64_t now_ns);
-unsigned command_server_members(const struct command_server *h);
+struct command_server *command_server_free(struct command_server *server);
+/* Call after each wake-up: closes connections of peers that do not introduce themselves, and an idle
+ * coordinator's. */
+void command_server_turn(struct command_server *server, uint64_t now_ns);
+/* Returns the number of connected standby nodes. */
+unsigned command_server_nodes(const struct command_server *server);
 
-/* What nodes must have in common to find each other, as a number; of the scenario's nodes, ports and group.
- */
-uint64_t command_server_common_ground(const struct scenario *s);
+/* Returns a digest of the scenario's nodes, ports and group, which all nodes must share. */
+uint64_t command_server_digest(const struct scenario *s);

@@ -1,4 +1,5 @@
-/* Lines in and out of a socket, as it takes them. What they mean is said in standby.c, hub.c and remote.c. */
+/* Reads and writes lines as the socket permits. standby.c, command_server.c and coordinator.c interpret
+ * them. */
 #include "json_connection.h"
 
 #include <errno.h>
@@ -10,125 +11,125 @@
 
 #include "evb/base/util.h"
 
-static void end(struct json_connection *t, int error)
+static void end(struct json_connection *c, int error)
 {
-        if (t->error < 0)
+        if (c->error < 0)
                 return;
-        t->error = error;
-        loop_remove(t->loop, &t->io);
-        t->ended(t->ctx, error);
+        c->error = error;
+        loop_remove(c->loop, &c->io);
+        c->ended(c->ctx, error);
 }
 
-/* As much as the socket takes; what is left goes when it takes more. Negative errno: it takes nothing any
- * more. */
-static int flush(struct json_connection *t)
+/* Sends as much as the socket accepts; EPOLLOUT sends the rest. Returns negative errno if the socket failed.
+ */
+static int flush(struct json_connection *c)
 {
         ssize_t n = 0;
 
-        while (n >= 0 && t->out_begin < t->out_end) {
-                struct iovec iov = {t->out + t->out_begin, t->out_end - t->out_begin};
+        while (n >= 0 && c->out_begin < c->out_end) {
+                struct iovec iov = {c->out + c->out_begin, c->out_end - c->out_begin};
 
-                n = tcp_send(t->io.fd, &iov, 1);
-                t->out_begin += n > 0 ? (size_t)n : 0;
+                n = tcp_send(c->io.fd, &iov, 1);
+                c->out_begin += n > 0 ? (size_t)n : 0;
         }
-        if (t->out_begin == t->out_end)
-                t->out_begin = t->out_end = 0;
-        (void)loop_modify(t->loop, &t->io, EPOLLIN | (t->out_end > 0 ? (uint32_t)EPOLLOUT : 0));
+        if (c->out_begin == c->out_end)
+                c->out_begin = c->out_end = 0;
+        (void)loop_modify(c->loop, &c->io, EPOLLIN | (c->out_end > 0 ? (uint32_t)EPOLLOUT : 0));
         return n < 0 && n != -EAGAIN ? (int)n : 0;
 }
 
-/* One line; false: the conversation is over, or was ended by who heard it. */
-static bool take_line(struct json_connection *t, const char *line, size_t n)
+/* Handles one line. Returns false if the connection has ended or the callback closed it. */
+static bool take_line(struct json_connection *c, const char *line, size_t n)
 {
         json_t *message = n > 0 ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
         bool object = json_is_object(message);
 
         if (object)
-                t->heard(t->ctx, message);
+                c->received(c->ctx, message);
         json_decref(message);
         if (!object && n > 0)
-                end(t, -EBADMSG);
-        return t->error == 0;
+                end(c, -EBADMSG);
+        return c->error == 0;
 }
 
-static void take_lines(struct json_connection *t)
+static void take_lines(struct json_connection *c)
 {
         const uint8_t *bytes, *newline;
         size_t n;
 
-        while ((bytes = tcp_reader_bytes(&t->reader, &n)) && n > 0 && (newline = memchr(bytes, '\n', n))) {
+        while ((bytes = tcp_reader_bytes(&c->reader, &n)) && n > 0 && (newline = memchr(bytes, '\n', n))) {
                 size_t length = (size_t)(newline - bytes);
 
-                tcp_reader_consume(&t->reader, length + 1);
-                if (!take_line(t, (const char *)bytes, length))
+                tcp_reader_consume(&c->reader, length + 1);
+                if (!take_line(c, (const char *)bytes, length))
                         return;
         }
         if (n >= JSON_CONNECTION_LINE_MAX_BYTES)
-                end(t, -EMSGSIZE);
+                end(c, -EMSGSIZE);
 }
 
-/* What has come is heard before a word that nobody takes any more ends the conversation; and no more than a
- * buffer of it at a time, or who never stops talking would keep us from all others. */
+/* Reads before it writes, so that messages arrive even if a failed write ends the connection. It reads one
+ * buffer at a time, so that a busy peer does not starve the others. */
 static void is_ready(void *ctx, uint32_t events)
 {
-        struct json_connection *t = ctx;
-        ssize_t n = t->connecting ? tcp_connected(t->io.fd) : 0;
+        struct json_connection *c = ctx;
+        ssize_t n = c->connecting ? tcp_connected(c->io.fd) : 0;
 
         if (n >= 0)
-                t->connecting = false;
+                c->connecting = false;
         if (n >= 0 && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-                n = tcp_reader_fill(&t->reader);
+                n = tcp_reader_fill(&c->reader);
         if (n > 0)
-                take_lines(t);
-        if (n >= 0 && t->error == 0 && (events & EPOLLOUT))
-                n = flush(t);
+                take_lines(c);
+        if (n >= 0 && c->error == 0 && (events & EPOLLOUT))
+                n = flush(c);
         if (n < 0)
-                end(t, (int)n);
+                end(c, (int)n);
 }
 
-int json_connection_open(struct json_connection *t, struct loop *loop, int fd, bool connecting)
+int json_connection_open(struct json_connection *c, struct loop *loop, int fd, bool connecting)
 {
         int r;
 
-        t->loop = loop;
-        t->error = 0;
-        t->connecting = connecting;
-        t->out = NULL;
-        t->out_begin = t->out_end = t->out_size = 0;
-        t->io = (struct loop_io){.fd = fd,
+        c->loop = loop;
+        c->error = 0;
+        c->connecting = connecting;
+        c->out = NULL;
+        c->out_begin = c->out_end = c->out_size = 0;
+        c->io = (struct loop_io){.fd = fd,
                                  .events = EPOLLIN | (connecting ? (uint32_t)EPOLLOUT : 0),
                                  .ready = is_ready,
-                                 .ctx = t};
+                                 .ctx = c};
         tcp_notice_silence(fd);
-        /* One line more than is allowed, so that a line of that length shows. */
-        r = tcp_reader_init(&t->reader, fd, 2 * JSON_CONNECTION_LINE_MAX_BYTES);
+        /* Larger than the limit, so that a line beyond it is recognized. */
+        r = tcp_reader_init(&c->reader, fd, 2 * JSON_CONNECTION_LINE_MAX_BYTES);
         if (r >= 0)
-                r = loop_add(loop, &t->io);
+                r = loop_add(loop, &c->io);
         if (r < 0)
-                json_connection_close(t);
+                json_connection_close(c);
         return r;
 }
 
-void json_connection_close(struct json_connection *t)
+void json_connection_close(struct json_connection *c)
 {
-        if (!t->loop)
+        if (!c->loop)
                 return;
-        if (t->error == 0)
-                loop_remove(t->loop, &t->io);
-        t->error = -ENOTCONN;
-        tcp_reader_fini(&t->reader);
-        free(t->out);
-        t->out = NULL;
-        t->out_begin = t->out_end = t->out_size = 0;
-        if (t->io.fd >= 0)
-                close(t->io.fd);
-        t->io.fd = -1;
-        t->loop = NULL;
+        if (c->error == 0)
+                loop_remove(c->loop, &c->io);
+        c->error = -ENOTCONN;
+        tcp_reader_fini(&c->reader);
+        free(c->out);
+        c->out = NULL;
+        c->out_begin = c->out_end = c->out_size = 0;
+        if (c->io.fd >= 0)
+                close(c->io.fd);
+        c->io.fd = -1;
+        c->loop = NULL;
 }
 
-bool json_connection_is_open(const struct json_connection *t)
+bool json_connection_is_open(const struct json_connection *c)
 {
-        return t->loop && t->error == 0;
+        return c->loop && c->error == 0;
 }
 
 char *json_connection_printable(char *text)
@@ -142,47 +143,47 @@ char *json_connection_printable(char *text)
 
 char *json_connection_text(const json_t *value, char *text, size_t size)
 {
-        snprintf(text, size, "%s", json_string_value(value) ?: "it does not say why");
+        snprintf(text, size, "%s", json_string_value(value) ?: "no reason given");
         return json_connection_printable(text);
 }
 
-static bool make_room(struct json_connection *t, size_t n)
+static bool make_room(struct json_connection *c, size_t n)
 {
         char *grown;
 
-        if (t->out_end + n <= t->out_size)
+        if (c->out_end + n <= c->out_size)
                 return true;
-        if (t->out_end - t->out_begin + n > JSON_CONNECTION_UNSENT_MAX_BYTES)
+        if (c->out_end - c->out_begin + n > JSON_CONNECTION_UNSENT_MAX_BYTES)
                 return false;
-        grown = malloc(2 * (t->out_end - t->out_begin + n));
+        grown = malloc(2 * (c->out_end - c->out_begin + n));
         if (!grown)
                 return false;
-        if (t->out)
-                memcpy(grown, t->out + t->out_begin, t->out_end - t->out_begin);
-        free(t->out);
-        t->out = grown;
-        t->out_end -= t->out_begin;
-        t->out_begin = 0;
-        t->out_size = 2 * (t->out_end + n);
+        if (c->out)
+                memcpy(grown, c->out + c->out_begin, c->out_end - c->out_begin);
+        free(c->out);
+        c->out = grown;
+        c->out_end -= c->out_begin;
+        c->out_begin = 0;
+        c->out_size = 2 * (c->out_end + n);
         return true;
 }
 
-void json_connection_send(struct json_connection *t, json_t *message)
+void json_connection_send(struct json_connection *c, json_t *message)
 {
         _cleanup_free_ char *text = json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(12));
         size_t n = text ? strlen(text) : 0;
 
         json_decref(message);
-        if (!json_connection_is_open(t))
+        if (!json_connection_is_open(c))
                 return;
-        if (!text || n >= JSON_CONNECTION_LINE_MAX_BYTES || !make_room(t, n + 1)) {
-                end(t, -ENOBUFS);
+        if (!text || n >= JSON_CONNECTION_LINE_MAX_BYTES || !make_room(c, n + 1)) {
+                end(c, -ENOBUFS);
                 return;
         }
-        memcpy(t->out + t->out_end, text, n);
-        t->out[t->out_end + n] = '\n';
-        t->out_end += n + 1;
-        /* Where that fails the loop says so, when what has come before has been heard. */
-        if (!t->connecting)
-                (void)flush(t);
+        memcpy(c->out + c->out_end, text, n);
+        c->out[c->out_end + n] = '\n';
+        c->out_end += n + 1;
+        /* If this fails, the loop reports it after the messages received before. */
+        if (!c->connecting)
+                (void)flush(c);
 }

@@ -1,5 +1,5 @@
-/* A conversation of JSON objects, one a line, over a TCP connection: what nodes that stand by, their DFM and
- * `evb lab` say to each other (docs/protocol.md, "Orders"). Nothing blocks; one thread, that of the loop. */
+/* A TCP connection that carries JSON objects, one per line, between standby nodes, the command server and the
+ * coordinator (docs/protocol.md, "Commands"). No call blocks. One thread: that of the loop. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "evb/net/tcp.h"
 #include "evb/sys/loop.h"
 
-/* A longer line, or more that the other side does not take, ends the conversation. */
+/* A longer line, or more unsent bytes, ends the connection. */
 #define JSON_CONNECTION_LINE_MAX_BYTES (1u << 20)
 #define JSON_CONNECTION_UNSENT_MAX_BYTES (16u << 20)
 
@@ -20,26 +20,27 @@ struct json_connection {
         char *out;
         size_t out_begin, out_end, out_size;
         bool connecting;
-        int error; /* why it has ended; 0: it goes on */
-        /* An object has come; borrowed. json_connection_close() may be called in it. */
-        void (*heard)(void *ctx, json_t *message);
-        /* It has ended, by the other side or by an error, told once; what is left to do is
-         * json_connection_close(). */
+        int error; /* negative errno once it has ended */
+        /* A message has arrived; borrowed. The callback may call json_connection_close(). */
+        void (*received)(void *ctx, json_t *message);
+        /* The connection has ended, by the peer or by an error; called once. Only json_connection_close()
+         * remains to be called. */
         void (*ended)(void *ctx, int error);
         void *ctx;
 };
 
-/* Takes a connected or (`connecting`) connecting socket over. `heard`, `ended` and `ctx` are set by the
- * caller before. Negative errno: the socket is closed. */
-int json_connection_open(struct json_connection *t, struct loop *loop, int fd, bool connecting);
-/* Nothing is heard any more; unsent words are lost. Closed or zeroed ones too. */
-void json_connection_close(struct json_connection *t);
-bool json_connection_is_open(const struct json_connection *t);
-/* Removes control characters from text of others that goes to logs and terminals. In place; returns
- * `text`. */
-#define TALK_TEXT_MAX_BYTES 1024
+/* Takes over a connected socket, or one that is `connecting`. The caller sets `received`, `ended` and `ctx`
+ * first. Returns negative errno with the socket closed. */
+int json_connection_open(struct json_connection *c, struct loop *loop, int fd, bool connecting);
+/* Drops unsent messages and calls no callback. Accepts a closed or zeroed connection. */
+void json_connection_close(struct json_connection *c);
+bool json_connection_is_open(const struct json_connection *c);
+/* Sends a message and consumes the reference. Does nothing if the connection has ended. */
+void json_connection_send(struct json_connection *c, json_t *message);
+
+#define JSON_CONNECTION_TEXT_MAX_BYTES 1024
+/* Replaces control characters in a peer's text, which goes to logs and terminals. In place; returns `text`.
+ */
 char *json_connection_printable(char *text);
-/* A reason given by the other side, made printable the same way. */
+/* Copies a peer's reason and makes it printable. Returns `text`. */
 char *json_connection_text(const json_t *value, char *text, size_t size);
-/* Consumes the reference. A conversation that has ended takes it in silence. */
-void json_connection_send(struct json_connection *t, json_t *message);

@@ -1,4 +1,4 @@
-/* Waiting for orders: the connection to the DFM, and signals. What is ordered is done in standby_job.c. */
+/* Waits for commands: keeps the connection to the DFM and handles signals. standby_job.c executes them. */
 #include "evb/remote/standby.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct standby {
         const struct standby_options *options;
         const struct scenario_node *self;
         struct loop *loop;
-        struct command_server *server; /* of the DFM alone */
+        struct command_server *server; /* on the DFM's node only */
         struct json_connection connection;
         struct tcp_backoff backoff;
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
@@ -31,17 +31,17 @@ struct standby {
         unsigned signals, hangups;
 };
 
-static void answer(void *ctx, json_t *what)
+static void answer(void *ctx, json_t *message)
 {
         struct standby *s = ctx;
 
-        json_connection_send(&s->connection, json_pack("{s:o}", "answer", what));
+        json_connection_send(&s->connection, json_pack("{s:o}", "answer", message));
 }
 
-/* A refused node retries every few seconds: one line for each reason. */
-static void tell_refusal(struct standby *s, const json_t *refused)
+/* A refused node retries every few seconds, so each reason is logged once. */
+static void log_refusal(struct standby *s, const json_t *refused)
 {
-        char why[TALK_TEXT_MAX_BYTES];
+        char why[JSON_CONNECTION_TEXT_MAX_BYTES];
 
         (void)json_connection_text(refused, why, sizeof why);
         if (strncmp(s->refused, why, sizeof s->refused - 1) == 0)
@@ -50,7 +50,7 @@ static void tell_refusal(struct standby *s, const json_t *refused)
         log_error("the DFM refused this node: %s", why);
 }
 
-static void heard(void *ctx, json_t *message)
+static void handle_message(void *ctx, json_t *message)
 {
         struct standby *s = ctx;
         const json_t *refused = json_object_get(message, "refused");
@@ -62,19 +62,19 @@ static void heard(void *ctx, json_t *message)
                 s->welcome = true;
                 tcp_backoff_reset(&s->backoff);
         } else if (refused)
-                tell_refusal(s, refused);
-        else if (json_object_get(message, "order"))
-                job_order(&s->job, json_object_get(message, "order"), loop_now_ns(s->loop));
+                log_refusal(s, refused);
+        else if (json_object_get(message, "command"))
+                job_command(&s->job, json_object_get(message, "command"), loop_now_ns(s->loop));
 }
 
-/* Who gave the order cannot be told any more. */
+/* Stops the job: its result can no longer be sent. */
 static void ended(void *ctx, int error)
 {
         struct standby *s = ctx;
         uint64_t now_ns = clock_now_ns();
 
         if (s->backoff.failures == 0)
-                log_warning_errno(error, "no connection to the DFM: %m");
+                log_warning_errno(error, "not connected to the DFM: %m");
         s->welcome = false;
         json_connection_close(&s->connection);
         job_stop(&s->job, now_ns);
@@ -92,7 +92,7 @@ static int connect_to_dfm(struct standby *s)
                                       (uint16_t)sc->network.order_port);
         if (r < 0)
                 return log_error_errno(r,
-                                       "node %s and the DFM need addresses to stand by: set them in their "
+                                       "node %s and the DFM need addresses for standby; set them in their "
                                        "[node NAME] sections",
                                        s->self->name);
         s->connect_ns = NEVER_NS;
@@ -103,26 +103,26 @@ static int connect_to_dfm(struct standby *s)
                 ended(s, r);
                 return 0;
         }
-        json_connection_send(&s->connection, json_pack("{s:{s:s, s:s, s:I}}", "stand_by", "node",
-                                                       s->self->name, "version", EVB_VERSION, "common_ground",
-                                                       (json_int_t)command_server_common_ground(sc)));
+        json_connection_send(&s->connection,
+                             json_pack("{s:{s:s, s:s, s:I}}", "standby", "node", s->self->name, "version",
+                                       EVB_VERSION, "digest", (json_int_t)command_server_digest(sc)));
         return 0;
 }
 
-static void tell_status(const struct standby *s)
+static void notify_of_status(const struct standby *s)
 {
         char text[160];
 
         if (s->server)
-                snprintf(text, sizeof text, "standing by with %u nodes; %s",
-                         command_server_members(s->server), job_status(&s->job));
+                snprintf(text, sizeof text, "on standby with %u nodes; %s", command_server_nodes(s->server),
+                         job_status(&s->job));
         else
-                snprintf(text, sizeof text, "%s; %s", s->welcome ? "standing by" : "no connection to the DFM",
+                snprintf(text, sizeof text, "%s; %s", s->welcome ? "on standby" : "not connected to the DFM",
                          job_status(&s->job));
         notify_status(text);
 }
 
-/* One signal lets a run end well, a second one does not. */
+/* The first signal lets a run drain, the second one does not. */
 static bool is_over(struct standby *s, uint64_t now_ns)
 {
         unsigned signals = loop_signals(s->loop);
@@ -139,7 +139,7 @@ static bool is_over(struct standby *s, uint64_t now_ns)
         return signals > 1 || (signals > 0 && !job_is_running(&s->job));
 }
 
-static int wait_for_orders(struct standby *s)
+static int wait_for_commands(struct standby *s)
 {
         uint64_t watchdog_every_ns = notify_watchdog_ns(), next_ns = 0, now_ns = clock_now_ns();
         uint64_t every_ns = MIN((uint64_t)STATUS_NS, watchdog_every_ns);
@@ -157,11 +157,11 @@ static int wait_for_orders(struct standby *s)
                         command_server_turn(s->server, now_ns);
                 if (now_ns < next_ns)
                         continue;
-                tell_status(s);
+                notify_of_status(s);
                 notify_watchdog();
                 next_ns = now_ns + every_ns;
         }
-        return r < 0 ? log_error_errno(r, "waiting for orders: %m") : 0;
+        return r < 0 ? log_error_errno(r, "cannot wait for commands: %m") : 0;
 }
 
 static int standby_open(struct standby *s)
@@ -171,9 +171,9 @@ static int standby_open(struct standby *s)
         if (r >= 0)
                 r = loop_catch_signals(s->loop);
         if (r < 0)
-                return log_error_errno(r, "event loop: %m");
+                return log_error_errno(r, "cannot make the event loop: %m");
         tcp_backoff_init(&s->backoff, clock_utc_ns() ^ (uint64_t)getpid());
-        s->connection = (struct json_connection){.heard = heard, .ended = ended, .ctx = s};
+        s->connection = (struct json_connection){.received = handle_message, .ended = ended, .ctx = s};
         job_init(&s->job, s->options, s->self, s->loop, answer, s);
         return s->self->role == ROLE_DFM ? command_server_new(&s->server, s->options->scenario, s->loop) : 0;
 }
@@ -184,14 +184,14 @@ int standby_run(const struct standby_options *options)
         int r = standby_open(&s);
 
         if (r >= 0) {
-                notify_ready("standing by");
-                log_info("standing by for the orders of evb lab");
-                r = wait_for_orders(&s);
+                notify_ready("on standby");
+                log_info("on standby for commands of evb lab");
+                r = wait_for_commands(&s);
         }
         job_fini(&s.job);
         json_connection_close(&s.connection);
         command_server_free(s.server);
         loop_free(s.loop);
-        /* No longer held: a later start may find the port free, or enough memory. */
+        /* A later start may find the port free, or enough memory. */
         return r == -EINVAL ? 2 : r < 0 ? NODE_STATUS_AGAIN : 0;
 }

@@ -1,4 +1,4 @@
-/* An order's ends and shaping, each looked at before it is believed; then as processes of this machine. */
+/* Checks the endpoints and the shaping of a command, then starts them on this machine. */
 #include "standby_flows.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 #define MULTICAST_PREFIX "239."
 #define RATE_MAX_BPS UINT64_C(400000000000)
 
-/* Of this testbed, or a group of local scope (RFC 2365): no order sends anything to anybody else. */
+/* Accepts addresses of this testbed and groups of local scope (RFC 2365): no command may send packets to
+ * others. */
 static bool is_of_testbed(const struct scenario *s, const char *address, bool group)
 {
         struct net_address a;
@@ -30,11 +31,11 @@ static bool is_of_testbed(const struct scenario *s, const char *address, bool gr
         return false;
 }
 
-static bool may_be(const struct streams *s, const struct flow_part *p)
+static bool is_acceptable(const struct standby_flows *f, const struct flow_endpoint *e)
 {
-        return strcmp(p->at, s->self->address) == 0 && is_of_testbed(s->scenario, p->from, false) &&
-               is_of_testbed(s->scenario, p->to, p->kind == FLOW_MULTICAST) &&
-               (p->role != FLOW_SENDER || strcmp(p->at, p->from) == 0);
+        return strcmp(e->at, f->self->address) == 0 && is_of_testbed(f->scenario, e->from, false) &&
+               is_of_testbed(f->scenario, e->to, e->kind == FLOW_MULTICAST) &&
+               (e->role != FLOW_SENDER || strcmp(e->at, e->from) == 0);
 }
 
 static uint64_t number(const json_t *o, const char *name, uint64_t most)
@@ -44,7 +45,7 @@ static uint64_t number(const json_t *o, const char *name, uint64_t most)
         return v < 0 ? 0 : MIN((uint64_t)v, most);
 }
 
-static bool take_shape(const struct streams *s, struct flow_shape *ret, const json_t *o)
+static bool parse_shape(const struct standby_flows *f, struct flow_shape *ret, const json_t *o)
 {
         const json_t *to = json_object_get(o, "to"), *each;
         size_t i;
@@ -62,163 +63,167 @@ static bool take_shape(const struct streams *s, struct flow_shape *ret, const js
                 const char *address = json_string_value(each);
 
                 if (!address || i == FLOWS_MAX || strlen(address) >= sizeof ret->to[i] ||
-                    (!is_of_testbed(s->scenario, address, false) &&
-                     !is_of_testbed(s->scenario, address, true)))
+                    (!is_of_testbed(f->scenario, address, false) &&
+                     !is_of_testbed(f->scenario, address, true)))
                         return false;
                 strcpy(ret->to[ret->n_to++], address);
         }
         return ret->n_to > 0 && ret->rate_bps > 0;
 }
 
-static int shape(struct streams *s, const json_t *order, char *why, size_t size)
+static int shape(struct standby_flows *f, const json_t *command, char *why, size_t size)
 {
         char device[IF_NAMESIZE] = "";
         struct flow_shape shape;
         int r;
 
-        if (!scenario_allows(s->scenario, "qos")) {
+        if (!scenario_allows(f->scenario, "qos")) {
                 snprintf(why, size,
                          "shaping needs the permission \"qos\": add it to standby.allow in the scenario of "
                          "node %s",
-                         s->self->name);
+                         f->self->name);
                 return -EACCES;
         }
-        if (!take_shape(s, &shape, order)) {
-                snprintf(why, size, "shape: allowed: a rate, for addresses of this testbed");
+        if (!parse_shape(f, &shape, command)) {
+                snprintf(why, size, "shape: expected a rate and addresses of this testbed");
                 return -EINVAL;
         }
-        r = lab_device_of(s->self, device);
+        r = flow_shaping_device(f->self, device);
         if (r < 0) {
-                snprintf(why, size, "no device has the address %s", s->self->address);
+                snprintf(why, size, "no device has the address %s", f->self->address);
                 return r;
         }
-        r = lab_shape_device(&s->shaper, device, &shape, why, size);
+        r = flow_shaping_apply(&f->shaper, device, &shape, why, size);
         if (r == -EPERM || r == -EACCES)
                 snprintf(why, size,
                          "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
-                         device, s->self->name);
+                         device, f->self->name);
         return r;
 }
 
-static int start(struct streams *s, const json_t *ends, char *why, size_t size)
+static int start(struct standby_flows *f, const json_t *endpoints, char *why, size_t size)
 {
-        int r = flow_group_init(&s->group);
+        int r = flow_group_init(&f->group);
         const json_t *each;
         size_t i;
 
-        json_array_foreach(ends, i, each)
+        json_array_foreach(endpoints, i, each)
         {
-                struct flow_part part;
+                struct flow_endpoint endpoint;
 
                 if (r < 0)
                         break;
-                r = flow_part_from_json(&part, each);
-                if (r < 0 || !may_be(s, &part)) {
+                r = flow_endpoint_from_json(&endpoint, each);
+                if (r < 0 || !is_acceptable(f, &endpoint)) {
                         snprintf(why, size,
-                                 "end %zu: allowed: one that is here, to and from nodes of this testbed", i);
+                                 "endpoint %zu: expected an endpoint of this node, to and from nodes of this "
+                                 "testbed",
+                                 i);
                         return -EINVAL;
                 }
-                r = flow_group_start(&s->group, &part, -1);
+                r = flow_group_start(&f->group, &endpoint, -1);
         }
         if (r < 0)
                 snprintf(why, size, "%s", strerror(-r));
         return r;
 }
 
-int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self,
-                  const json_t *order, char *why, size_t size)
+int standby_flows_begin(struct standby_flows *f, const struct scenario *scenario,
+                        const struct scenario_node *self, const json_t *command, char *why, size_t size)
 {
-        const json_t *ends = json_object_get(order, "ends"), *shaping = json_object_get(order, "shape");
+        const json_t *endpoints = json_object_get(command, "endpoints"),
+                     *shaping = json_object_get(command, "shape");
         int r = 0;
 
-        *s = (struct streams){.scenario = scenario, .self = self, .active = true};
-        if (!json_is_array(ends) || json_array_size(ends) == 0) {
-                snprintf(why, size, "ends: allowed: an array of at most %d", FLOW_ENDS_MAX);
+        *f = (struct standby_flows){.scenario = scenario, .self = self, .active = true};
+        if (!json_is_array(endpoints) || json_array_size(endpoints) == 0) {
+                snprintf(why, size, "endpoints: expected an array of 1 to %d", FLOW_ENDPOINTS_MAX);
                 r = -EINVAL;
         }
         if (r >= 0 && shaping)
-                r = shape(s, shaping, why, size);
+                r = shape(f, shaping, why, size);
         if (r >= 0)
-                r = start(s, ends, why, size);
+                r = start(f, endpoints, why, size);
         if (r < 0)
-                streams_end(s);
+                standby_flows_end(f);
         return r;
 }
 
-void streams_set(struct streams *s, int state)
+void standby_flows_set(struct standby_flows *f, int state)
 {
-        if (s->active && state > FLOW_WAIT && state <= FLOW_END)
-                flow_group_set(&s->group, (enum flow_state)state);
+        if (f->active && state > FLOW_WAIT && state <= FLOW_END)
+                flow_group_set(&f->group, (enum flow_state)state);
 }
 
-enum streams_news streams_turn(struct streams *s)
+enum flows_change standby_flows_turn(struct standby_flows *f)
 {
         bool ended;
 
-        if (!s->active)
-                return STREAMS_NOTHING;
-        ended = flow_group_reap(&s->group);
-        if (flow_group_error(&s->group) < 0)
-                return STREAMS_ENDED;
-        flow_group_turn(&s->group, clock_now_ns());
-        if (!s->told_ready && flow_group_is_ready(&s->group)) {
-                s->told_ready = true;
-                return STREAMS_READY;
+        if (!f->active)
+                return FLOWS_UNCHANGED;
+        ended = flow_group_reap(&f->group);
+        if (flow_group_error(&f->group) < 0)
+                return FLOWS_ENDED;
+        flow_group_turn(&f->group, clock_now_ns());
+        if (!f->reported_ready && flow_group_is_ready(&f->group)) {
+                f->reported_ready = true;
+                return FLOWS_READY;
         }
-        if (s->told_ready && !s->told_quiet && flow_group_is_quiet(&s->group) &&
-            atomic_load(&s->group.counters->state) >= FLOW_STOP_SENDING) {
-                s->told_quiet = true;
-                return STREAMS_QUIET;
+        if (f->reported_ready && !f->reported_quiet && flow_group_is_quiet(&f->group) &&
+            atomic_load(&f->group.shared->state) >= FLOW_STOP_SENDING) {
+                f->reported_quiet = true;
+                return FLOWS_QUIET;
         }
-        return s->told_ready && ended ? STREAMS_ENDED : STREAMS_NOTHING;
+        return f->reported_ready && ended ? FLOWS_ENDED : FLOWS_UNCHANGED;
 }
 
-void streams_tell_error(const struct streams *s, char *why, size_t size)
+void standby_flows_explain(const struct standby_flows *f, char *why, size_t size)
 {
-        int error = -flow_group_error(&s->group);
+        int error = -flow_group_error(&f->group);
         bool watches = false;
 
-        for (unsigned i = 0; i < s->group.n; i++)
-                watches |= s->group.ends[i].part.role == FLOW_WATCHER;
-        /* The kernel's answer without CAP_NET_RAW, and that of systemd's RestrictAddressFamilies=. */
+        for (unsigned i = 0; i < f->group.n; i++)
+                watches |= f->group.endpoints[i].endpoint.role == FLOW_WATCHER;
+        /* Errors without CAP_NET_RAW, and with systemd's RestrictAddressFamilies=. */
         if (watches && (error == EPERM || error == EACCES || error == EAFNOSUPPORT))
                 snprintf(why, size,
                          "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
                          "(configs/systemd)",
-                         s->self->name);
+                         f->self->name);
         else
                 snprintf(why, size, "%s", strerror(error));
 }
 
-void streams_add_result(const struct streams *s, json_t *answer)
+void standby_flows_add_result(const struct standby_flows *f, json_t *answer)
 {
-        json_t *ends = json_array();
+        json_t *endpoints = json_array();
         uint64_t drops = 0;
 
-        for (unsigned i = 0; i < s->group.n; i++) {
-                const struct flow_end *e = &s->group.counters->ends[i];
+        for (unsigned i = 0; i < f->group.n; i++) {
+                const struct flow_counters *c = &f->group.shared->counters[i];
 
-                json_array_append_new(ends, json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages",
-                                                      (json_int_t)e->messages, "bytes", (json_int_t)e->bytes,
-                                                      "socket_drops", (json_int_t)e->socket_drops,
-                                                      "cpu_seconds", s->group.ends[i].cpu_seconds, "gaps_ns",
-                                                      histogram_to_json(&e->gaps_ns), "cpu_shares",
-                                                      histogram_to_json(flow_group_shares(&s->group, i))));
+                json_array_append_new(endpoints,
+                                      json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "messages",
+                                                (json_int_t)c->messages, "bytes", (json_int_t)c->bytes,
+                                                "socket_drops", (json_int_t)c->socket_drops, "cpu_seconds",
+                                                f->group.endpoints[i].cpu_seconds, "gaps_ns",
+                                                histogram_to_json(&c->gaps_ns), "cpu_shares",
+                                                histogram_to_json(flow_group_shares(&f->group, i))));
         }
-        json_object_set_new(answer, "ends", ends);
-        if (s->shaper && lab_shaper_drops(s->shaper, &drops) >= 0)
+        json_object_set_new(answer, "endpoints", endpoints);
+        if (f->shaper && flow_shaping_drops(f->shaper, &drops) >= 0)
                 json_object_set_new(answer, "source_drops", json_integer((json_int_t)drops));
 }
 
-void streams_end(struct streams *s)
+void standby_flows_end(struct standby_flows *f)
 {
         struct tc_outcome o = {};
 
-        if (!s->active)
+        if (!f->active)
                 return;
-        flow_group_fini(&s->group);
-        if (s->shaper && tc_shaper_remove(s->shaper, &o) < 0)
-                log_error("shaping: %s", o.error);
-        tc_shaper_free(s->shaper);
-        *s = (struct streams){};
+        flow_group_fini(&f->group);
+        if (f->shaper && tc_shaper_remove(f->shaper, &o) < 0)
+                log_error("cannot remove shaping: %s", o.error);
+        tc_shaper_free(f->shaper);
+        *f = (struct standby_flows){};
 }

@@ -1,31 +1,31 @@
-/* What a node that stands by does of plain streams: its ends, as processes, and its shaping while they go. */
+/* The flows of a standby node: endpoint processes on its machine, and shaping of its device while they run.
+ */
 #pragma once
 
 #include "evb/conf/scenario.h"
 #include "evb/traffic/flow_group.h"
 #include "evb/traffic/flow_shaping.h"
 
-struct streams {
+struct standby_flows {
         const struct scenario *scenario;
         const struct scenario_node *self;
         struct flow_group group;
         struct tc_shaper *shaper;
-        bool active, told_ready, told_quiet;
+        bool active, reported_ready, reported_quiet;
 };
 
-enum streams_news { STREAMS_NOTHING, STREAMS_READY, STREAMS_QUIET, STREAMS_ENDED };
+enum flows_change { FLOWS_UNCHANGED, FLOWS_READY, FLOWS_QUIET, FLOWS_ENDED };
 
-/* From an order: {"ends": [...], "shape": {...}}. Only between nodes of the scenario, and only what is at
- * this one. -EINVAL and others: nothing is left behind, `why` tells. */
-int streams_begin(struct streams *s, const struct scenario *scenario, const struct scenario_node *self,
-                  const json_t *order, char *why, size_t size);
-void streams_set(struct streams *s, int state);
-/* What has come about; to be asked again every few milliseconds while it is active, and each time until it is
- * nothing. */
-enum streams_news streams_turn(struct streams *s);
-/* After STREAMS_ENDED of a failed group: the reason. */
-void streams_tell_error(const struct streams *s, char *why, size_t size);
-/* After STREAMS_ENDED: what the ends and the shaping have counted, put into an answer. */
-void streams_add_result(const struct streams *s, json_t *answer);
-/* Kills what still runs, takes the shaping back. */
-void streams_end(struct streams *s);
+/* Starts the endpoints of a command {"endpoints": [...], "shape": {...}}. They must belong to this node and
+ * to addresses of the scenario. Returns negative errno with the reason in `why`; then nothing runs. */
+int standby_flows_begin(struct standby_flows *f, const struct scenario *scenario,
+                        const struct scenario_node *self, const json_t *command, char *why, size_t size);
+void standby_flows_set(struct standby_flows *f, int state);
+/* Returns the next change. Call every few milliseconds while `active`, and repeat until FLOWS_UNCHANGED. */
+enum flows_change standby_flows_turn(struct standby_flows *f);
+/* Writes why a group failed, after FLOWS_ENDED. */
+void standby_flows_explain(const struct standby_flows *f, char *why, size_t size);
+/* Adds the counters of endpoints and shaping to an answer, after FLOWS_ENDED. */
+void standby_flows_add_result(const struct standby_flows *f, json_t *answer);
+/* Kills the processes that still run and removes the shaping. */
+void standby_flows_end(struct standby_flows *f);

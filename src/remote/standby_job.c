@@ -1,4 +1,4 @@
-/* From an order to a child process or to ends of streams, and from their end to an answer. */
+/* Turns a command into a child process or flows, and their results into answers. */
 #include "standby_job.h"
 
 #include <errno.h>
@@ -13,19 +13,19 @@
 #include "evb/conf/keys.h"
 #include "evb/conf/standby.h"
 #include "evb/launch/counters_json.h"
-#include "evb/launch/load.h"
 #include "evb/launch/run.h"
+#include "evb/launch/scenario_load.h"
 #include "json_connection.h"
 
 #define SETTINGS_MAX 128u
-/* How often the page of streams is looked at. */
-#define LOOK_NS (2 * NS_PER_MS)
-/* How long a run that an order gave long times may take to end: at most this, or what our own scenario
- * permits. */
-#define STOP_MOST_NS (60 * NS_PER_S)
+/* Interval at which the state of flows is polled. */
+#define FLOWS_POLL_NS (2 * NS_PER_MS)
+/* A command may set long timeouts. Its run is killed after this time, or after the drain time of the node's
+ * own scenario if that is longer. */
+#define STOP_MAX_NS (60 * NS_PER_S)
 
 void job_init(struct job *j, const struct standby_options *options, const struct scenario_node *self,
-              struct loop *loop, void (*answer)(void *ctx, json_t *what), void *ctx)
+              struct loop *loop, void (*answer)(void *ctx, json_t *answer), void *ctx)
 {
         *j = (struct job){.options = options,
                           .self = self,
@@ -35,10 +35,10 @@ void job_init(struct job *j, const struct standby_options *options, const struct
                           .kill_ns = NEVER_NS};
 }
 
-/* What was ordered last, which has ended or is to. */
+/* Ends the previous job. */
 static void clear(struct job *j)
 {
-        streams_end(&j->streams);
+        standby_flows_end(&j->flows);
         if (j->child.node)
                 child_fini(&j->child);
         j->meter = cpu_meter_free(j->meter);
@@ -55,34 +55,34 @@ void job_fini(struct job *j)
 
 bool job_is_running(const struct job *j)
 {
-        return j->child.running || j->streams.active;
+        return j->child.running || j->flows.active;
 }
 
 const char *job_status(const struct job *j)
 {
-        return !job_is_running(j)     ? "no run"
-               : j->streams.active    ? "streams go"
-               : j->press == JOB_GOES ? "a run goes"
-                                      : "a run ends";
+        return !job_is_running(j)        ? "idle"
+               : j->flows.active         ? "flows active"
+               : j->press == JOB_RUNNING ? "run active"
+                                         : "run stopping";
 }
 
 uint64_t job_deadline_ns(const struct job *j)
 {
-        return j->streams.active  ? loop_now_ns(j->loop) + LOOK_NS
+        return j->flows.active    ? loop_now_ns(j->loop) + FLOWS_POLL_NS
                : j->child.running ? MIN(j->kill_ns, cpu_meter_deadline_ns(j->meter))
                                   : NEVER_NS;
 }
 
-/* A reason may quote bytes of a file or an order, and end in the middle of a character: what is no UTF-8 is
- * told without. */
+/* A reason may quote a file or a command and end within a character. Replaces non-ASCII bytes if the text is
+ * not valid UTF-8. */
 static json_t *text_to_json(const char *text)
 {
-        json_t *as_it_is = json_string(text);
-        char ascii[LOAD_WHY_MAX_BYTES];
+        json_t *json = json_string(text);
+        char ascii[SCENARIO_LOAD_WHY_MAX_BYTES];
         size_t n = 0;
 
-        if (as_it_is)
-                return as_it_is;
+        if (json)
+                return json;
         for (; text[n] && n + 1 < sizeof ascii; n++)
                 ascii[n] = (signed char)text[n] < 0 ? '?' : text[n];
         ascii[n] = '\0';
@@ -91,13 +91,13 @@ static json_t *text_to_json(const char *text)
 
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
-        char text[LOAD_WHY_MAX_BYTES];
+        char text[SCENARIO_LOAD_WHY_MAX_BYTES];
 
-        /* The reason quotes the order. */
+        /* The reason may quote the command. */
         snprintf(text, sizeof text, "%s", why);
-        log_warning("refused an order: %s", json_connection_printable(text));
+        log_warning("refused a command: %s", json_connection_printable(text));
         j->answer(j->ctx,
-                  json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "why", text_to_json(why)));
+                  json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "reason", text_to_json(why)));
 }
 
 static void run_ended(void *ctx, struct child *c)
@@ -106,12 +106,6 @@ static void run_ended(void *ctx, struct child *c)
         json_t *report = c->report_bytes > 0
                                  ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
                                  : NULL;
-
-        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state",
-                                    "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
-                                    "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
-                                    "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "page",
-                                    counters_to_json(c->stats), "report", report));
         const json_t *reason;
         size_t i;
 
@@ -119,11 +113,17 @@ static void run_ended(void *ctx, struct child *c)
                 log_error("run %lld: %s", (long long)j->id, json_string_value(reason));
         log_info("run %lld ended with %s %d", (long long)j->id, WIFEXITED(c->status) ? "status" : "signal",
                  WIFEXITED(c->status) ? WEXITSTATUS(c->status) : WTERMSIG(c->status));
-        /* The child is cleared away before the next run, not in its own call. */
+        /* The answer consumes the report. */
+        j->answer(j->ctx, json_pack("{s:I, s:s, s:i, s:f, s:o, s:I, s:o, s:o?}", "job", j->id, "state",
+                                    "ended", "status", c->status, "cpu_seconds", child_cpu_seconds(c),
+                                    "cpu_shares", histogram_to_json(cpu_meter_shares(j->meter, 0)),
+                                    "peak_rss_bytes", (json_int_t)c->usage.ru_maxrss * 1024, "counters",
+                                    counters_to_json(c->stats), "report", report));
+        /* The next job frees the child, which must not free itself in its own callback. */
 }
 
-/* Whether this node's own scenario permits a command to make this setting; if not, `why`. */
-static bool is_allowed(const struct job *j, const char *text, char *why, size_t size)
+/* Returns whether the node's own scenario permits this setting in a command; if not, the reason in `why`. */
+static bool is_permitted(const struct job *j, const char *text, char *why, size_t size)
 {
         const struct scenario *own = j->options->scenario;
         const char *permission = scenario_setting_permission(text);
@@ -141,15 +141,15 @@ static bool is_allowed(const struct job *j, const char *text, char *why, size_t 
         return false;
 }
 
-/* Our own settings, then the order's. How many, or -EINVAL. */
-static ssize_t gather(const struct job *j, const json_t *settings, const char **all, size_t max, char *why,
-                      size_t size)
+/* Lists the node's own settings, then the command's. Returns their number, or -EINVAL. */
+static ssize_t merge_settings(const struct job *j, const json_t *settings, const char **all, size_t max,
+                              char *why, size_t size)
 {
         size_t n = j->options->n_settings, i;
         const json_t *each;
 
         if (!json_is_array(settings) || n + json_array_size(settings) > max) {
-                snprintf(why, size, "settings: allowed: an array of at most %zu", max - n);
+                snprintf(why, size, "settings: expected an array of at most %zu", max - n);
                 return -EINVAL;
         }
         memcpy(all, j->options->settings, n * sizeof *all);
@@ -158,11 +158,10 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
                 const char *text = json_string_value(each);
 
                 if (!text || strlen(text) != json_string_length(each)) {
-                        snprintf(why, size, "setting \"%.100s\" is local: no command may change it",
-                                 text ?: "(no text)");
+                        snprintf(why, size, "settings: expected texts of the form SECTION.KEY=VALUE");
                         return -EINVAL;
                 }
-                if (!is_allowed(j, text, why, size))
+                if (!is_permitted(j, text, why, size))
                         return -EINVAL;
                 all[n++] = text;
         }
@@ -172,26 +171,27 @@ static ssize_t gather(const struct job *j, const json_t *settings, const char **
 static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why,
                              size_t size)
 {
-        _cleanup_free_ struct scenario *s = lab_load_scenario(j->options->config, settings, n, why, size);
+        _cleanup_free_ struct scenario *s = scenario_load_one(j->options->config, settings, n, why, size);
 
         if (s && !scenario_find(s, j->self->name)) {
-                snprintf(why, size, "node %s takes no part in such a run", j->self->name);
+                snprintf(why, size, "node %s does not take part in this run", j->self->name);
                 return NULL;
         }
         return take_ptr(s);
 }
 
-static void run(struct job *j, json_int_t id, const json_t *order)
+static void begin_run(struct job *j, json_int_t id, const json_t *command)
 {
         const char *settings[SETTINGS_MAX];
-        char why[LOAD_WHY_MAX_BYTES];
-        ssize_t n = gather(j, json_object_get(order, "settings"), settings, SETTINGS_MAX, why, sizeof why);
+        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
+        ssize_t n = merge_settings(j, json_object_get(command, "settings"), settings, SETTINGS_MAX, why,
+                                   sizeof why);
         struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
-        struct child_command command = {.program = "/proc/self/exe",
-                                        .config = j->options->config,
-                                        .settings = settings,
-                                        .n_settings = (size_t)MAX(n, 0),
-                                        .namespace = -1};
+        struct child_command start = {.program = "/proc/self/exe",
+                                      .config = j->options->config,
+                                      .settings = settings,
+                                      .n_settings = (size_t)MAX(n, 0),
+                                      .namespace = -1};
 
         if (!s) {
                 refuse(j, id, why);
@@ -200,67 +200,68 @@ static void run(struct job *j, json_int_t id, const json_t *order)
         clear(j);
         j->id = id;
         j->scenario = s;
-        j->press = JOB_GOES;
+        j->press = JOB_RUNNING;
         j->kill_ns = NEVER_NS;
         j->child = (struct child){.node = j->self, .loop = j->loop, .ended = run_ended, .ctx = j};
-        if (cpu_meter_new(&j->meter, 1, 1) < 0 || child_start(&j->child, &command) < 0) {
+        if (cpu_meter_new(&j->meter, 1, 1) < 0 || child_start(&j->child, &start) < 0) {
                 clear(j);
-                refuse(j, id, "the node cannot be started; its own log says why");
+                refuse(j, id, "cannot start the node; see its log");
                 return;
         }
         (void)cpu_meter_add(j->meter, j->child.pid, 0);
-        log_info("run %lld begins", (long long)id);
+        log_info("run %lld started", (long long)id);
 }
 
-static void begin_streams(struct job *j, json_int_t id, const json_t *order)
+static void begin_flows(struct job *j, json_int_t id, const json_t *command)
 {
-        char why[LOAD_WHY_MAX_BYTES] = "";
+        char why[SCENARIO_LOAD_WHY_MAX_BYTES] = "";
 
         clear(j);
         j->id = id;
-        if (streams_begin(&j->streams, j->options->scenario, j->self, order, why, sizeof why) < 0)
+        if (standby_flows_begin(&j->flows, j->options->scenario, j->self, command, why, sizeof why) < 0)
                 refuse(j, id, why);
 }
 
-/* Of a run, or a node that stood by, that was killed: what comes next begins with the device as it was. */
+/* Removes shaping that a killed run or standby node left, so that it does not affect the next job. */
 static void unshape(const struct job *j)
 {
         char device[IF_NAMESIZE] = "";
 
-        if (lab_device_of(j->self, device) >= 0)
-                lab_unshape_device(device);
+        if (flow_shaping_device(j->self, device) >= 0)
+                flow_shaping_clear(device);
 }
 
-/* A run that is being stopped may take a moment, and who orders the next one need not know of it. */
-static void order_job(struct job *j, json_int_t id, const char *kind, json_t *order)
+/* A command that arrives while a run stops waits for its end; the coordinator need not know of that. */
+static void start_job(struct job *j, json_int_t id, const char *kind, json_t *command)
 {
-        if (strcmp(kind, "run") != 0 && strcmp(kind, "streams") != 0)
-                refuse(j, id, "an order of an unknown kind");
-        else if (j->child.running && j->press != JOB_GOES && !j->next)
-                j->next = json_incref(order);
+        if (strcmp(kind, "run") != 0 && strcmp(kind, "flows") != 0)
+                refuse(j, id, "unknown kind of command; expected run, flows, state or stop");
+        else if (j->child.running && j->press != JOB_RUNNING && !j->next)
+                j->next = json_incref(command);
         else if (job_is_running(j))
-                refuse(j, id, "what was ordered before has not ended yet");
+                refuse(j, id, "the previous command has not finished");
         else {
                 unshape(j);
                 if (strcmp(kind, "run") == 0)
-                        run(j, id, order);
+                        begin_run(j, id, command);
                 else
-                        begin_streams(j, id, order);
+                        begin_flows(j, id, command);
         }
 }
 
-void job_order(struct job *j, json_t *order, uint64_t now_ns)
+void job_command(struct job *j, json_t *command, uint64_t now_ns)
 {
-        const char *kind = json_string_value(json_object_get(order, "kind"));
-        json_int_t id = json_integer_value(json_object_get(order, "job"));
+        const char *kind = json_string_value(json_object_get(command, "kind"));
+        json_int_t id = json_integer_value(json_object_get(command, "job"));
 
         if (kind && strcmp(kind, "stop") == 0)
                 job_stop(j, now_ns);
         else if (kind && strcmp(kind, "state") == 0) {
                 if (id == j->id)
-                        streams_set(&j->streams, (int)json_integer_value(json_object_get(order, "state")));
+                        standby_flows_set(&j->flows,
+                                          (int)json_integer_value(json_object_get(command, "state")));
         } else
-                order_job(j, id, kind ?: "", order);
+                start_job(j, id, kind ?: "", command);
 }
 
 static json_t *take_next(struct job *j)
@@ -276,52 +277,52 @@ void job_stop(struct job *j, uint64_t now_ns)
         json_t *next = take_next(j);
 
         if (next)
-                refuse(j, json_integer_value(json_object_get(next, "job")), "stopped before it began");
+                refuse(j, json_integer_value(json_object_get(next, "job")), "stopped before it started");
         json_decref(next);
-        streams_end(&j->streams);
-        if (!j->child.running || j->press != JOB_GOES)
+        standby_flows_end(&j->flows);
+        if (!j->child.running || j->press != JOB_RUNNING)
                 return;
-        j->press = JOB_TOLD_TO_END;
+        j->press = JOB_STOPPING;
         j->kill_ns = now_ns + MIN(launch_drain_ns(j->scenario),
-                                  MAX(launch_drain_ns(j->options->scenario), STOP_MOST_NS));
+                                  MAX(launch_drain_ns(j->options->scenario), STOP_MAX_NS));
         kill(j->child.pid, SIGTERM);
 }
 
-static void tell_streams(struct job *j)
+static void report_flows(struct job *j)
 {
-        char why[LOAD_WHY_MAX_BYTES];
+        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
         json_t *answer;
 
-        switch (streams_turn(&j->streams)) {
-        case STREAMS_READY:
+        switch (standby_flows_turn(&j->flows)) {
+        case FLOWS_READY:
                 j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "ready"));
                 break;
-        case STREAMS_QUIET:
+        case FLOWS_QUIET:
                 j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "quiet"));
                 break;
-        case STREAMS_ENDED:
-                if (flow_group_error(&j->streams.group) < 0) {
-                        streams_tell_error(&j->streams, why, sizeof why);
+        case FLOWS_ENDED:
+                if (flow_group_error(&j->flows.group) < 0) {
+                        standby_flows_explain(&j->flows, why, sizeof why);
                         refuse(j, j->id, why);
                 } else {
                         answer = json_pack("{s:I, s:s}", "job", j->id, "state", "ended");
-                        streams_add_result(&j->streams, answer);
+                        standby_flows_add_result(&j->flows, answer);
                         j->answer(j->ctx, answer);
                 }
-                streams_end(&j->streams);
+                standby_flows_end(&j->flows);
                 break;
-        case STREAMS_NOTHING:
+        case FLOWS_UNCHANGED:
                 break;
         }
 }
 
 void job_turn(struct job *j, uint64_t now_ns)
 {
-        tell_streams(j);
+        report_flows(j);
         if (!job_is_running(j) && j->next) {
                 json_t *next = take_next(j);
 
-                job_order(j, next, now_ns);
+                job_command(j, next, now_ns);
                 json_decref(next);
         }
         if (j->child.running)

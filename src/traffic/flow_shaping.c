@@ -1,4 +1,4 @@
-/* From what streams want to a plan, and to the kernel. */
+/* Makes a shaping plan for flows and applies it to a device or in a namespace of the testbed. */
 #include "evb/traffic/flow_shaping.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char w
                 .switch_buffer_bytes = shape->switch_buffer_bytes,
                 .sources = shape->sources,
                 .send_buffer_bytes = 4u << 20,
-                .backend = QOS_HTB_TBF,
+                .backend = TC_BACKEND_HTB_TBF,
                 .control_port = shape->control_port,
                 .destinations = to,
                 .n_destinations = shape->n_to,
@@ -39,8 +39,8 @@ static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char w
         return tc_plan_make(ret, &q, why);
 }
 
-int lab_shape_device(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why,
-                     size_t size)
+int flow_shaping_apply(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why,
+                       size_t size)
 {
         char reason[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
@@ -76,7 +76,7 @@ static int drops_of(const struct tc_tree *have, uint64_t *ret_packets)
         return r;
 }
 
-int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
+int flow_shaping_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
 {
         struct tc_tree have = {};
         int r = tc_shaper_read(shaper, &have);
@@ -87,7 +87,7 @@ int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets)
         return r;
 }
 
-int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE])
+int flow_shaping_device(const struct scenario_node *n, char device[static IF_NAMESIZE])
 {
         if (!n->device[0])
                 return tc_device_of_address(n->address, device);
@@ -95,7 +95,7 @@ int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE]
         return 0;
 }
 
-void lab_unshape_device(const char *name)
+void flow_shaping_clear(const char *name)
 {
         struct tc_outcome o = {};
         struct tc_shaper *shaper = NULL;
@@ -104,9 +104,9 @@ void lab_unshape_device(const char *name)
         if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o) < 0)
                 return;
         if (tc_shaper_remove(shaper, &o) < 0)
-                log_error("shaping that was left on %s: %s", name, o.error);
+                log_error("cannot remove leftover shaping from %s: %s", name, o.error);
         else if (o.owner == TC_OWNER_OURS)
-                log_warning("shaping that was left on %s is taken back", name);
+                log_warning("removed leftover shaping from %s", name);
         tc_shaper_free(shaper);
 }
 
@@ -114,9 +114,9 @@ static int install(void *ctx)
 {
         struct tc_shaper *shaper = NULL;
         char why[400] = "";
-        int r = lab_shape_device(&shaper, DEVICE, ctx, why, sizeof why);
+        int r = flow_shaping_apply(&shaper, DEVICE, ctx, why, sizeof why);
 
-        return r < 0 ? log_error_errno(r, "lab: shaping: %s", why) : 0;
+        return r < 0 ? log_error_errno(r, "lab: shaping failed: %s", why) : 0;
 }
 
 static int read_drops(void *ctx)
@@ -134,11 +134,11 @@ static int read_drops(void *ctx)
                 r = drops_of(&have, ctx);
         tc_tree_fini(&have);
         tc_socket_free(at);
-        return r < 0 ? log_error_errno(r, "lab: counters of shaping: %m") : 0;
+        return r < 0 ? log_error_errno(r, "lab: cannot read shaping counters: %m") : 0;
 }
 
-/* By a process that goes there and ends: the caller stays where it is. */
-static int run_there(int namespace, int (*run)(void *ctx), void *ctx)
+/* Uses a child process, so that the caller stays in its namespace. */
+static int run_inside(int namespace, int (*run)(void *ctx), void *ctx)
 {
         pid_t child = fork();
         int status;
@@ -146,25 +146,25 @@ static int run_there(int namespace, int (*run)(void *ctx), void *ctx)
         if (child == 0)
                 _exit(netns_enter(namespace) < 0 || run(ctx) < 0);
         if (child < 0 || waitpid(child, &status, 0) != child)
-                return log_error_errno(errno, "lab: shaping: %m");
+                return log_error_errno(errno, "lab: shaping failed: %m");
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
-int lab_shape(int namespace, const struct flow_shape *shape)
+int flow_shaping_install(int namespace, const struct flow_shape *shape)
 {
-        return run_there(namespace, install, (void *)(uintptr_t)shape);
+        return run_inside(namespace, install, (void *)(uintptr_t)shape);
 }
 
-int lab_shape_drops(int namespace, uint64_t *ret_packets)
+int flow_shaping_installed_drops(int namespace, uint64_t *ret_packets)
 {
-        uint64_t *counters = memory_map_shared(sizeof *counters);
+        uint64_t *shared = memory_map_shared(sizeof *shared);
         int r;
 
-        if (!counters)
-                return log_error_errno(ENOMEM, "lab: shaping: %m");
-        r = run_there(namespace, read_drops, counters);
+        if (!shared)
+                return log_error_errno(ENOMEM, "lab: shaping failed: %m");
+        r = run_inside(namespace, read_drops, shared);
         if (r >= 0)
-                *ret_packets = *counters;
-        memory_unmap(counters, sizeof *counters);
+                *ret_packets = *shared;
+        memory_unmap(shared, sizeof *shared);
         return r;
 }

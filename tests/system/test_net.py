@@ -92,7 +92,7 @@ def summary(evb, net, keys):
 
 def loopback_summary(evb):
     text = summary(evb, "loopback", {})
-    assert re.search(r"^  lost at    source queue not known, switch port not known, socket \d+; late \d+$", text, re.M), text
+    assert re.search(r"^  drops at   source queue unknown, switch port unknown, socket \d+; late \d+$", text, re.M), text
     assert "shaping" not in text, text
 
 
@@ -100,10 +100,10 @@ def lab_summary(evb):
     need_root()
     slow = {"network.link-rate": "100Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1, "trigger.events": 250}
     text = summary(evb, "lab", slow)
-    found = re.search(r"^  lost at    source queue not known, switch port (\d+), socket \d+; late \d+$", text, re.M)
+    found = re.search(r"^  drops at   source queue unknown, switch port (\d+), socket \d+; late \d+$", text, re.M)
     assert found and int(found[1]) > 0 and "shaping" not in text, text
     text = summary(evb, "lab", {**slow, "qos.backend": "htb+tbf", "qos.rate": "15Mbit"})
-    assert re.search(r"^  lost at    source queue 0, switch port 0, socket \d+; late \d+$", text, re.M), text
+    assert re.search(r"^  drops at   source queue 0, switch port 0, socket \d+; late \d+$", text, re.M), text
     assert "  shaping    htb+tbf, 15.0 Mbit/s for each destination\n" in text, text
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes that stand by on machines of their own (namespaces), and evb lab that gives them orders.
+"""Standby nodes, each in a namespace of its own, and evb lab as their coordinator.
 
     test_standby.py EVB CASE
 """
@@ -21,15 +21,15 @@ DFM = "10.9.0.1"
 PORT = 26802
 
 
-class Speaker:
+class JsonConnection:
     def __init__(self, connection):
         self.connection, self.rest = connection, b""
 
-    def say(self, message):
+    def send(self, message):
         self.connection.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
 
-    def hear(self):
-        """The next line, or None at the end."""
+    def receive(self):
+        """Returns the next message, or None at the end."""
         while b"\n" not in self.rest:
             try:
                 part = self.connection.recv(65536)
@@ -41,15 +41,15 @@ class Speaker:
         line, self.rest = self.rest.split(b"\n", 1)
         return json.loads(line)
 
-    def hear_until(self, key):
-        while (message := self.hear()) is not None:
+    def receive_until(self, key):
+        while (message := self.receive()) is not None:
             if key in message:
                 return message
         raise AssertionError(f"the connection has ended without {key}")
 
 
 class Testbed:
-    """A machine for each node, a switch, and one more machine to give orders from."""
+    """A namespace for each node, a switch, and a desk from which commands come."""
 
     def __init__(self, evb, where, ros=2, sfi=1, net="10.9.0.", standby="allow = qos, output\n", commands="nodes, {desk}"):
         self.evb, self.where, self.net = evb, where, net
@@ -93,12 +93,12 @@ class Testbed:
         return (self.where / f"{name}.log").read_text()
 
     def child(self, name):
-        """The process of the node's run."""
+        """Returns the PID of the node's run."""
         pid = self.standby[name].pid
         return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
     def child_words(self, name):
-        """Its command line, once it is the node's program."""
+        """Returns its command line, once it has executed the node's program."""
         cmdline = pathlib.Path(f"/proc/{self.child(name)}/cmdline")
         wait_until(f"program of {name}", lambda: b"--node\0" in cmdline.read_bytes() and b"--json\0" in cmdline.read_bytes())
         return cmdline.read_text().split("\0")
@@ -106,25 +106,25 @@ class Testbed:
     def wait_for(self, name, text, times=1):
         wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)
 
-    def all_there(self):
+    def wait_all_on_standby(self):
         for name in self.roles:
-            self.wait_for("dfm", f"node {name} stands by\n")
+            self.wait_for("dfm", f"node {name} is on standby\n")
 
     def command(self, *words):
         return ["ip", "netns", "exec", self.network.name("desk"), self.evb, "lab", "run", *words, "--scenario", str(self.scenario), "--results",
                 str(self.where / "results.jsonl"), "--quick"]
 
-    def order(self, *words):
+    def lab(self, *words):
         done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=LIMIT_S, check=False)
         return done
 
     @contextlib.contextmanager
-    def speaker(self, host="desk"):
-        """A connection to the order port, for who says what they like."""
+    def connect(self, host="desk"):
+        """Connects to the command port, to send arbitrary messages."""
         with self.network.socket(host, socket.SOCK_STREAM) as s:
             s.settimeout(LIMIT_S)
             s.connect((DFM, PORT))
-            yield Speaker(s)
+            yield JsonConnection(s)
 
     def points(self):
         if not (self.where / "results.jsonl").exists():
@@ -143,35 +143,35 @@ def version(evb):
 
 
 def events(evb):
-    """Points of event building, one after the other, shaped and not, by nodes that were there before."""
+    """Runs points of event building one after the other on the same standby nodes."""
     with testbed(evb) as bed:
-        bed.all_there()
-        done = bed.order("C1")
+        bed.wait_all_on_standby()
+        done = bed.lab("C1")
         points = bed.points()
         assert done.returncode in (0, 1) and {p["series"] for p in points} == {"push", "pull"}, done
         for p in points:
             assert p["testbed"] == "testbed" and p["events_complete"] > 1000 and p["events_lost"] == 0 and p["switch_packets"] is None, p
-        # Each of them is still the process that it was.
+        # Every standby process survives.
         assert all(p.poll() is None for p in bed.standby.values())
-        pids = re.findall(r"run (\d+) begins", bed.log("ros1"))
+        pids = re.findall(r"run (\d+) started", bed.log("ros1"))
         assert len(pids) == len(points), bed.log("ros1")
-        # What the command line sets is set for all, but for what is a machine's own.
+        # Settings of the command line apply to all nodes, except those that are local to a machine.
         words = ("--again", "--set", "run.seed=99", "--set", "network.order-port=26802")
         with subprocess.Popen(bed.command("C1", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
-            bed.wait_for("ros1", "begins", times=len(points) + 1)
+            bed.wait_for("ros1", "started", times=len(points) + 1)
             given = bed.child_words("ros1")
             said = running.communicate(timeout=LIMIT_S)[1]
         assert "run.seed=99" in given and "network.order-port=26802" not in given and "refused" not in said, (given, said)
-        done = bed.order("C7")
+        done = bed.lab("C7")
         assert "8 of 8 points of C7 are skipped: C7 needs 6 ROSs, the scenario has 2" in done.stderr and done.returncode == 1, done
 
 
 def shaped(evb):
-    """Readouts shape their traffic for each run of their own, and put back what was there."""
+    """ROSs shape their traffic during each run and restore the device afterwards."""
     with testbed(evb, ros=6) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
-        bed.order("C5")
+        bed.lab("C5")
         points = bed.points()
         assert {p["series"] for p in points} >= {"20 Mbit/s", "40 Mbit/s", "auto"}, points
         for p in points:
@@ -182,12 +182,12 @@ def shaped(evb):
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
-def streams(evb):
-    """Plain streams and echoes: multicast, TCP with gaps at the wire, several destinations; shaped for as long as they go."""
+def flows(evb):
+    """Runs flows: multicast, TCP with gaps on the wire, several destinations, echoes; shaped only while they run."""
     with testbed(evb, ros=1, sfi=3) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
-        done = bed.order("A2", "A7", "B3", "B5", "B6", "C9")
+        done = bed.lab("A2", "A7", "B3", "B5", "B6", "C9")
         points = {}
         for p in bed.points():
             points.setdefault(p["id"], []).append(p)
@@ -207,85 +207,85 @@ def streams(evb):
 
 
 def v6(evb):
-    """Nodes at IPv6 addresses: runs of event building go as well, plain streams do not and say why."""
+    """With IPv6 addresses, event building works; flows fail with an explanation."""
     with folder() as where, Testbed(evb, where, net="fd00:9::") as bed:
-        bed.all_there()
-        done = bed.order("C1", "A7")
+        bed.wait_all_on_standby()
+        done = bed.lab("C1", "A7")
         points = bed.points()
         assert {(p["id"], p["series"]) for p in points} == {("C1", "push"), ("C1", "pull")} and all(p["events_lost"] == 0 for p in points), done
         assert "plain streams need IPv4" in done.stderr and "2 points could not be made" in done.stderr, done
 
 
 def lost_node(evb):
-    """A node that goes in the middle of a run costs that run alone; one that comes back takes part again."""
+    """A node that disconnects during a run spoils only that run; it can come back."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         running = subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            bed.wait_for("ros1", "begins")
+            bed.wait_for("ros1", "started")
             bed.standby["ros1"].kill()
             bed.standby["ros1"].wait()
-            bed.wait_for("dfm", "ros1 stands by no more")
+            bed.wait_for("dfm", "ros1 left standby")
             bed.start("ros1")
             _, said = running.communicate(timeout=LIMIT_S)
         finally:
             if running.poll() is None:
                 running.kill()
                 running.wait()
-        assert "ros1 has gone in the middle of a run" in said and "1 points could not be made" in said, said
+        assert "ros1 disconnected during a run" in said and "1 points could not be made" in said, said
         assert len(bed.points()) == 3
-        bed.wait_for("dfm", "node ros1 stands by\n", times=2)
-        done = bed.order("C1", "--again")
+        bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
+        done = bed.lab("C1", "--again")
         assert all(p["events_lost"] == 0 for p in bed.points()[-4:]), done
 
 
-def lost_commander(evb):
-    """Where evb lab is killed its run ends, and the next one is at once welcome."""
+def lost_coordinator(evb):
+    """A killed evb lab ends its run, and the next one can connect at once."""
     with testbed(evb) as bed:
-        bed.all_there()
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            assert set(s.hear()["members"]) == set(bed.roles)
-            with bed.speaker() as other:
-                other.say({"command": {"version": version(evb)}})
-                assert "another evb lab" in other.hear()["refused"] and other.hear() is None
-            done = bed.order("C1")
-            assert done.returncode == 1 and "another evb lab" in done.stderr and "start it by" not in done.stderr, done
-            s.say({"to": list(bed.roles), "order": {"kind": "run", "job": 7, "settings": ["trigger.rate=1kHz", "run.number=77", "sfi.output=null"]}})
+        bed.wait_all_on_standby()
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            assert set(s.receive()["nodes"]) == set(bed.roles)
+            with bed.connect() as other:
+                other.send({"coordinator": {"version": version(evb)}})
+                assert "another evb lab" in other.receive()["refused"] and other.receive() is None
+            done = bed.lab("C1")
+            assert done.returncode == 1 and "another evb lab" in done.stderr and "start it with" not in done.stderr, done
+            s.send({"to": list(bed.roles), "command": {"kind": "run", "job": 7, "settings": ["trigger.rate=1kHz", "run.number=77", "sfi.output=null"]}})
             for name in bed.roles:
-                bed.wait_for(name, "run 7 begins")
+                bed.wait_for(name, "run 7 started")
         for name in bed.roles:
             bed.wait_for(name, "run 7 ended with")
         for again in ([], ["--again"]):
-            assert bed.order("C1", *again).returncode in (0, 1) and bed.points()
-        # What a node tells of one evb lab is not taken for an answer to the next.
-        numbers = re.findall(r"run (\d+) begins", bed.log("ros1"))
+            assert bed.lab("C1", *again).returncode in (0, 1) and bed.points()
+        # An answer to one evb lab is not taken for an answer to the next.
+        numbers = re.findall(r"run (\d+) started", bed.log("ros1"))
         assert len(numbers) == len(set(numbers)) == 9, numbers
 
 
 def interrupted(evb):
-    """Ctrl-C ends what was ordered; who orders again at once does not meet a run that is still about to end."""
+    """Ctrl-C stops the run; the next evb lab waits until the run has ended."""
     with testbed(evb) as bed:
-        bed.all_there()
-        # A readout that takes its time to end: for as long as it is stopped, the rest of the world goes on.
+        bed.wait_all_on_standby()
+        # A stopped ROS delays the end of its run; the other nodes continue.
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-            bed.wait_for("ros1", "begins")
+            bed.wait_for("ros1", "started")
             time.sleep(0.5)
             child = bed.child("ros1")
             os.kill(child, signal.SIGSTOP)
             running.send_signal(signal.SIGINT)
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            s.hear_until("members")
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            s.receive_until("nodes")
             run = {"kind": "run", "settings": ["ros.count=1", "sfi.output=null"]}
-            s.say({"to": ["ros1"], "order": run | {"job": 5}})
-            s.say({"to": ["ros1"], "order": run | {"job": 6}})
-            assert s.hear_until("answer")["answer"] == {"job": 6, "state": "refused", "why": "what was ordered before has not ended yet"}
-            s.say({"to": ["ros1"], "order": {"kind": "stop"}})
-            assert s.hear_until("answer")["answer"] == {"job": 5, "state": "refused", "why": "stopped before it began"}
-            s.say({"to": ["ros1"], "order": run | {"job": 7}})
+            s.send({"to": ["ros1"], "command": run | {"job": 5}})
+            s.send({"to": ["ros1"], "command": run | {"job": 6}})
+            assert s.receive_until("answer")["answer"] == {"job": 6, "state": "refused", "reason": "the previous command has not finished"}
+            s.send({"to": ["ros1"], "command": {"kind": "stop"}})
+            assert s.receive_until("answer")["answer"] == {"job": 5, "state": "refused", "reason": "stopped before it started"}
+            s.send({"to": ["ros1"], "command": run | {"job": 7}})
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-            bed.wait_for("sfi1", "begins", times=2)
+            bed.wait_for("sfi1", "started", times=2)
             os.kill(child, signal.SIGCONT)
             said = running.communicate(timeout=LIMIT_S)[0]
         assert running.returncode in (0, 1) and "refused" not in said and len(bed.points()) == 4, said
@@ -293,20 +293,20 @@ def interrupted(evb):
 
 
 def lost_dfm(evb):
-    """Nodes find a DFM that comes back."""
+    """Nodes reconnect to a restarted DFM."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         bed.standby["dfm"].kill()
         bed.standby["dfm"].wait()
-        bed.wait_for("ros1", "no connection to the DFM")
-        done = bed.order("C1")
+        bed.wait_for("ros1", "not connected to the DFM")
+        done = bed.lab("C1")
         assert done.returncode == 1 and "evb dfm --config FILE --node dfm --standby" in done.stderr, done
         bed.start("dfm")
         for name in bed.roles:
-            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
-        # One that comes back in the middle of a measurement costs a point; the others are made.
+            bed.wait_for("dfm", f"node {name} is on standby\n", times=2)
+        # A restart during a measurement costs one point only.
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
-            bed.wait_for("ros1", "begins")
+            bed.wait_for("ros1", "started")
             bed.standby["dfm"].kill()
             bed.standby["dfm"].wait()
             bed.start("dfm")
@@ -317,176 +317,177 @@ def lost_dfm(evb):
 
 
 def port_taken(evb):
-    """A node that cannot take part costs that run, soon, and leaves no figures of it; whichever node it is."""
+    """If any node fails to start, the run fails soon and leaves no result."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         for name, address in (("ros1", "10.9.0.2"), ("dfm", DFM)):
             with bed.network.socket(name) as s:
                 s.bind((address, 26800))
                 begin = time.monotonic()
-                done = bed.order("C1")
+                done = bed.lab("C1")
                 took = time.monotonic() - begin
             assert done.returncode == 1 and f"{name} could not take part" in done.stderr, done
             assert took < 30 and not bed.points(), (took, done)
-        assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
+        assert bed.lab("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 
 def left_shaping(evb):
-    """What a node that was killed has left on its device does not shape what is ordered next."""
+    """Shaping left by a killed node does not affect the next job."""
     with testbed(evb, ros=1) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
-        end = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
+        endpoint = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
                "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
         shape = {"rate_bps": 10 ** 7, "link_rate_bps": 10 ** 9, "mtu_bytes": 1500, "sources": 1, "to": ["10.9.0.3"]}
         run = {"kind": "run", "settings": ["qos.backend=htb+tbf", "sfi.output=null"]}
-        plain = {"kind": "streams", "ends": [end]}
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            s.hear_until("members")
+        plain = {"kind": "flows", "endpoints": [endpoint]}
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            s.receive_until("nodes")
             for i, (shaping, next_) in enumerate(((plain | {"shape": shape}, plain), (run, plain), (plain | {"shape": shape}, run | {"settings": ["sfi.output=null"]}))):
-                s.say({"to": ["ros1"], "order": shaping | {"job": 2 * i}})
+                s.send({"to": ["ros1"], "command": shaping | {"job": 2 * i}})
                 wait_until("shaping", lambda: "htb" in bed.network.tc("ros1", "qdisc", "show").stdout)
                 bed.standby["ros1"].kill()
                 bed.standby["ros1"].wait()
                 bed.start("ros1")
-                s.hear_until("joined")
+                s.receive_until("joined")
                 assert "htb" in bed.network.tc("ros1", "qdisc", "show").stdout
-                s.say({"to": ["ros1"], "order": next_ | {"job": 2 * i + 1}})
-                wait_until("the device as it was", lambda: bed.network.tc("ros1", "qdisc", "show").stdout == before, limit=30)
-                s.say({"to": ["ros1"], "order": {"kind": "stop"}})
+                s.send({"to": ["ros1"], "command": next_ | {"job": 2 * i + 1}})
+                wait_until("device without shaping", lambda: bed.network.tc("ros1", "qdisc", "show").stdout == before, limit=30)
+                s.send({"to": ["ros1"], "command": {"kind": "stop"}})
 
 
 def frozen_node(evb):
-    """A node that is there and does nothing any more is named; the connection alone would go on for ever."""
+    """evb lab names a frozen node, although its connection persists."""
     with testbed(evb, ros=1) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         bed.standby["sfi1"].send_signal(signal.SIGSTOP)
         try:
-            done = bed.order("A7")
+            done = bed.lab("A7")
         finally:
             bed.standby["sfi1"].send_signal(signal.SIGCONT)
-        assert done.returncode == 1 and "sfi1 is not ready in time" in done.stderr and not bed.points(), done
-        # On a busy machine a stream may not begin in time: the same command goes on from there.
-        wait_until("points of a node that goes on", lambda: bed.order("A7") and len(bed.points()) == 2)
+        assert done.returncode == 1 and "sfi1 did not become ready in time" in done.stderr and not bed.points(), done
+        # On a busy machine a flow may start late; repeating the command completes the points.
+        wait_until("points of the resumed node", lambda: bed.lab("A7") and len(bed.points()) == 2)
 
 
-def lost_end(evb):
-    """The end of a stream that is killed is told at once, and not taken for one that has counted all."""
+def lost_endpoint(evb):
+    """A killed endpoint is reported at once and gives no result."""
     with testbed(evb, ros=1) as bed:
-        bed.all_there()
-        end = {"role": 1, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.3", "port": 7000, "message_bytes": 100,
+        bed.wait_all_on_standby()
+        endpoint = {"role": 1, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.3", "at": "10.9.0.3", "port": 7000, "message_bytes": 100,
                "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            s.hear_until("members")
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            s.receive_until("nodes")
             for job in range(1, 4):
-                s.say({"to": ["sfi1"], "order": {"kind": "streams", "job": job, "ends": [end, end | {"port": 7002}]}})
-                assert s.hear_until("answer")["answer"] == {"job": job, "state": "ready"}
+                s.send({"to": ["sfi1"], "command": {"kind": "flows", "job": job, "endpoints": [endpoint, endpoint | {"port": 7002}]}})
+                assert s.receive_until("answer")["answer"] == {"job": job, "state": "ready"}
                 os.kill(bed.child("sfi1"), signal.SIGKILL)
-                assert s.hear_until("answer")["answer"] == {"job": job, "state": "refused", "why": "Broken pipe"}
+                assert s.receive_until("answer")["answer"] == {"job": job, "state": "refused", "reason": "Broken pipe"}
 
 
 def cut_off(evb):
-    """Who has gone without a word, with machine or wire, is noticed: by the DFM, by nodes, and no order port stays taken."""
+    """DFM and nodes notice a peer that vanishes without closing its connection."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         ports = {host: f"port{i}" for i, host in enumerate([*bed.roles, "desk"], 1)}
-        with bed.speaker() as gone:
-            gone.say({"command": {"version": version(evb)}})
-            gone.hear_until("members")
+        with bed.connect() as gone:
+            gone.send({"coordinator": {"version": version(evb)}})
+            gone.receive_until("nodes")
             for host in ("desk", "ros1"):
                 bed.network.ip("switch", "link", "set", ports[host], "down")
-            bed.wait_for("dfm", "node ros1 stands by no more")
-            bed.wait_for("ros1", "no connection to the DFM")
+            bed.wait_for("dfm", "node ros1 left standby")
+            bed.wait_for("ros1", "not connected to the DFM")
             bed.network.ip("switch", "link", "set", ports["ros1"], "up")
-            bed.wait_for("dfm", "node ros1 stands by\n", times=2)
+            bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
 
             def welcome():
-                with bed.speaker("ros2") as s:
-                    s.say({"command": {"version": version(evb)}})
-                    return "members" in s.hear()
+                with bed.connect("ros2") as s:
+                    s.send({"coordinator": {"version": version(evb)}})
+                    return "nodes" in s.receive()
 
-            wait_until("welcome for another evb lab", welcome, limit=30)
+            wait_until("accepted evb lab", welcome, limit=30)
 
 
 def missing_node(evb):
+    """evb lab names a missing node and waits for it only once."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         bed.standby["ros2"].send_signal(signal.SIGINT)
         assert bed.standby["ros2"].wait(LIMIT_S) == 0
         bed.scenario.write_text(bed.scenario.read_text() + "[dfm]\nnode-timeout = 1s\n")
         done = subprocess.run(bed.command("C1", "--set", "ros.count=2"), capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        # C1 takes one ROS; it is there.
+        # C1 uses one ROS, which is on standby.
         assert "not on standby" not in done.stderr, done
         bed.standby["ros1"].send_signal(signal.SIGTERM)
         assert bed.standby["ros1"].wait(LIMIT_S) == 0
-        done = bed.order("C1", "--again")
+        done = bed.lab("C1", "--again")
         assert done.returncode == 1 and "not on standby: ros1" in done.stderr, done
-        # It is waited for once, and not at each point again.
+        # evb lab waits for the node once, not again at each point.
         assert done.stderr.count("still not on standby: ros1") == done.stderr.count("not on standby: ros1") - 1 == 3, done
 
 
 def abuse(evb):
-    """Orders in any sequence, with numbers that come again, and half of them spoiled: each node goes on, and so does evb lab."""
+    """Random commands, many of them corrupted, with repeated job numbers, break neither nodes nor evb lab."""
     random_ = random.Random(8)
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
-        end = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.4", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
+        endpoint = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.4", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
                "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
         shape = {"rate_bps": 10 ** 7, "link_rate_bps": 10 ** 9, "mtu_bytes": 1500, "sources": 1, "to": ["10.9.0.4"]}
         strange = (None, True, -1, 2 ** 62, 1.5, "", "x" * 1000, [], {}, [[]], "\u001b[2J\n", "stop", "ros1")
 
-        def spoil(value):
+        def corrupt(value):
             if random_.random() < 0.05:
                 return random_.choice(strange)
             if isinstance(value, dict):
-                return {key: spoil(v) for key, v in value.items() if random_.random() > 0.02}
-            return [spoil(v) for v in value] if isinstance(value, list) else value
+                return {key: corrupt(v) for key, v in value.items() if random_.random() > 0.02}
+            return [corrupt(v) for v in value] if isinstance(value, list) else value
 
-        def order():
+        def command():
             job = random_.randrange(1, 4)
             return random_.choice((
                 {"kind": "run", "job": job, "settings": ["run.number=77", "sfi.output=null", f"ros.count={random_.randrange(1, 3)}"]},
-                {"kind": "streams", "job": job, "ends": [end] * random_.randrange(1, 4)}, {"kind": "streams", "job": job, "ends": [end], "shape": shape},
+                {"kind": "flows", "job": job, "endpoints": [endpoint] * random_.randrange(1, 4)}, {"kind": "flows", "job": job, "endpoints": [endpoint], "shape": shape},
                 {"kind": "state", "job": job, "state": random_.randrange(-1, 7)}, {"kind": "stop"}, {"kind": "stop"}))
 
         for turn in range(30):
-            with bed.speaker() as s:
+            with bed.connect() as s:
                 with contextlib.suppress(ConnectionError):
-                    s.say({"command": {"version": version(evb)}})
+                    s.send({"coordinator": {"version": version(evb)}})
                     for _ in range(40):
-                        s.say(spoil({"to": random_.choices([*bed.roles, "nobody"], k=2), "order": order()}))
-                    # A spoiled message may have ended it; half of the others end in the middle of one.
+                        s.send(corrupt({"to": random_.choices([*bed.roles, "nobody"], k=2), "command": command()}))
+                    # A corrupted message may have ended the connection; half of the others end within a message.
                     if turn % 2:
-                        s.say(b'{"to": ["ros1"], "order": {"kind"')
+                        s.send(b'{"to": ["ros1"], "command": {"kind"')
         assert all(p.poll() is None for p in bed.standby.values()), [bed.log(name)[-500:] for name in bed.roles]
         assert "\x1b" not in "".join(bed.log(name) for name in bed.roles)
 
         def left():
-            with bed.speaker() as s:
-                s.say({"command": {"version": version(evb)}})
-                return "members" in s.hear()
+            with bed.connect() as s:
+                s.send({"coordinator": {"version": version(evb)}})
+                return "nodes" in s.receive()
 
-        wait_until("room for evb lab", left)
-        done = bed.order("C1")
+        wait_until("free place for evb lab", left)
+        done = bed.lab("C1")
         assert done.returncode in (0, 1) and len(bed.points()) == 4, done
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
 def permissions(evb):
-    """What a node's own scenario does not allow, no command changes: evb lab names node, setting and permission."""
+    """Nodes refuse commands without permission; evb lab names node, setting and permission."""
     with testbed(evb, standby="allow = none\n") as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
-        done = bed.order("C1")
+        done = bed.lab("C1")
         assert done.returncode == 1 and not bed.points(), done
-        # The DFM may be first to answer, or any other: all have the same.
+        # All nodes lack the permission, so any of them may answer first.
         found = re.search(r'(\w+) refused: setting "sfi.output=null" needs the permission "output": add it to standby.allow in the scenario of node (\w+)',
                           done.stderr)
         assert found and found[1] == found[2], done.stderr
-        done = bed.order("B4")
+        done = bed.lab("B4")
         assert "ros1 refused: shaping needs the permission \"qos\": add it to standby.allow in the scenario of node ros1" in done.stderr, done
         bed.scenario.write_text(bed.scenario.read_text().replace("output = file", "output = null"))
         for name in bed.roles:
@@ -494,173 +495,173 @@ def permissions(evb):
             bed.standby[name].wait()
             bed.start(name)
         for name in bed.roles:
-            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
-        # Settings that leave all as it is need no permission.
-        assert bed.order("C1").returncode in (0, 1) and len(bed.points()) == 4
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            s.hear_until("members")
+            bed.wait_for("dfm", f"node {name} is on standby\n", times=2)
+        # A setting that changes nothing needs no permission.
+        assert bed.lab("C1").returncode in (0, 1) and len(bed.points()) == 4
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            s.receive_until("nodes")
             for job, (setting, permission) in enumerate((("qos.backend=htb", "qos"), ("sfi.output=file", "output"), ("sfi.file-size=1MiB", "output"),
                                                          ("tuning.rx-usecs=1", "tuning"), ("network.link-rate=1kbit", "link-rate")), 1):
-                s.say({"to": ["ros1"], "order": {"kind": "run", "job": job, "settings": [setting]}})
-                answer = s.hear_until("answer")["answer"]
-                assert answer["state"] == "refused" and f'"{setting}" needs the permission "{permission}"' in answer["why"], answer
+                s.send({"to": ["ros1"], "command": {"kind": "run", "job": job, "settings": [setting]}})
+                answer = s.receive_until("answer")["answer"]
+                assert answer["state"] == "refused" and f'"{setting}" needs the permission "{permission}"' in answer["reason"], answer
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
 def privileges(evb):
-    """A node that lacks a privilege is named, with what gives it."""
+    """evb lab names a node that lacks a privilege, and the file that grants it."""
     with testbed(evb, ros=1) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         for name, lacks in (("ros1", "-net_admin"), ("sfi1", "-net_raw")):
             bed.standby[name].kill()
             bed.standby[name].wait()
             bed.start(name, before=("setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"))
-            bed.wait_for("dfm", f"node {name} stands by\n", times=2)
-        done = bed.order("A7", "B4")
+            bed.wait_for("dfm", f"node {name} is on standby\n", times=2)
+        done = bed.lab("A7", "B4")
         assert "ros1 refused: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (configs/systemd)" in done.stderr, done.stderr
         assert "sfi1 refused: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (configs/systemd)" in done.stderr, done.stderr
         assert 'A7: "no QoS" at 1448 could not be made' in done.stderr and done.returncode == 1 and not bed.points(), done
 
 
 def strangers(evb):
-    """Commands from an address that is not configured are refused, and cannot keep others out by many connections."""
+    """Unauthorized addresses cannot give commands, nor lock out others with many connections."""
     with testbed(evb, commands="nodes") as bed:
-        bed.all_there()
-        done = bed.order("C1")
+        bed.wait_all_on_standby()
+        done = bed.lab("C1")
         assert done.returncode == 1 and "10.9.0.5" in done.stderr and "add its address to network.command-from in the DFM's scenario" in done.stderr, done
         with contextlib.ExitStack() as silent:
             for _ in range(60):
-                silent.enter_context(bed.speaker())
-            with bed.speaker("ros1") as s:
-                s.say({"command": {"version": version(evb)}})
-                assert set(s.hear_until("members")["members"]) == set(bed.roles)
+                silent.enter_context(bed.connect())
+            with bed.connect("ros1") as s:
+                s.send({"coordinator": {"version": version(evb)}})
+                assert set(s.receive_until("nodes")["nodes"]) == set(bed.roles)
 
 
 def idle(evb):
-    """Who gives no commands and shows no sign of life does not keep the next one out."""
+    """An idle coordinator is disconnected, so that the next one can connect."""
     with testbed(evb, standby="allow = qos, output\nidle-timeout = 1s\n") as bed:
-        bed.all_there()
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            assert "members" in s.hear()
-            assert "standby.idle-timeout" in s.hear_until("refused")["refused"] and s.hear() is None
-        # A run without an end is none.
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            assert "members" in s.hear()
-            s.say({"to": list(bed.roles), "order": {"kind": "run", "job": 7, "settings": ["run.number=77", "sfi.output=null", "scenario.duration=3s"]}})
-            answers = {s.hear_until("answer")["from"] for _ in bed.roles}
+        bed.wait_all_on_standby()
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            assert "nodes" in s.receive()
+            assert "standby.idle-timeout" in s.receive_until("refused")["refused"] and s.receive() is None
+        # A coordinator with a run is not idle.
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            assert "nodes" in s.receive()
+            s.send({"to": list(bed.roles), "command": {"kind": "run", "job": 7, "settings": ["run.number=77", "sfi.output=null", "scenario.duration=3s"]}})
+            answers = {s.receive_until("answer")["from"] for _ in bed.roles}
             assert answers == set(bed.roles)
-            assert "standby.idle-timeout" in s.hear_until("refused")["refused"]
-        # evb lab waits for a node that is missing longer than that.
+            assert "standby.idle-timeout" in s.receive_until("refused")["refused"]
+        # evb lab waits longer than that for a missing node.
         bed.standby["ros1"].kill()
         bed.standby["ros1"].wait()
-        done = bed.order("C1")
+        done = bed.lab("C1")
         assert "not on standby: ros1" in done.stderr and "refused" not in done.stderr, done
 
 
 def twice(evb):
-    """A node that is started twice: the second one is refused, the first one goes on with its run."""
+    """The second start of a node is refused; the first one continues its run."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         first = bed.standby["ros1"]
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
-            bed.wait_for("ros1", "begins")
+            bed.wait_for("ros1", "started")
             bed.start("ros1")
             second = bed.standby["ros1"]
             try:
                 bed.wait_for("ros1", "the DFM refused this node: node ros1 is already on standby, connected from 10.9.0.2")
                 bed.wait_for("dfm", "node ros1 is already on standby")
                 said = running.communicate(timeout=LIMIT_S)[1]
-                assert "has gone" not in said and len(bed.points()) == 4, said
+                assert "disconnected" not in said and len(bed.points()) == 4, said
             finally:
                 first.kill()
                 first.wait()
-        # It takes over when the first one has gone.
-        bed.wait_for("dfm", "node ros1 stands by\n", times=2)
+        # The second one takes over when the first one has left.
+        bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
         bed.wait_for("ros1", "the DFM accepts this node now")
         assert second.poll() is None and bed.log("ros1").count("the DFM refused") == bed.log("ros1").count("already on standby, connected from") >= 1
 
 
 def refused(evb):
-    """Who is not of the same testbed and version is not let in, and is told why."""
+    """The DFM refuses nodes of another testbed or version, with a reason."""
     with testbed(evb) as bed:
-        bed.all_there()
+        bed.wait_all_on_standby()
         other = bed.where / "other.conf"
         other.write_text(bed.scenario.read_text().replace("[network]\n", "[network]\ndata-port = 5000\n"))
         bed.standby["ros2"].kill()
         bed.standby["ros2"].wait()
         bed.start("ros2", scenario=other)
-        bed.wait_for("ros2", "the DFM refused this node: nodes, ports or group of its scenario are not those of the DFM's")
+        bed.wait_for("ros2", "the DFM refused this node: its scenario differs from the DFM's in nodes, ports or group")
         for introduction, why in (
             ({"node": "ros9"}, "no such node"),
-            ({"node": "ros1"}, "node ros1 is at 10.9.0.2"),
+            ({"node": "ros1"}, "node ros1 has address 10.9.0.2"),
             ({"node": 5}, "no such node"),
             ({}, "no such node"),
         ):
-            with bed.speaker() as s:
-                s.say({"stand_by": introduction})
-                assert why in s.hear()["refused"] and s.hear() is None
-        with bed.speaker("ros1") as s:
-            s.say({"stand_by": {"node": "ros1", "version": "0.0.1"}})
-            assert "the DFM is evb" in s.hear()["refused"]
-        with bed.speaker() as s:
-            s.say({"command": {"version": "99"}})
-            assert "the DFM is evb" in s.hear()["refused"]
-        assert bed.order("C1").returncode in (0, 1) and bed.points()
+            with bed.connect() as s:
+                s.send({"standby": introduction})
+                assert why in s.receive()["refused"] and s.receive() is None
+        with bed.connect("ros1") as s:
+            s.send({"standby": {"node": "ros1", "version": "0.0.1"}})
+            assert "the DFM runs evb" in s.receive()["refused"]
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": "99"}})
+            assert "the DFM runs evb" in s.receive()["refused"]
+        assert bed.lab("C1").returncode in (0, 1) and bed.points()
 
 
 def hostile(evb):
-    """What comes to the order port is not trusted, and ends nothing but its own connection."""
+    """Invalid messages to the command port end their own connection only."""
     with testbed(evb) as bed:
-        bed.all_there()
-        for words in (b"\x00\xff\x00\n", b"[]\n", b"{}\n", b'{"a":1,"a":2}\n', b"[" * 100000 + b"\n", b'{"order":{"kind":"run"},"to":["ros1"]}\n',
-                      b'{"answer":{}}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 3000000, b'{"stand_by":[]}\n', b'{"command":7}\n'):
-            with bed.speaker() as s:
+        bed.wait_all_on_standby()
+        for words in (b"\x00\xff\x00\n", b"[]\n", b"{}\n", b'{"a":1,"a":2}\n', b"[" * 100000 + b"\n", b'{"command":{"kind":"run"},"to":["ros1"]}\n',
+                      b'{"answer":{}}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 3000000, b'{"standby":[]}\n', b'{"coordinator":7}\n'):
+            with bed.connect() as s:
                 with contextlib.suppress(ConnectionError):
-                    s.say(words)
-                while (message := s.hear()) is not None:
+                    s.send(words)
+                while (message := s.receive()) is not None:
                     assert "refused" in message, message
-        with bed.speaker() as s:
-            s.say({"command": {"version": version(evb)}})
-            s.hear_until("members")
+        with bed.connect() as s:
+            s.send({"coordinator": {"version": version(evb)}})
+            s.receive_until("nodes")
             for settings, why in (
                 (["sfi.directory=/"], "is local: no command may change it"), (["ros.source=file:/etc/shadow"], "is local: no command may change it"),
                 (["node ros1.address=10.9.0.9"], "is local: no command may change it"), (["network.data-port=22"], "is local: no command may change it"),
-                ([7], "is local: no command may change it"), ("x", "an array"),
+                ([7], "expected texts"), ("x", "an array"),
                 (["tuning.mtu=9000"], "needs the permission \"tuning\""), (["network.link-rate=2Gbit"], "needs the permission \"link-rate\""),
                 (["standby.allow=tuning", "tuning.mtu=9000"], "is local: no command may change it"), (["network.command-from=::/0"], "is local: no command may change it"),
                 (["run.seed=1"] * 200, "at most 128"), (["qos.rate=fast"], "qos.rate"), (["--help"], "SECTION.KEY=VALUE"),
                 (["ros.source=" + "\u00e9" * 60], "is local: no command may change it"), (["qos.rate=x" + "\u00e9" * 60], "qos.rate"),
             ):
-                s.say({"to": ["ros1", "nobody", 5], "order": {"kind": "run", "job": 1, "settings": settings}})
-                assert s.hear_until("left")["left"] == "nobody"
-                answer = s.hear_until("answer")
-                assert answer["from"] == "ros1" and answer["answer"]["state"] == "refused" and why in answer["answer"]["why"], answer
-            s.say({"to": ["ros2"], "order": {"kind": "run", "job": 2, "settings": ["ros.count=1"]}})
-            assert "takes no part" in s.hear_until("answer")["answer"]["why"]
-            end = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.4", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
+                s.send({"to": ["ros1", "nobody", 5], "command": {"kind": "run", "job": 1, "settings": settings}})
+                assert s.receive_until("left")["left"] == "nobody"
+                answer = s.receive_until("answer")
+                assert answer["from"] == "ros1" and answer["answer"]["state"] == "refused" and why in answer["answer"]["reason"], answer
+            s.send({"to": ["ros2"], "command": {"kind": "run", "job": 2, "settings": ["ros.count=1"]}})
+            assert "does not take part" in s.receive_until("answer")["answer"]["reason"]
+            endpoint = {"role": 0, "kind": 0, "flow": 0, "which": 0, "from": "10.9.0.2", "to": "10.9.0.4", "at": "10.9.0.2", "port": 7000, "message_bytes": 100,
                    "buffer_bytes": 0, "messages_per_s": 10, "receiver_packets_per_s": 0}
             shape = {"rate_bps": 10 ** 7, "link_rate_bps": 10 ** 9, "mtu_bytes": 1500, "sources": 1, "to": ["10.9.0.4"]}
-            for order, why in (
-                ({"ends": []}, "ends: allowed"), ({}, "ends: allowed"), ({"ends": [end | {"to": "8.8.8.8"}]}, "nodes of this testbed"),
-                ({"ends": [end | {"at": "10.9.0.3"}]}, "that is here"), ({"ends": [end | {"from": "10.9.0.3"}]}, "that is here"),
-                ({"ends": [end | {"port": 22}]}, "that is here"), ({"ends": [end | {"message_bytes": 1 << 40}]}, "that is here"),
-                ({"ends": [end, end | {"role": 9}]}, "end 1"), ({"ends": [end | {"kind": 1, "to": "10.9.0.4"}]}, "nodes of this testbed"),
-                ({"ends": [end] * 100}, "Argument list too long"), ({"ends": [end], "shape": shape | {"to": ["8.8.8.8"]}}, "for addresses of this testbed"),
-                ({"ends": [end], "shape": {}}, "allowed: a rate"), ({"ends": [end | {"role": 0, "kind": 2, "to": "10.9.0.4", "port": 7777}]}, "refused"),
+            for command, why in (
+                ({"endpoints": []}, "endpoints: expected"), ({}, "endpoints: expected"), ({"endpoints": [endpoint | {"to": "8.8.8.8"}]}, "nodes of this testbed"),
+                ({"endpoints": [endpoint | {"at": "10.9.0.3"}]}, "endpoint of this node"), ({"endpoints": [endpoint | {"from": "10.9.0.3"}]}, "endpoint of this node"),
+                ({"endpoints": [endpoint | {"port": 22}]}, "endpoint of this node"), ({"endpoints": [endpoint | {"message_bytes": 1 << 40}]}, "endpoint of this node"),
+                ({"endpoints": [endpoint, endpoint | {"role": 9}]}, "endpoint 1"), ({"endpoints": [endpoint | {"kind": 1, "to": "10.9.0.4"}]}, "nodes of this testbed"),
+                ({"endpoints": [endpoint] * 100}, "Argument list too long"), ({"endpoints": [endpoint], "shape": shape | {"to": ["8.8.8.8"]}}, "addresses of this testbed"),
+                ({"endpoints": [endpoint], "shape": {}}, "expected a rate"), ({"endpoints": [endpoint | {"role": 0, "kind": 2, "to": "10.9.0.4", "port": 7777}]}, "refused"),
             ):
-                s.say({"to": ["ros1"], "order": {"kind": "streams", "job": 3} | order})
-                answer = s.hear_until("answer")["answer"]
-                assert answer["state"] == "refused" and why in answer["why"].lower() + answer["why"], (order, answer)
-            s.say({"to": ["ros2"], "order": {"kind": "format-the-disk"}})
-            assert "unknown kind" in s.hear_until("answer")["answer"]["why"]
+                s.send({"to": ["ros1"], "command": {"kind": "flows", "job": 3} | command})
+                answer = s.receive_until("answer")["answer"]
+                assert answer["state"] == "refused" and why in answer["reason"].lower() + answer["reason"], (command, answer)
+            s.send({"to": ["ros2"], "command": {"kind": "format-the-disk"}})
+            assert "unknown kind" in s.receive_until("answer")["answer"]["reason"]
         assert all(p.poll() is None for p in bed.standby.values())
-        assert bed.order("C1").returncode in (0, 1) and bed.points()
+        assert bed.lab("C1").returncode in (0, 1) and bed.points()
 
 
 main({
-    "events": events, "shaped": shaped, "streams": streams, "v6": v6, "lost-node": lost_node, "lost-commander": lost_commander, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "lost-end": lost_end, "frozen-node": frozen_node, "cut-off": cut_off, "missing-node": missing_node,
+    "events": events, "shaped": shaped, "flows": flows, "v6": v6, "lost-node": lost_node, "lost-coordinator": lost_coordinator, "lost-dfm": lost_dfm, "interrupted": interrupted, "port-taken": port_taken, "left-shaping": left_shaping, "lost-endpoint": lost_endpoint, "frozen-node": frozen_node, "cut-off": cut_off, "missing-node": missing_node,
     "refused": refused, "hostile": hostile, "abuse": abuse, "permissions": permissions, "privileges": privileges, "strangers": strangers, "idle": idle, "twice": twice,
 })

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "evb/remote/remote.h"
+#include "evb/remote/coordinator.h"
 
 #define LAB_SETTINGS_MAX 1024
 #define LAB_POINTS_MAX 2048
@@ -19,7 +19,7 @@ struct judging;
  * machine to itself. */
 struct lab_bed {
         const struct scenario *scenario;
-        struct remote *remote;
+        struct coordinator *coordinator;
 };
 
 /* One point: what is varied, and all settings by which it is made. */

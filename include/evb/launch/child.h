@@ -1,5 +1,5 @@
-/* A node as a child process: this same program, started, watched through a pidfd, its report read from its
- * standard output. Its page of counters outlives it. One thread: that of the loop. */
+/* A node as a child process: starts this program, watches it through a pidfd and reads its report from its
+ * standard output. The node's counters stay readable after it exits. One thread: that of the loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,11 +20,11 @@ struct child {
 
         pid_t pid;
         struct loop_io exit_io;   /* pidfd */
-        struct loop_io report_io; /* pipe of its standard output */
-        struct node_stats *stats; /* outlives it */
+        struct loop_io report_io; /* pipe from its standard output */
+        struct node_stats *stats; /* shared memory; valid until child_fini() */
         int stats_fd;
         bool running;
-        int status; /* of waitpid */
+        int status; /* as of waitpid(2) */
         struct rusage usage;
         char *report;
         size_t report_bytes, report_size;
@@ -34,12 +34,12 @@ struct child_command {
         const char *program, *config;
         const char *const *settings; /* --set */
         size_t n_settings;
-        int namespace; /* to run in; -1: the caller's */
+        int namespace; /* in which the child runs; -1: the caller's */
 };
 
-/* Negative errno, logged; child_fini() is due in any case. */
+/* Returns negative errno and logs it. child_fini() is required in any case. */
 int child_start(struct child *c, const struct child_command *command);
-/* Kills it where it still runs. */
+/* Kills the child if it still runs. */
 void child_fini(struct child *c);
 
 enum node_state child_state(const struct child *c);

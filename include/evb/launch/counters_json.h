@@ -1,4 +1,4 @@
-/* A node's page of counters as JSON and back, for nodes whose page is on another machine. */
+/* A node's counters as JSON and back, for nodes on other machines. */
 #pragma once
 
 #include <jansson.h>
@@ -7,10 +7,9 @@
 #include "evb/data/stats.h"
 
 json_t *counters_to_json(const struct node_stats *s);
-/* What is missing or no number counts as 0: another version's page has other counters. -EBADMSG: no such
- * page. */
-int counters_from_json(struct node_stats *ret, const json_t *page);
+/* Returns -EBADMSG if a counter is missing, not an integer or negative. */
+int counters_from_json(struct node_stats *ret, const json_t *counters);
 
-/* Filled buckets alone. */
+/* Writes only the buckets that are not empty. */
 json_t *histogram_to_json(const struct histogram *h);
 int histogram_from_json(struct histogram *ret, const json_t *o); /* -EBADMSG */

@@ -1,6 +1,5 @@
-/* Every node of a scenario as a process of its own on this machine: started, watched, ended, and their
- * reports made into one. It starts the same program that systemd would, and decides nothing of event
- * building. One thread. */
+/* Runs every node of a scenario as a process on this machine: starts, watches and stops the nodes, and merges
+ * their reports. Each node is the same program that systemd would start. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,21 +8,20 @@
 #include "evb/conf/scenario.h"
 
 enum launch_net {
-        LAUNCH_LOOPBACK, /* an address of 127.0.0.0/8 for each node */
-        LAUNCH_LAB,      /* a namespace for each node, joined by a bridge */
+        LAUNCH_LOOPBACK, /* one address of 127.0.0.0/8 per node */
+        LAUNCH_LAB,      /* one network namespace per node, joined by a bridge */
 };
 
 struct launch_options {
-        struct scenario *scenario; /* addresses of nodes are filled in */
+        struct scenario *scenario; /* launch_run() sets the nodes' addresses */
         const char *program;       /* of the nodes */
         enum launch_net net;
         bool progress; /* on standard error */
-        bool quiet;    /* the report alone has the reasons for status 1 */
-        FILE *json;    /* the report; NULL: a summary on standard output */
+        bool quiet;    /* do not log the reasons for status 1; the report has them */
+        FILE *json;    /* for the report; NULL: a summary on standard output */
 };
 
-/* SIGTERM and SIGINT end the run; a caller that holds them back (sys/loop.h) finds one waiting afterwards.
- * Runs to the end: bounded whatever the nodes do, once the run is over or told to stop. An exit status: 0 all
- * events complete, 1 fell short, 2 wrong scenario, 77 a privilege is missing. What went wrong has been
- * logged. */
+/* Runs to the end and returns the exit status: 0 all events complete, 1 fell short, 2 invalid scenario, 77 a
+ * privilege is missing. Logs errors. SIGTERM and SIGINT stop the run; a caller that holds them (sys/loop.h)
+ * finds one pending afterwards. Once the run is over or stopped, every wait for a node is bounded. */
 int launch_run(const struct launch_options *options);

@@ -1,18 +1,19 @@
-/* A node that stands by: it waits, connected to its DFM, for the orders of `evb lab`, and makes each run as a
- * child process, so that one run leaves nothing to the next. The DFM's node is also where all connect to. */
+/* A standby node: keeps a connection to the DFM's command server and executes the coordinator's commands.
+ * Each run is a child process, so no run affects the next. The DFM's standby node also runs the command
+ * server. */
 #pragma once
 
 #include "evb/conf/scenario.h"
 
 struct standby_options {
         const struct scenario *scenario;
-        const char *name;   /* of the node */
-        const char *config; /* the scenario's file, and what the command line sets over it: every run begins
-                               with them */
+        const char *name; /* of the node */
+        /* The scenario's file and the command line's settings, with which every run begins. */
+        const char *config;
         const char *const *settings;
         size_t n_settings;
 };
 
-/* Until a signal ends it. An exit status: 0, 1 failed, 2 the scenario is wrong for this node. What went wrong
- * is logged. */
+/* Runs until a signal. Returns the exit status: 0, 1 failed, 2 the scenario is invalid for this node. Logs
+ * errors. */
 int standby_run(const struct standby_options *options);

@@ -1,17 +1,22 @@
-/* How streams go in time, the same for whoever plays them. */
+/* The phases of a measurement with flows: start, warm-up, measurement, end. They are the same for processes
+ * on this machine and for standby nodes. */
 #pragma once
 
-#include "evb/traffic/flow_endpoint.h"
+#include "evb/traffic/flow_shared.h"
 
-struct flow_players {
+/* The operations by which the phases control the endpoints. */
+struct flow_driver {
         void (*set)(void *ctx, enum flow_state state);
-        /* FLOW_WAIT: until all ends are ready; FLOW_STOP_SENDING: until senders are quiet; FLOW_END: until
-         * all have ended and told what they counted. -ETIMEDOUT, or why an end failed. */
+        /* FLOW_WAIT: waits until all endpoints are ready; FLOW_STOP_SENDING: until all senders are quiet;
+         * FLOW_END: until all endpoints have ended and their counters are complete. Returns -ETIMEDOUT, or
+         * the error of an endpoint. */
         int (*wait)(void *ctx, enum flow_state state, uint64_t deadline_ns);
-        /* Lets streams go for so long. */
+        /* Lets the flows run for this time. */
         void (*pass)(void *ctx, uint64_t duration_ns);
 };
 
-int flow_play(const struct flow_players *players, void *ctx, enum flow_kind kind, double seconds);
-/* Empty results of so long a measurement. */
-void flow_init_results(struct flow_result *results, unsigned n, enum flow_kind kind, double seconds);
+int flow_phases_run(const struct flow_driver *driver, void *ctx, enum flow_kind kind, double seconds);
+/* Sleeps for the whole time even if signals arrive. */
+void flow_sleep_ns(uint64_t ns);
+/* Makes empty results of a measurement that lasts `seconds`. */
+void flow_results_init(struct flow_result *results, unsigned n, enum flow_kind kind, double seconds);

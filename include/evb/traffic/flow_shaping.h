@@ -1,4 +1,4 @@
-/* Shaping for measurements that run no node. */
+/* Shaping of flows, for measurements that run no ROS to install it. */
 #pragma once
 
 #include <net/if.h>
@@ -6,19 +6,19 @@
 #include "evb/tc/shaper.h"
 #include "evb/traffic/flows.h"
 
-/* In a namespace of the lab, on its eth0, by a process that goes there and ends; it goes with the namespace.
- * Errors are logged. */
-int lab_shape(int namespace, const struct flow_shape *shape);
-/* Packets that this shaping has dropped, at the source. Negative errno; errors are logged. */
-int lab_shape_drops(int namespace, uint64_t *ret_packets);
-/* On a device of the calling thread's namespace; tc_shaper_remove() takes it back. Negative errno, told in
- * `why`. */
-int lab_shape_device(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why,
-                     size_t size);
-/* Packets that it has dropped. Negative errno. */
-int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets);
-/* The device of a node: the one that it names, or that has its address. Negative errno. */
-int lab_device_of(const struct scenario_node *n, char device[static IF_NAMESIZE]);
-/* Takes back what somebody of us who was killed has left on it. Nothing of ours there, or not allowed to
- * look: nothing is done. */
-void lab_unshape_device(const char *device);
+/* Shapes eth0 in a namespace of the testbed, from a short-lived process that enters it. The shaping
+ * disappears with the namespace. Logs errors. */
+int flow_shaping_install(int namespace, const struct flow_shape *shape);
+/* Reads the packets that this shaping has dropped. Returns negative errno; logs errors. */
+int flow_shaping_installed_drops(int namespace, uint64_t *ret_packets);
+/* Shapes a device of the calling thread's namespace; tc_shaper_remove() undoes it. Returns negative errno
+ * with the reason in `why`. */
+int flow_shaping_apply(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why,
+                       size_t size);
+/* Reads the packets that it has dropped. Returns negative errno. */
+int flow_shaping_drops(struct tc_shaper *shaper, uint64_t *ret_packets);
+/* Finds a node's device: the configured one, or the one with the node's address. Returns negative errno. */
+int flow_shaping_device(const struct scenario_node *n, char device[static IF_NAMESIZE]);
+/* Removes shaping that a killed evb left on a device. Does nothing without such shaping or without the
+ * privilege to read it. */
+void flow_shaping_clear(const char *device);

@@ -1,4 +1,4 @@
-/* A page of counters on its way through JSON, whole and spoiled. */
+/* Tests counters on their way through JSON, valid and malformed. */
 #include "../test.h"
 
 #include <errno.h>
@@ -7,40 +7,40 @@
 #include "evb/conf/scenario.h"
 #include "evb/launch/counters_json.h"
 
-static struct node_stats page, back;
+static struct node_stats counters, copy;
 
 static void fill(void)
 {
         uint64_t n = 1;
 
-        memset(&page, 0, sizeof page);
-        histogram_init(&page.latency_ns);
-#define X(name, help) stats_set(&page.name, n++ << 20);
+        memset(&counters, 0, sizeof counters);
+        histogram_init(&counters.latency_ns);
+#define X(name, help) stats_set(&counters.name, n++ << 20);
         STATS_COUNTERS(X)
 #undef X
-        stats_set(&page.first_complete_ns, 5);
-        stats_set(&page.last_complete_ns, INT64_MAX);
-        stats_set(&page.qos_backend, QOS_HTB);
-        atomic_store(&page.state, NODE_DRAINING);
+        stats_set(&counters.first_complete_ns, 5);
+        stats_set(&counters.last_complete_ns, INT64_MAX);
+        stats_set(&counters.qos_backend, QOS_HTB);
+        atomic_store(&counters.state, NODE_DRAINING);
         for (uint64_t v = 1; v < UINT64_C(1) << 40; v *= 3)
-                histogram_add(&page.latency_ns, v, v % 7 + 1);
+                histogram_add(&counters.latency_ns, v, v % 7 + 1);
 }
 
-static void comes_back_as_it_was(void **state)
+static void round_trip(void **state)
 {
         json_t *o;
 
         (void)state;
         fill();
-        o = counters_to_json(&page);
-        assert_int_equal(counters_from_json(&back, o), 0);
-#define X(name, help) assert_int_equal(stats_get(&back.name), stats_get(&page.name));
+        o = counters_to_json(&counters);
+        assert_int_equal(counters_from_json(&copy, o), 0);
+#define X(name, help) assert_int_equal(stats_get(&copy.name), stats_get(&counters.name));
         STATS_COUNTERS(X)
 #undef X
-        assert_int_equal(stats_get(&back.last_complete_ns), INT64_MAX);
-        assert_int_equal(stats_get(&back.qos_backend), QOS_HTB);
-        assert_int_equal(atomic_load(&back.state), NODE_DRAINING);
-        assert_memory_equal(&back.latency_ns, &page.latency_ns, sizeof page.latency_ns);
+        assert_int_equal(stats_get(&copy.last_complete_ns), INT64_MAX);
+        assert_int_equal(stats_get(&copy.qos_backend), QOS_HTB);
+        assert_int_equal(atomic_load(&copy.state), NODE_DRAINING);
+        assert_memory_equal(&copy.latency_ns, &counters.latency_ns, sizeof counters.latency_ns);
         json_decref(o);
 }
 
@@ -57,8 +57,8 @@ static void empty_histogram(void **state)
         json_decref(o);
 }
 
-/* Each part spoiled in turn: refused, never read as 0. */
-static void spoiled(void **state)
+/* Malformed input is rejected, never read as 0. */
+static void rejects_malformed(void **state)
 {
         static const char *const texts[] = {
                 "7",
@@ -82,14 +82,14 @@ static void spoiled(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 o = json_loads(texts[i], JSON_DECODE_ANY, NULL);
                 assert_non_null(o);
-                assert_int_equal(counters_from_json(&back, o), -EBADMSG);
+                assert_int_equal(counters_from_json(&copy, o), -EBADMSG);
                 json_decref(o);
         }
-        assert_int_equal(counters_from_json(&back, NULL), -EBADMSG);
+        assert_int_equal(counters_from_json(&copy, NULL), -EBADMSG);
 }
 
-/* A counter that is missing, not a number or negative makes the page invalid. */
-static void spoiled_counters(void **state)
+/* A counter that is missing, negative or not an integer makes all of them invalid. */
+static void rejects_bad_counters(void **state)
 {
         static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",
                                             "qos_rate_bps"};
@@ -100,12 +100,12 @@ static void spoiled_counters(void **state)
                 json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
 
                 for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
-                        json_t *o = counters_to_json(&page);
+                        json_t *o = counters_to_json(&counters);
 
                         assert_int_equal(json_object_del(o, names[i]), 0);
                         if (bad[k])
                                 json_object_set_new(o, names[i], bad[k]);
-                        assert_int_equal(counters_from_json(&back, o), -EBADMSG);
+                        assert_int_equal(counters_from_json(&copy, o), -EBADMSG);
                         json_decref(o);
                 }
         }
@@ -113,9 +113,9 @@ static void spoiled_counters(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(comes_back_as_it_was),
-                                           cmocka_unit_test(empty_histogram), cmocka_unit_test(spoiled),
-                                           cmocka_unit_test(spoiled_counters)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(empty_histogram),
+                                           cmocka_unit_test(rejects_malformed),
+                                           cmocka_unit_test(rejects_bad_counters)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

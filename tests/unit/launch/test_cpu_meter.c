@@ -1,4 +1,4 @@
-/* What a child that works and one that sleeps are seen to take. */
+/* Meters a child that works and one that sleeps. */
 #include "../test.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include "evb/launch/cpu_meter.h"
 #include "evb/sys/loop.h"
 
-#define PATIENCE_S 60
+#define TIMEOUT_S 60
 enum { BUSY, IDLE, GROUPS };
 
 static void work(void)
@@ -25,7 +25,7 @@ static void sleep_on(void)
                 pause();
 }
 
-/* Asleep, or at work, when this returns. */
+/* Starts a child; it is active when this returns. */
 static pid_t begin(void (*run)(void))
 {
         int ready[2];
@@ -57,11 +57,11 @@ static void wait_ms(long ms)
         nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* However little a loaded machine lets it work, in the end it has worked, and the other has not. */
-static void who_works_takes_more(void **state)
+/* Repeats until the busy child has run, however loaded the machine is. */
+static void busy_process_has_larger_share(void **state)
 {
         pid_t busy = begin(work), idle = begin(sleep_on);
-        uint64_t until_ns = clock_now_ns() + PATIENCE_S * UINT64_C(1000000000);
+        uint64_t until_ns = clock_now_ns() + TIMEOUT_S * UINT64_C(1000000000);
         const struct histogram *b, *i;
         struct cpu_meter *m;
 
@@ -71,7 +71,7 @@ static void who_works_takes_more(void **state)
         assert_int_equal(cpu_meter_add(m, idle, IDLE), 0);
         b = cpu_meter_shares(m, BUSY), i = cpu_meter_shares(m, IDLE);
         assert_int_equal(b->count, 0);
-        /* The one that sleeps may still have been on its way to it. */
+        /* The idle child may still have been active in the first intervals. */
         do {
                 wait_ms(30);
                 cpu_meter_sample(m);
@@ -80,14 +80,14 @@ static void who_works_takes_more(void **state)
         assert_true(histogram_quantile(b, 0.5) > histogram_quantile(i, 0.5));
         assert_true(b->sum > i->sum);
         assert_int_equal(b->count, i->count);
-        /* One thread on one processor; an account may be a tick late, and more than twice as much is none. */
+        /* One thread uses one processor; a late tick adds less than another whole one. */
         assert_true(histogram_quantile(b, 0.5) < 2 * CPU_METER_WHOLE);
         end(busy);
         end(idle);
         cpu_meter_free(m);
 }
 
-static void who_is_gone_counts_no_more(void **state)
+static void removed_process_is_not_counted(void **state)
 {
         pid_t child = begin(work), other = begin(sleep_on);
         struct cpu_meter *m;
@@ -105,7 +105,7 @@ static void who_is_gone_counts_no_more(void **state)
         assert_int_equal(cpu_meter_shares(m, 0)->count, 3);
         end(child);
         end(other);
-        /* Not even where nobody said so. */
+        /* This holds even without cpu_meter_remove(). */
         wait_ms(1);
         cpu_meter_sample(m);
         assert_int_equal(cpu_meter_shares(m, 0)->count, 3);
@@ -114,7 +114,7 @@ static void who_is_gone_counts_no_more(void **state)
         assert_null(cpu_meter_free(NULL));
 }
 
-/* Until it has taken so much in all; then it is stopped. */
+/* Lets the child run until it has used this processor time in total, then stops it. */
 static void let_work(pid_t child, uint64_t until_ms)
 {
         struct timespec used = {};
@@ -130,8 +130,8 @@ static void let_work(pid_t child, uint64_t until_ms)
         assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
 }
 
-/* The sum of shares that an interval adds in which the child is stopped. */
-static uint64_t share_of_a_rest(struct cpu_meter *m)
+/* Returns the shares counted in an interval in which the child is stopped. */
+static uint64_t share_while_stopped(struct cpu_meter *m)
 {
         uint64_t before = cpu_meter_shares(m, 0)->sum;
 
@@ -140,9 +140,9 @@ static uint64_t share_of_a_rest(struct cpu_meter *m)
         return cpu_meter_shares(m, 0)->sum - before;
 }
 
-/* What was done before an interval is not of it, whether a restart begins it or the end of another. A last
- * tick may come to an account late, and no more. */
-static void intervals_are_apart(void **state)
+/* Work before an interval does not count in it, whether a restart or a sample begins it. Only a last tick may
+ * be late. */
+static void intervals_are_separate(void **state)
 {
         pid_t child = begin(work);
         struct cpu_meter *m;
@@ -152,10 +152,10 @@ static void intervals_are_apart(void **state)
         assert_int_equal(cpu_meter_add(m, child, 0), 0);
         let_work(child, 200);
         cpu_meter_restart(m);
-        assert_true(share_of_a_rest(m) < CPU_METER_WHOLE / 2);
+        assert_true(share_while_stopped(m) < CPU_METER_WHOLE / 2);
         let_work(child, 400);
         cpu_meter_sample(m);
-        assert_true(share_of_a_rest(m) < CPU_METER_WHOLE / 2);
+        assert_true(share_while_stopped(m) < CPU_METER_WHOLE / 2);
         assert_int_equal(cpu_meter_shares(m, 0)->count, 3);
         end(child);
         cpu_meter_free(m);
@@ -166,7 +166,7 @@ static double of(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-static void shares_are_described(void **state)
+static void describes_shares(void **state)
 {
         struct histogram h;
         const json_t *edges, *below;
@@ -177,7 +177,7 @@ static void shares_are_described(void **state)
         o = cpu_meter_describe(&h);
         assert_true(json_is_null(o));
         json_decref(o);
-        /* One interval of four at 25 %, the rest at 80. */
+        /* A quarter of the intervals at 25 %, the rest at 80 %. */
         histogram_add(&h, CPU_METER_WHOLE / 4, 25);
         histogram_add(&h, CPU_METER_WHOLE * 8 / 10, 75);
         o = cpu_meter_describe(&h);
@@ -199,10 +199,10 @@ static void shares_are_described(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(who_works_takes_more),
-                cmocka_unit_test(who_is_gone_counts_no_more),
-                cmocka_unit_test(intervals_are_apart),
-                cmocka_unit_test(shares_are_described),
+                cmocka_unit_test(busy_process_has_larger_share),
+                cmocka_unit_test(removed_process_is_not_counted),
+                cmocka_unit_test(intervals_are_separate),
+                cmocka_unit_test(describes_shares),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

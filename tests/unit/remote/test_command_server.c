@@ -1,5 +1,5 @@
-/* The DFM's side of orders on loopback: who may say what is tested in tests/system/test_standby.py; here,
- * what its bounds do. */
+/* Tests the limits of the command server on loopback. tests/system/test_standby.py tests permissions and
+ * whole runs. */
 #include "../test.h"
 
 #include <arpa/inet.h>
@@ -21,16 +21,16 @@
 #define LINE_BYTES (1u << 20)
 #define TURNS_MAX 10000
 #define IDLE_NS (60 * NS_PER_S)
-#define PEERS_BESIDE ((int)ROSS + 20)
+#define PEERS_MAX ((int)ROSS + 20)
 
 static struct {
         struct scenario *scenario;
         struct loop *loop;
         struct command_server *server;
-        int member, commander;
+        int node, coordinator;
 } t;
 
-/* Addresses of loopback, of which each machine has many. */
+/* Gives each node a loopback address of its own. */
 static void add_node(enum node_role role, unsigned index)
 {
         struct scenario_node *n = &t.scenario->nodes[t.scenario->n_nodes++];
@@ -50,7 +50,7 @@ static int set_up(void **state)
         add_node(ROLE_DFM, 0);
         for (unsigned i = 0; i < ROSS; i++)
                 add_node(ROLE_ROS, i);
-        t.member = t.commander = -1;
+        t.node = t.coordinator = -1;
         assert_int_equal(loop_new(&t.loop), 0);
         return 0;
 }
@@ -62,14 +62,14 @@ static int tear_down(void **state)
         t.server = NULL;
         loop_free(t.loop);
         free(t.scenario);
-        if (t.member >= 0)
-                close(t.member);
-        if (t.commander >= 0)
-                close(t.commander);
+        if (t.node >= 0)
+                close(t.node);
+        if (t.coordinator >= 0)
+                close(t.coordinator);
         return 0;
 }
 
-static void turn(void)
+static void run_loop(void)
 {
         assert_int_equal(loop_wait(t.loop, 0), 0);
 }
@@ -86,13 +86,13 @@ static int connect_from(const char *address)
         assert_int_equal(bind(fd, (void *)&from, sizeof from), 0);
         assert_int_equal(connect(fd, (void *)&to, sizeof to), 0);
         assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-        /* A message has arrived by the next turn. */
+        /* Makes a message arrive before the loop runs again. */
         assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), 0);
         return fd;
 }
 
-/* False: the connection has ended. */
-static bool say(int fd, const char *text)
+/* Returns false if the connection has ended. */
+static bool send_text(int fd, const char *text)
 {
         size_t n = strlen(text);
 
@@ -103,146 +103,144 @@ static bool say(int fd, const char *text)
                         return false;
                 text += done > 0 ? done : 0;
                 n -= done > 0 ? (size_t)done : 0;
-                turn();
+                run_loop();
         }
         assert_int_equal(n, 0);
         return true;
 }
 
-/* Turns until a line is there, or for a while; "": none. */
-static void hear(int fd, char *line, size_t size)
+/* Runs the loop until a line arrives; "" if none does. */
+static void read_line(int fd, char *line, size_t size)
 {
         size_t n = 0;
 
         for (int i = 0; i < 1000 && (n == 0 || line[n - 1] != '\n'); i++) {
-                turn();
+                run_loop();
                 while (n + 1 < size && recv(fd, line + n, 1, 0) == 1 && line[n++] != '\n')
                         ;
         }
         line[n] = '\0';
 }
 
-static bool say_ros1(int fd)
+static bool introduce_ros1(int fd)
 {
         char text[300];
 
         snprintf(text, sizeof text,
-                 "{\"stand_by\": {\"node\": \"ros1\", \"version\": \"" EVB_VERSION
-                 "\", \"common_ground\": %llu}}\n",
-                 (unsigned long long)command_server_common_ground(t.scenario));
-        return say(fd, text);
+                 "{\"standby\": {\"node\": \"ros1\", \"version\": \"" EVB_VERSION "\", \"digest\": %llu}}\n",
+                 (unsigned long long)command_server_digest(t.scenario));
+        return send_text(fd, text);
 }
 
-static void introduce(void)
+static void connect_both(void)
 {
         char text[300];
 
-        t.member = connect_from(t.scenario->nodes[1].address);
-        assert_true(say_ros1(t.member));
-        hear(t.member, text, sizeof text);
+        t.node = connect_from(t.scenario->nodes[1].address);
+        assert_true(introduce_ros1(t.node));
+        read_line(t.node, text, sizeof text);
         assert_string_equal(text, "{\"welcome\":true}\n");
-        t.commander = connect_from("127.0.0.1");
-        assert_true(say(t.commander, "{\"command\": {\"version\": \"" EVB_VERSION "\"}}\n"));
-        hear(t.commander, text, sizeof text);
-        assert_string_equal(text, "{\"members\":[\"ros1\"]}\n");
-        assert_int_equal(command_server_members(t.server), 1);
+        t.coordinator = connect_from("127.0.0.1");
+        assert_true(send_text(t.coordinator, "{\"coordinator\": {\"version\": \"" EVB_VERSION "\"}}\n"));
+        read_line(t.coordinator, text, sizeof text);
+        assert_string_equal(text, "{\"nodes\":[\"ros1\"]}\n");
+        assert_int_equal(command_server_nodes(t.server), 1);
 }
 
-/* A commander that takes no answers is let go in the middle of an order; what its members hear last is to
- * stop. */
-static void stop_is_last(void **state)
+/* The server disconnects a coordinator that reads no answers. The last command to its nodes is stop. */
+static void sends_nothing_after_stop(void **state)
 {
-        char *order = malloc(LINE_BYTES), line[300];
-        size_t n = (size_t)snprintf(order, LINE_BYTES, "{\"order\": {\"kind\": \"run\"}, \"to\": [");
+        char *command = malloc(LINE_BYTES), line[300];
+        size_t n = (size_t)snprintf(command, LINE_BYTES, "{\"command\": {\"kind\": \"run\"}, \"to\": [");
         bool stopped = false;
 
         (void)state;
-        assert_non_null(order);
+        assert_non_null(command);
         while (n < LINE_BYTES / 4)
-                n += (size_t)snprintf(order + n, LINE_BYTES - n, "\"x\",");
-        snprintf(order + n, LINE_BYTES - n, "\"ros1\"]}\n");
+                n += (size_t)snprintf(command + n, LINE_BYTES - n, "\"x\",");
+        snprintf(command + n, LINE_BYTES - n, "\"ros1\"]}\n");
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
-        introduce();
+        connect_both();
         for (int i = 0; !stopped && i < 1000; i++) {
-                (void)say(t.commander, order);
-                hear(t.member, line, sizeof line);
+                (void)send_text(t.coordinator, command);
+                read_line(t.node, line, sizeof line);
                 stopped = strstr(line, "\"stop\"");
                 assert_true(stopped || strstr(line, "\"run\""));
         }
         assert_true(stopped);
-        hear(t.member, line, sizeof line);
+        read_line(t.node, line, sizeof line);
         assert_string_equal(line, "");
-        free(order);
+        free(command);
 }
 
-/* Who is connected as a node stays; a second one of the same name is refused, and says so. */
-static void second_of_a_name(void **state)
+/* The connected node stays; a second one of the same name is refused. */
+static void refuses_second_node_of_a_name(void **state)
 {
         int second;
         char line[300];
 
         (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
-        introduce();
+        connect_both();
         for (int i = 0; i < 20; i++) {
                 second = connect_from(t.scenario->nodes[1].address);
-                assert_true(say_ros1(second));
-                hear(second, line, sizeof line);
+                assert_true(introduce_ros1(second));
+                read_line(second, line, sizeof line);
                 assert_non_null(strstr(line, "node ros1 is already on standby, connected from 127.0.0.2:"));
                 close(second);
         }
-        assert_int_equal(command_server_members(t.server), 1);
-        assert_true(say(t.commander, "{\"order\": {\"kind\": \"run\"}, \"to\": [\"ros1\"]}\n"));
-        hear(t.member, line, sizeof line);
+        assert_int_equal(command_server_nodes(t.server), 1);
+        assert_true(send_text(t.coordinator, "{\"command\": {\"kind\": \"run\"}, \"to\": [\"ros1\"]}\n"));
+        read_line(t.node, line, sizeof line);
         assert_non_null(strstr(line, "\"run\""));
-        /* It may join once the first one has gone. */
-        close(t.member);
-        hear(t.commander, line, sizeof line);
+        /* It may join once the first one has left. */
+        close(t.node);
+        read_line(t.coordinator, line, sizeof line);
         assert_string_equal(line, "{\"left\":\"ros1\"}\n");
-        t.member = connect_from(t.scenario->nodes[1].address);
-        assert_true(say_ros1(t.member));
-        hear(t.member, line, sizeof line);
+        t.node = connect_from(t.scenario->nodes[1].address);
+        assert_true(introduce_ros1(t.node));
+        read_line(t.node, line, sizeof line);
         assert_string_equal(line, "{\"welcome\":true}\n");
 }
 
-/* Later than the next deadline, as far as the command server knows. */
-static void turn_late(void)
+/* Runs the server after the idle timeout. */
+static void run_loop_late(void)
 {
         command_server_turn(t.server, loop_now_ns(t.loop) + 2 * IDLE_NS);
 }
 
-static void assert_idle_is_told(void)
+static void assert_idle_is_refused(void)
 {
         char line[300];
 
-        turn_late();
-        hear(t.commander, line, sizeof line);
+        run_loop_late();
+        read_line(t.coordinator, line, sizeof line);
         assert_non_null(strstr(line, "refused"));
         assert_non_null(strstr(line, "standby.idle-timeout"));
 }
 
-/* The hub disconnects a silent coordinator, so that another one may come. */
-static void idle_commander(void **state)
+/* The server disconnects a silent coordinator, so that another one can connect. */
+static void disconnects_idle_coordinator(void **state)
 {
         char line[300];
 
         (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
-        introduce();
+        connect_both();
         command_server_turn(t.server, loop_now_ns(t.loop) + IDLE_NS / 2);
-        assert_true(say(t.commander, "{\"alive\": true}\n"));
-        hear(t.commander, line, sizeof line);
+        assert_true(send_text(t.coordinator, "{\"alive\": true}\n"));
+        read_line(t.coordinator, line, sizeof line);
         assert_string_equal(line, "");
-        assert_idle_is_told();
-        close(t.commander);
-        t.commander = connect_from("127.0.0.1");
-        assert_true(say(t.commander, "{\"command\": {\"version\": \"" EVB_VERSION "\"}}\n"));
-        hear(t.commander, line, sizeof line);
-        assert_string_equal(line, "{\"members\":[\"ros1\"]}\n");
+        assert_idle_is_refused();
+        close(t.coordinator);
+        t.coordinator = connect_from("127.0.0.1");
+        assert_true(send_text(t.coordinator, "{\"coordinator\": {\"version\": \"" EVB_VERSION "\"}}\n"));
+        read_line(t.coordinator, line, sizeof line);
+        assert_string_equal(line, "{\"nodes\":[\"ros1\"]}\n");
 }
 
-/* A coordinator whose run goes on has nothing to say. */
-static void busy_commander(void **state)
+/* A coordinator may be silent while its run continues. */
+static void keeps_busy_coordinator(void **state)
 {
         static const char *const ends[] = {
                 "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n",
@@ -254,70 +252,72 @@ static void busy_commander(void **state)
         (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
-                introduce();
-                assert_true(say(t.commander,
-                                "{\"order\": {\"kind\": \"streams\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
-                hear(t.member, line, sizeof line);
-                assert_true(say(t.member, "{\"answer\": {\"job\": 4, \"state\": \"ended\"}}\n"));
-                hear(t.commander, line, sizeof line);
-                turn_late();
-                hear(t.commander, line, sizeof line);
+                connect_both();
+                assert_true(
+                        send_text(t.coordinator,
+                                  "{\"command\": {\"kind\": \"flows\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
+                read_line(t.node, line, sizeof line);
+                assert_true(send_text(t.node, "{\"answer\": {\"job\": 4, \"state\": \"ended\"}}\n"));
+                read_line(t.coordinator, line, sizeof line);
+                run_loop_late();
+                read_line(t.coordinator, line, sizeof line);
                 assert_string_equal(line, "");
                 if (ends[i]) {
-                        assert_true(say(t.member, ends[i]));
-                        hear(t.commander, line, sizeof line);
+                        assert_true(send_text(t.node, ends[i]));
+                        read_line(t.coordinator, line, sizeof line);
                         assert_non_null(strstr(line, "answer"));
                 } else {
-                        assert_true(
-                                say(t.commander, "{\"order\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
-                        hear(t.member, line, sizeof line);
+                        assert_true(send_text(t.coordinator,
+                                              "{\"command\": {\"kind\": \"stop\"}, \"to\": [\"ros1\"]}\n"));
+                        read_line(t.node, line, sizeof line);
                 }
-                assert_idle_is_told();
-                close(t.commander);
-                close(t.member);
-                turn();
-                turn();
+                assert_idle_is_refused();
+                close(t.coordinator);
+                close(t.node);
+                run_loop();
+                run_loop();
         }
-        t.commander = t.member = -1;
+        t.coordinator = t.node = -1;
 }
 
-/* The hub passes no more of a node's answers to evb lab than its orders can have. */
-static void talkative_member(void **state)
+/* The server forwards at most as many answers as the commands can have. */
+static void drops_excess_answers(void **state)
 {
         char line[300];
         unsigned heard = 0;
 
         (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
-        introduce();
-        assert_true(say(t.commander, "{\"order\": {\"kind\": \"run\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
-        hear(t.member, line, sizeof line);
+        connect_both();
+        assert_true(send_text(t.coordinator,
+                              "{\"command\": {\"kind\": \"run\", \"job\": 5}, \"to\": [\"ros1\"]}\n"));
+        read_line(t.node, line, sizeof line);
         for (int i = 0; i < 100; i++)
-                assert_true(say(t.member, "{\"answer\": {\"job\": 5, \"state\": \"ready\"}}\n"));
-        while (hear(t.commander, line, sizeof line), line[0])
+                assert_true(send_text(t.node, "{\"answer\": {\"job\": 5, \"state\": \"ready\"}}\n"));
+        while (read_line(t.coordinator, line, sizeof line), line[0])
                 heard++;
         assert_in_range(heard, 1, 10);
-        assert_int_equal(command_server_members(t.server), 1);
+        assert_int_equal(command_server_nodes(t.server), 1);
 }
 
-/* Silent connections do not lock a node out, not even from its own address. */
-static void silent_connections(void **state)
+/* Silent connections lock out no node, not even from the node's own address. */
+static void survives_silent_connections(void **state)
 {
-        int silent[3 * PEERS_BESIDE], n = 0;
+        int silent[3 * PEERS_MAX], n = 0;
 
         (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
-        for (; n < 3 * PEERS_BESIDE; n++) {
+        for (; n < 3 * PEERS_MAX; n++) {
                 silent[n] = connect_from(t.scenario->nodes[2].address);
-                turn();
+                run_loop();
         }
-        introduce();
+        connect_both();
         while (n > 0)
                 close(silent[--n]);
 }
 
-/* The limit that a shell or systemd gives is less than a connection a node. */
-static void descriptors(void **state)
+/* The usual soft limit allows fewer connections than a scenario has nodes. */
+static void raises_descriptor_limit(void **state)
 {
         struct rlimit before, now;
 
@@ -335,8 +335,10 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         const struct CMUnitTest tests[] = {
-                CASE(stop_is_last),   CASE(descriptors),      CASE(second_of_a_name),   CASE(idle_commander),
-                CASE(busy_commander), CASE(talkative_member), CASE(silent_connections),
+                CASE(sends_nothing_after_stop),      CASE(raises_descriptor_limit),
+                CASE(refuses_second_node_of_a_name), CASE(disconnects_idle_coordinator),
+                CASE(keeps_busy_coordinator),        CASE(drops_excess_answers),
+                CASE(survives_silent_connections),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

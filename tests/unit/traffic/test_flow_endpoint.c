@@ -1,51 +1,139 @@
-/* Socket buffers of stream ends, with the privilege to pass the machine's limits and without. */
+/* Tests how flows are split into endpoints, converted to JSON and summed up. */
 #include "../test.h"
 
-#include <grp.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <errno.h>
+#include <stdio.h>
 
-#include "evb/net/tcp.h"
+#include "evb/base/util.h"
 #include "evb/traffic/flow_endpoint.h"
 
-/* Less than what a socket has by itself, and more than any machine allows. */
-#define SMALL_BYTES 65536u
-#define LARGE_BYTES ((uint32_t)INT32_MAX / 2)
+static const struct scenario_node a = {.name = "a", .address = "10.0.0.1"},
+                                  b = {.name = "b", .address = "10.0.0.2"},
+                                  c = {.name = "c", .address = "10.0.0.3"};
 
-/* 0: as it should be. */
-static int try(bool send)
+static const struct flow unicast = {.kind = FLOW_TCP,
+                                    .from = &a,
+                                    .to = {&b},
+                                    .n_to = 1,
+                                    .port = 7000,
+                                    .message_bytes = 100,
+                                    .watch_wire = true};
+static const struct flow multicast = {
+        .kind = FLOW_MULTICAST,
+        .from = &a,
+        .to = {&b, &c},
+        .n_to = 2,
+        .group = "239.1.1.1",
+        .port = 7001,
+        .message_bytes = 8,
+        .messages_per_s = 1000,
+        .receiver_packets_per_s = 55000,
+        .buffer_bytes = 1 << 20,
+};
+
+static void lists_receivers_first(void **state)
 {
-        int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+        struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2];
 
-        if (fd < 0 || !flow_set_buffer(fd, send, SMALL_BYTES))
-                return 1;
-        if (tcp_granted_bytes(fd, send) != SMALL_BYTES)
-                return 2;
-        return flow_set_buffer(fd, send, LARGE_BYTES) ? 3 : 0;
+        (void)state;
+        assert_int_equal(flow_endpoints(&unicast, 3, endpoints), 3);
+        assert_int_equal(endpoints[0].role, FLOW_RECEIVER);
+        assert_int_equal(endpoints[1].role, FLOW_WATCHER);
+        assert_int_equal(endpoints[2].role, FLOW_SENDER);
+        assert_int_equal(endpoints[2].flow, 3);
+        assert_string_equal(endpoints[2].at, "10.0.0.1");
+        assert_string_equal(endpoints[1].at, "10.0.0.2");
+        assert_int_equal(flow_endpoints(&multicast, 0, endpoints), 3);
+        assert_string_equal(endpoints[1].to, "239.1.1.1");
+        assert_string_equal(endpoints[1].at, "10.0.0.3");
+        assert_int_equal(endpoints[1].which, 1);
 }
 
-/* As nobody, without any capability. */
-static void without_privilege(void **state)
+static void round_trip(void **state)
 {
-        (void)state;
-        for (int send = 0; send <= 1; send++) {
-                pid_t child = fork();
-                int status;
+        struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2], copy;
+        unsigned n = flow_endpoints(&multicast, 5, endpoints);
 
-                if (child == 0) {
-                        if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresuid(65534, 65534, 65534) < 0))
-                                _exit(9);
-                        _exit(try(send));
-                }
-                assert_int_equal(waitpid(child, &status, 0), child);
-                assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+        (void)state;
+        for (unsigned i = 0; i < n; i++) {
+                json_t *o = flow_endpoint_to_json(&endpoints[i]);
+
+                memset(&copy, 0xee, sizeof copy);
+                assert_int_equal(flow_endpoint_from_json(&copy, o), 0);
+                assert_int_equal(copy.role, endpoints[i].role);
+                assert_int_equal(copy.which, endpoints[i].which);
+                assert_string_equal(copy.at, endpoints[i].at);
+                assert_string_equal(copy.to, endpoints[i].to);
+                assert_int_equal(copy.messages_per_s, 1000);
+                assert_int_equal(copy.receiver_packets_per_s, 55000);
+                assert_int_equal(copy.buffer_bytes, 1 << 20);
+                assert_int_equal(copy.port, 7001);
+                json_decref(o);
         }
+}
+
+/* Each member is missing, has the wrong type, or exceeds its limits. */
+static void rejects_malformed(void **state)
+{
+        static const char *const numbers[] = {"role",         "kind",           "flow",
+                                              "which",        "port",           "message_bytes",
+                                              "buffer_bytes", "messages_per_s", "receiver_packets_per_s"};
+        static const char *const texts[] = {"from", "to", "at"};
+        struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2], copy;
+        char longer[80];
+
+        (void)state;
+        memset(longer, '1', sizeof longer);
+        longer[sizeof longer - 1] = '\0';
+        flow_endpoints(&multicast, 0, endpoints);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers) + ARRAY_SIZE(texts); i++) {
+                const char *name = i < ARRAY_SIZE(numbers) ? numbers[i] : texts[i - ARRAY_SIZE(numbers)];
+                json_t *bad[] = {NULL, json_true(), json_integer(-1), json_integer(INT64_MAX),
+                                 json_string(longer)};
+
+                for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
+                        json_t *o = flow_endpoint_to_json(&endpoints[0]);
+
+                        json_object_del(o, name);
+                        if (bad[k])
+                                json_object_set_new(o, name, bad[k]);
+                        assert_int_equal(flow_endpoint_from_json(&copy, o), -EBADMSG);
+                        json_decref(o);
+                }
+        }
+}
+
+static void adds_up_results(void **state)
+{
+        static struct flow_result r;
+        static struct flow_counters counters = {.messages = 5, .bytes = 500, .socket_drops = 2};
+        static struct histogram shares;
+        struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2];
+        unsigned n = flow_endpoints(&multicast, 0, endpoints);
+
+        (void)state;
+        histogram_init(&shares);
+        histogram_add(&shares, 5000, 3);
+        for (unsigned i = 0; i < n; i++)
+                flow_result_add(&r, &endpoints[i], &counters, 0.25, &shares);
+        assert_int_equal(r.sent_messages, 5);
+        assert_int_equal(r.received_messages[0], 5);
+        assert_int_equal(r.received_bytes[1], 500);
+        assert_true(r.sender_cpu_seconds == 0.25 && r.receiver_cpu_seconds == 0.5);
+        assert_int_equal(r.socket_drops, 4);
+        assert_int_equal(r.sender_shares.count, 3);
+        assert_int_equal(r.receiver_shares.count, 6);
+        assert_int_equal(r.gaps_ns.count, 0);
+        histogram_add(&counters.gaps_ns, 7, 1);
+        flow_result_add(&r, &endpoints[0], &counters, 0, &shares);
+        assert_int_equal(r.gaps_ns.count, 1);
 }
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(without_privilege)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(lists_receivers_first),
+                                           cmocka_unit_test(round_trip), cmocka_unit_test(rejects_malformed),
+                                           cmocka_unit_test(adds_up_results)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Loading as `evb check` does, with one mistake told. */
-#include "evb/launch/load.h"
+/* Wraps scenario_load() for callers that show a single error. */
+#include "evb/launch/scenario_load.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "evb/base/util.h"
 
-struct scenario *lab_load_scenario(const char *path, const char *const *settings, size_t n, char *why,
+struct scenario *scenario_load_one(const char *path, const char *const *settings, size_t n, char *why,
                                    size_t size)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);

@@ -1,0 +1,20 @@
+/* The reasons for exit status 1. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/launch/run.h"
+#include "evb/node/reasons.h"
+
+/* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
+struct accounts {
+        uint64_t triggers, assigned, complete, partial, lost;
+        uint64_t expected, received, fragments_lost;
+        uint64_t payload_bytes, first_ns, last_ns;
+        uint64_t stored; /* in closed files, if any */
+        bool balanced, all_lived;
+        char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
+};
+
+/* Adds each reason. `nodes` holds the nodes' reports. */
+void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to);
