@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "evb/launch/run.h"
-#include "evb/node/reasons.h"
+#include "evb/data/reasons.h"
 
 /* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
 struct accounts {
