@@ -76,7 +76,7 @@ def crash(evb):
         with open(path, "r+b") as f:
             f.truncate(path.stat().st_size - 1001)
         done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 and "whole events kept" in done.stdout, done
+        assert done.returncode == 0 and "complete events kept" in done.stdout, done
         status, told = dump(evb, path, "--verify")
         assert status == 0 and told["events"] > 0, told
 
