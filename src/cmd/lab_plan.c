@@ -39,8 +39,7 @@ int lab_check_words(const char *words)
         return 0;
 }
 
-/* Keeps the points for which the testbed has nodes and links. Reports each reason for skipping others once.
- */
+/* Keeps the points that the testbed can measure. Reports each reason for skipping others once. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
 {
         char lack[160] = "", lacks[600] = "";

@@ -15,7 +15,7 @@
 #include "evb/base/util.h"
 
 #define LINE_MAX_BYTES 65536
-/* Names at most this many lines that are not results; a file with more is not a file of results. */
+/* Names the first lines that are not results. A file with more than SPOILT_MAX is not a file of results. */
 #define SPOILT_NAMED_MAX 5u
 #define SPOILT_MAX 1000u
 #define LOCK_TRIES 10

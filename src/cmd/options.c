@@ -1,5 +1,4 @@
-/* Parses the command line of a subcommand by its table of options, and prints the help from the same table.
- */
+/* Parses the command line of a subcommand by its table of options, and prints the help of that table. */
 #include "evb/cmd/options.h"
 
 #include <errno.h>

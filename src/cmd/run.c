@@ -64,7 +64,7 @@ int cmd_run(int argc, char **argv)
         const char *net = "loopback";
         const struct option_entry own[] = {
                 {"net", "loopback|lab",
-                 "network: addresses of 127.0.0.0/8, or namespaces with a bridge as root (default: loopback)",
+                 "network: loopback addresses, or namespaces and a bridge, as root (default: loopback)",
                  &net},
         };
         _cleanup_free_ struct scenario *s = NULL;

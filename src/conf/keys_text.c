@@ -1,5 +1,5 @@
-/* What people read about keys: the values that a key takes, why a value is rejected, and the list of all keys
- * for `evb check --keys` and the manual page. */
+/* Texts about keys for people: the values that a key takes, why it rejects one, and the list of all keys for
+ * `evb check --keys` and the manual page. */
 #include "evb/conf/keys.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ char *scenario_key_reject(const struct scenario_key *key, const char *value, cha
         return text;
 }
 
-/* A value for a reader; "." alone would be lost at the end of a sentence. */
+/* As "." alone looks like the end of a sentence, it is described. */
 static const char *default_text(const struct scenario_key *key)
 {
         return strcmp(key->standard, ".") == 0 ? "the current directory" : key->standard;

@@ -48,8 +48,7 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                          size_t size_bytes);
 /* 0, or -EINVAL if the key does not take this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
-/* Whether "SECTION.KEY=VALUE" sets a local key or a key of a node. Only the user who starts the program may.
- */
+/* Whether "SECTION.KEY=VALUE" sets a local key or a key of a node, which no remote command may set. */
 bool scenario_setting_is_local(const char *setting);
 /* All keys for people, section by section. */
 void scenario_keys_print(FILE *to);

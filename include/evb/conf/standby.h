@@ -1,4 +1,4 @@
-/* What a node's scenario permits to commands of `evb lab`: the settings that they may change, and the
+/* The permissions of a node's scenario for commands of `evb lab`: the settings that they may change, and the
  * addresses that they may come from. */
 #pragma once
 

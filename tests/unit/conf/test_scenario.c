@@ -1,5 +1,4 @@
-/* Loads scenarios: accepted files, the texts of errors, old names of keys, and a round trip through a file.
- */
+/* Loads scenarios: accepted files, errors, old names of keys, and a round trip through a file. */
 #include "../test.h"
 
 #include <errno.h>
