@@ -1,110 +1,103 @@
 #!/usr/bin/env bash
-# Makes the manual pages from the program's own tables: make-docs.sh EVB [FOLDER], or with --check compares and changes nothing.
+# Makes the manual pages in docs/ from the templates in docs/man/ and the tables of the program.
+#   make-docs.sh [EVB]           write the pages
+#   make-docs.sh --check [EVB]   compare them, and fail if a page is out of date
+#
+# A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
+#   @head COMMAND     NAME and SYNOPSIS of a subcommand
+#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys
 set -euo pipefail
 check=0
 [[ ${1:-} == --check ]] && check=1 && shift
 evb=$(realpath "${1:-build/evb}")
 cd "$(dirname "$0")/.."
-folder=${2:-docs}
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 
-{
-  cat <<'HEAD'
-.\" Made by scripts/make-docs.sh from the table of keys.
-.Dd November 2026
-.Dt EVB.CONF 5
-.Os
-.Sh NAME
-.Nm evb.conf
-.Nd scenario of an event builder run
-.Sh DESCRIPTION
-A scenario is an INI file: sections, keys, and comments after # or ; at the start of a line.
-Every key can be set on the command line by
-.Fl -set Ar SECTION.KEY=VALUE ,
-which wins over the file.
-Nodes are made from ros.count and sfi.count, or named one by one in sections
-.Ic [node NAME]
-with the keys role (dfm, ros, sfi), address, device and cpus; counts then take the first so many of them.
-.Sh KEYS
-HEAD
-  "$evb" check --keys --man
-  printf '.Sh SEE ALSO\n.Xr evb 1\n'
-} >"$made/evb.conf.5"
-
-{
-  cat <<'HEAD'
-.\" Made by scripts/make-docs.sh from the program's help.
-.Dd November 2026
-.Dt EVB 1
-.Os
-.Sh NAME
-.Nm evb
-.Nd event builder for data acquisition
-.Sh SYNOPSIS
-.Nm
-.Ar COMMAND
-.Op Ar OPTION ...
-.Sh COMMANDS
-HEAD
-  for command in $("$evb" --help | awk '/^  [a-z]/ {print $1}'); do
-    printf '.Ss %s\n.Bd -literal\n' "$command"
-    help=$("$evb" "$command" --help)
-    # The verbs of a command have one set of options: it is shown once.
-    if [[ $help == *VERB* ]]; then
-      verb=$(awk '/^  [a-z]/ {print $1; exit}' <<<"$help")
-      help+=$'\n\n'$("$evb" "$command" "$verb" --help | sed '2d')
-    fi
-    sed 's/\\/\\e/g; s/^\([.'"'"']\)/\\\&\1/' <<<"$help"
-    printf '.Ed\n'
-  done
-  cat <<'TAIL'
-.Sh EXIT STATUS
-.Bl -tag -width 77
-.It 0
-Done.
-.It 1
-The run fell short: events are partial or lost, fragments are corrupt, no trigger was taken, the counts of DFM, SFIs and
-files differ, events were built twice, the output of an SFI failed, a node died, a check failed, or frames
-of a front-end may belong to other triggers.
-Each reason is one line on standard error, and an entry of
-.Dq reasons
-in the report.
-.It 2
-The command line or a file is wrong; it says where, and what is allowed.
-.It 77
-A privilege or a feature of the kernel is missing; it says which.
-.It 75
-A node could not start or go on for a reason that may pass, and says which; its unit starts it again.
-Such reasons are memory, a DFM that was silent for
-.Ic dfm.lost-after ,
-and a DFM that has gone on to another run.
-.El
-.Pp
-SIGTERM and SIGINT finish what is open and report; a second one stops at once.
-.Pp
-A node whose address is still missing, as at boot, retries every 500 ms.
-A stopped node continues to serve until the DFM has ended the run or has been silent for
-.Ic dfm.node-timeout ,
-or until
-.Ic run.stop-timeout
-expires.
-A stopped SFI leaves a run that goes on once it has built its events.
-Nodes log SIGHUP and ignore it.
-SIGHUP stops
-.Nm evb run ,
-unless
-.Xr nohup 1
-started it.
-.Sh SEE ALSO
-.Xr evb.conf 5
-TAIL
-} >"$made/evb.1"
-
-for page in evb.1 evb.conf.5; do
-  if ((check)); then
-    diff -u "$folder/$page" "$made/$page" || { echo "$folder/$page is old: run scripts/make-docs.sh" >&2; exit 1; }
+commands() {
+  "$evb" --help | awk '/^Commands:/ {on = 1; next} /^$/ {on = 0} on'
+}
+head_of() { # COMMAND
+  local help verb
+  help=$(commands | awk -v c="$1" '$1 == c {$1 = ""; print substr($0, 2)}')
+  printf '.Dd November 2026\n.Dt EVB-%s 1\n.Os\n.Sh NAME\n.Nm evb-%s\n.Nd %s\n.Sh SYNOPSIS\n' "${1^^}" "$1" "$help"
+  if "$evb" "$1" --help | grep -q '^Verbs:'; then
+    for verb in $(verbs "$1" | awk '{print $1}'); do
+      synopsis "$("$evb" "$1" "$verb" --help | head -n 1)"
+    done
   else
-    cp "$made/$page" "$folder/$page"
+    synopsis "$("$evb" "$1" --help | head -n 1)"
+  fi
+}
+synopsis() { # "Usage: evb run FILE [OPTION]..."
+  awk '{
+    name = ""; arguments = ""
+    for (i = 2; i <= NF; i++) {
+      if ($i == "[OPTION]...") continue
+      if ($i ~ /^[a-z]/) name = name " " $i
+      else arguments = arguments "\n.Ar " $i
+    }
+    print ".Nm" name arguments "\n.Op Ar OPTION ..."
+  }' <<<"$1"
+}
+verbs() { # COMMAND
+  "$evb" "$1" --help | awk '/^Verbs:/ {on = 1; next} /^$/ {on = 0} on'
+}
+list() { # MACRO; lines "  name  text" from standard input
+  echo ".Bl -tag -width Ds"
+  awk -v macro="$1" '{name = $1; $1 = ""; print ".It " macro " " name; print substr($0, 2)}' | text_of_items
+  echo ".El"
+}
+# Text lines must not start with a control character.
+text_of_items() {
+  sed 's/\\/\\e/g; /^\.It /!s/^\([.'"'"']\)/\\\&\1/'
+}
+options() { # COMMAND [VERB]
+  echo ".Bl -tag -width Ds"
+  "$evb" "$@" --help | awk '/^  --/ {
+    line = substr($0, 5)
+    split(line, words, " ")
+    name = words[1]
+    argument = substr(line, length(name) + 1, 2) ~ /^ [^ ]/ ? words[2] : ""
+    help = line
+    sub(/^[^ ]+ +/, "", help)
+    if (argument != "") sub(/^[^ ]+ +/, "", help)
+    item = ".It Fl -" name
+    if (argument ~ /^\[.*\]$/) item = item " Op Ar " substr(argument, 2, length(argument) - 2)
+    else if (argument != "") item = item " Ar " argument
+    print item
+    print help
+  }' | text_of_items
+  echo ".El"
+}
+page() { # TEMPLATE
+  local line words
+  printf '.\\" Made by scripts/make-docs.sh from docs/man/%s and the tables of the program.\n' "$(basename "$1")"
+  while IFS= read -r line; do
+    read -ra words <<<"$line"
+    case ${words[0]:-} in
+      @head) head_of "${words[1]}" ;;
+      @commands) commands | awk '{name = $1; $1 = ""; print ".It Xr evb-" name " 1"; print substr($0, 2)}' | text_of_items ;;
+      @verbs) verbs "${words[1]}" | list Cm ;;
+      @options) options "${words[@]:1}" ;;
+      @keys) "$evb" check --keys --man ;;
+      @*) echo "$1: unknown directive: $line" >&2; return 1 ;;
+      *) printf '%s\n' "$line" ;;
+    esac
+  done <"$1"
+}
+
+status=0
+for template in docs/man/*.in; do
+  name=$(basename "$template" .in)
+  page "$template" >"$made/$name"
+  if ((check)); then
+    diff -u "docs/$name" "$made/$name" || { echo "docs/$name is out of date; run scripts/make-docs.sh" >&2; status=1; }
+  else
+    cp "$made/$name" "docs/$name"
   fi
 done
+for command in $(commands | awk '{print $1}'); do
+  [[ -f docs/man/evb-$command.1.in ]] || { echo "evb $command has no manual page; add docs/man/evb-$command.1.in" >&2; status=1; }
+done
+exit "$status"

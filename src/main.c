@@ -1,4 +1,4 @@
-/* The program: a table of subcommands. What each does is in cmd/. */
+/* The program: runs the subcommand that the first argument names. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,24 +7,23 @@
 #include "evb/cmd/commands.h"
 
 static const struct command commands[] = {
-        {"run", cmd_run, "FILE", "run every node of a scenario on this machine"},
-        {"ros", cmd_ros, "", "one readout: holds fragments and sends them"},
-        {"dfm", cmd_dfm, "", "the data flow manager: takes triggers, assigns events"},
-        {"sfi", cmd_sfi, "", "one builder: collects fragments, builds and writes events"},
-        {"qos", cmd_qos, "VERB",
-         "shape this machine's traffic at the source: plan, apply, status, watch, remove"},
-        {"lab", cmd_lab, "VERB", "the published measurements again: list, run, report, clean"},
-        {"check", cmd_check, "FILE", "read a scenario and show it as it is understood"},
+        {"run", cmd_run, "FILE", "run all nodes of a scenario on this machine"},
+        {"ros", cmd_ros, "", "run a readout system, which buffers and sends fragments"},
+        {"dfm", cmd_dfm, "", "run the data flow manager, which assigns events"},
+        {"sfi", cmd_sfi, "", "run a builder, which collects fragments and writes events"},
+        {"qos", cmd_qos, "VERB", "shape the traffic of this machine"},
+        {"lab", cmd_lab, "VERB", "repeat the published measurements"},
+        {"check", cmd_check, "FILE", "check a scenario and print its effective values"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
 };
 
 static int help(FILE *to)
 {
-        fprintf(to, "evb, an event builder for data acquisition\n\nevb COMMAND [OPTION]...; evb COMMAND "
-                    "--help tells more\n\n");
+        fprintf(to, "Usage: evb COMMAND [OPTION]...\nEvent builder for data acquisition.\n\nCommands:\n");
         for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
                 fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
-        fprintf(to, "  --version\n  --help\n");
+        fprintf(to, "\nOptions:\n  --help     print this help\n  --version  print the version\n\n"
+                    "`evb COMMAND --help` describes a command.\n");
         return to == stdout ? 0 : 2;
 }
 
@@ -43,9 +42,6 @@ int main(int argc, char **argv)
                 if (strcmp(argv[1], commands[i].name) == 0)
                         return commands[i].run(argc - 1, argv + 1);
         }
-        fprintf(stderr, "evb: unknown command \"%s\", allowed:", argv[1]);
-        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-                fprintf(stderr, " %s", commands[i].name);
-        fputc('\n', stderr);
+        fprintf(stderr, "evb: unknown command \"%s\"; see `evb --help`\n", argv[1]);
         return 2;
 }

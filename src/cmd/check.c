@@ -1,4 +1,4 @@
-/* evb check: a scenario file, read and shown as it is understood. */
+/* evb check: validates a scenario and prints its effective values. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,29 +11,6 @@
 #include "evb/conf/keys.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
-
-struct scenario *command_load(const char *path, const struct options *o)
-{
-        _cleanup_free_ struct scenario *s = malloc(sizeof *s);
-        _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
-        int r;
-
-        if (!s || !errors) {
-                fprintf(stderr, "evb: out of memory\n");
-                return NULL;
-        }
-        r = scenario_load(s, path, o->settings, o->n_settings, errors);
-        if (r == 0)
-                return take_ptr(s);
-        if (r != -EINVAL)
-                fprintf(stderr, "%s: %s\n", path, strerror(-r));
-        else
-                for (size_t i = 0; i < MIN(errors->n, (size_t)SCENARIO_ERRORS_MAX); i++)
-                        fprintf(stderr, "%s\n", errors->text[i]);
-        if (r == -EINVAL && errors->n > SCENARIO_ERRORS_MAX)
-                fprintf(stderr, "%s: and %zu more\n", path, errors->n - SCENARIO_ERRORS_MAX);
-        return NULL;
-}
 
 static void add_key(json_t *object, const struct scenario *s, const struct scenario_key *k)
 {
@@ -66,8 +43,8 @@ static void write_json(const struct scenario *s, FILE *to)
         json_decref(object);
 }
 
-/* Nodes without an address belong to evb run, on this machine. */
-static bool is_here(const struct scenario_node *n)
+/* Nodes without an address run on this machine, under evb run. */
+static bool is_local(const struct scenario_node *n)
 {
         struct net_address address;
 
@@ -75,37 +52,37 @@ static bool is_here(const struct scenario_node *n)
                (net_address_parse(&address, n->address, 1) == 0 && net_address_device(&address) > 0);
 }
 
-/* The directory of an SFI on this machine. Those of other machines cannot be seen from here. */
-static bool directory_is_there(const struct scenario *s)
+/* Only checks the directory of SFIs on this machine. */
+static bool directory_exists(const struct scenario *s)
 {
         const char *path = s->sfi.directory;
         struct stat st;
-        bool here = false;
+        bool local = false;
         int r;
 
         for (size_t i = 0; i < s->n_nodes; i++)
-                here |= s->nodes[i].role == ROLE_SFI && is_here(&s->nodes[i]);
-        if (s->sfi.output != OUTPUT_FILE || !here)
+                local |= s->nodes[i].role == ROLE_SFI && is_local(&s->nodes[i]);
+        if (s->sfi.output != OUTPUT_FILE || !local)
                 return true;
         r = stat(path, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
         if (r > 0) {
-                fprintf(stderr, "%s: sfi.directory: %s: %s, allowed: a directory that exists\n", s->path,
-                        path, strerror(r));
+                fprintf(stderr, "%s: sfi.directory: %s: %s; expected an existing directory\n", s->path, path,
+                        strerror(r));
                 return false;
         }
         if (access(path, W_OK | X_OK) < 0)
-                fprintf(stderr, "%s: sfi.directory: %s: warning: this user cannot write there: %s\n", s->path,
+                fprintf(stderr, "%s: sfi.directory: %s: warning: not writable for this user: %s\n", s->path,
                         path, strerror(errno));
         return true;
 }
 
-/* Refuses what the node's start would refuse, in the same words. */
+/* Reports the errors that the start of the node would report. */
 static int check_node(const struct scenario *s, const char *name)
 {
         struct node_options options = {.scenario = s, .name = name};
 
         if (!scenario_find(s, name)) {
-                fprintf(stderr, "%s: node: \"%s\" is unknown, allowed: a node of the scenario\n", s->path,
+                fprintf(stderr, "%s: node: unknown node \"%s\"; expected a node of the scenario\n", s->path,
                         name);
                 return 2;
         }
@@ -116,14 +93,13 @@ static int check_node(const struct scenario *s, const char *name)
 int cmd_check(int argc, char **argv)
 {
         static const struct command command = {"check", cmd_check, "FILE",
-                                               "Read a scenario and show its effective values; with "
-                                               "--node or --net, check this machine as well."};
+                                               "Check a scenario and print its effective values."};
         const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL;
         const struct option_entry own[] = {
-                {"node", "NAME", "check this machine too: whether this node would start here", &node},
-                {"net", "loopback|lab", "check this machine too: whether evb run --net would start", &net},
-                {"keys", NULL, "instead, list all keys with their meaning", &keys},
-                {"man", NULL, "with --keys: as the source of a manual page", &man},
+                {"node", "NAME", "also check whether this node could start on this machine", &node},
+                {"net", "loopback|lab", "also check whether evb run --net could start on this machine", &net},
+                {"keys", NULL, "list all keys of a scenario, and exit", &keys},
+                {"man", NULL, "with --keys: print the source of a manual page", &man},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
@@ -141,9 +117,9 @@ int cmd_check(int argc, char **argv)
                 (man ? scenario_keys_print_man : scenario_keys_print)(stdout);
                 return 0;
         }
-        s = command_load(o.words[0], &o);
-        /* With --node or --net the start itself finds and reports errors. */
-        if (!s || (!node && !net && !directory_is_there(s)))
+        s = command_load_and_warn(o.words[0], &o);
+        /* With --node or --net, the checks of the start include this one. */
+        if (!s || (!node && !net && !directory_exists(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
         if (r != 0)

@@ -1,5 +1,4 @@
-/* The parts of `evb dump`: what is known of the file, and its events shown one by one. Private to
- * src/cmd/dump*.c. */
+/* The parts of `evb dump`. Private to src/cmd/dump*.c. */
 #pragma once
 
 #include <jansson.h>
@@ -15,17 +14,21 @@ struct dump {
         bool hex;
         bool verify;
         const uint64_t *seed; /* of --seed, or NULL */
-        json_t *json;         /* the object being filled; NULL: text on standard output */
+        json_t *json;         /* the output object; NULL: text on standard output */
 };
 
-/* Each returns whether all was right; what was wrong is told in the text, in the object, and on standard
- * error. */
+#define DUMP_FAULTS_MAX 100u
+
+/* Each returns whether the file is valid. Faults go to the output and to standard error. */
 bool dump_summary(const struct dump *d);
 bool dump_verify(const struct dump *d);
-/* All events, or only that of index `only`. */
+/* Prints all events, or only the one with index `only`. */
 #define DUMP_ALL UINT64_MAX
 bool dump_events(const struct dump *d, uint64_t only);
 
-/* Tells of damage at a byte of the file; false. */
+/* Adds a fault to the JSON object; event = UINT64_MAX: of no event. Keeps the first DUMP_FAULTS_MAX. */
+void dump_add_fault(const struct dump *d, uint64_t event, const struct eformat_fault *fault);
+/* Reports damage at a byte of the file; returns false. */
 bool dump_damage(const struct dump *d, const struct eformat_fault *fault);
-json_t *dump_u64(uint64_t value); /* a number, or text where JSON readers would round it */
+json_t *dump_u64(uint64_t value); /* a number, or a text if JSON readers would round it */
+void dump_put(json_t *object, const char *key, uint64_t value);

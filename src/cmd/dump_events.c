@@ -1,5 +1,5 @@
-/* Events of a file as indented trees, with all their words where asked for; in JSON as lists of fragments
- * with a depth. */
+/* Prints the events of a file as indented trees, optionally with their words. In JSON, an event is a list of
+ * fragments with their depths. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -53,8 +53,8 @@ static void show_json(struct show *s, const struct eformat_fragment *f)
 
 static void show_text(const struct show *s, const struct eformat_fragment *f)
 {
-        static const char *const sums[] = {"", ", checksum right", ", checksum WRONG",
-                                           ", checksum of a kind not known here"};
+        static const char *const sums[] = {"", ", checksum correct", ", checksum WRONG",
+                                           ", checksum of an unknown kind"};
 
         printf("%*s%s %08x, %" PRIu64 " bytes at %zu, status", 2 * (int)f->depth + 2, "",
                marker_name(f->marker), f->source_id, 4 * (uint64_t)f->size_words,
@@ -116,7 +116,7 @@ static bool show_event(const struct dump *d, uint64_t index, const struct event_
         if (r == 0)
                 return true;
         fault.offset_bytes += s.offset_bytes;
-        return d->verify ? false : dump_damage(d, &fault); /* verification tells it too */
+        return d->verify ? false : dump_damage(d, &fault); /* --verify reports it as well */
 }
 
 bool dump_events(const struct dump *d, uint64_t only)
@@ -140,9 +140,11 @@ bool dump_events(const struct dump *d, uint64_t only)
                         return right;
         }
         if (r < 0)
-                return false; /* the summary has told */
+                return false; /* reported by the summary */
         if (only != DUMP_ALL && !shown) {
-                fprintf(stderr, "%s: --event %" PRIu64 ": there are %" PRIu64 " events, counted from 0\n",
+                fprintf(stderr,
+                        "%s: --event: no event %" PRIu64 "; the file has %" PRIu64
+                        " events, and the first is 0\n",
                         d->path, only, index);
                 return false;
         }

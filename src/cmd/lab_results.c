@@ -1,4 +1,4 @@
-/* The file of results. */
+/* Reads the file of results, and appends points to it. */
 #include "lab_results.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "evb/base/util.h"
 
 #define LINE_MAX_BYTES 65536
-/* Names at most this many lines that are not results; a file with more is not a file of results. */
+/* Names the first lines that are not results. A file with more than SPOILT_MAX is not a file of results. */
 #define SPOILT_NAMED_MAX 5u
 #define SPOILT_MAX 1000u
 #define LOCK_TRIES 10
@@ -28,8 +28,7 @@ static bool is_text(const json_t *r, const char *key, const char *value)
         return text && strcmp(text, value) == 0;
 }
 
-/* Another version may have measured what the catalogue no longer has, or not the figure that is looked at
- * now. */
+/* Another version may have other measurements, or other figures of a measurement. */
 static bool is_of_the_catalogue(const json_t *r)
 {
         const struct lab_measurement *m = lab_find(json_string_value(json_object_get(r, "id")));
@@ -40,7 +39,7 @@ static bool is_of_the_catalogue(const json_t *r)
         return has_place && json_object_get(r, m->y);
 }
 
-/* The members that every result has; without them a later reader would misread it. */
+/* Whether the line has all members that readers rely on. */
 static bool is_result(const json_t *r)
 {
         static const char *const texts[] = {"id",     "series",    "settings", "time",
@@ -54,34 +53,33 @@ static bool is_result(const json_t *r)
         return is && (!panel || json_is_string(panel)) && (!bed || json_is_string(bed));
 }
 
-/* Prints lines unchanged, up to a maximum. */
+/* Appends the results of a file to an array, and reports other lines. */
 static int read_lines(FILE *f, const char *path, json_t *to)
 {
         static char line[LINE_MAX_BYTES];
-        unsigned strange = 0, none = 0;
+        unsigned foreign = 0, bad = 0;
 
         for (unsigned number = 1; fgets(line, sizeof line, f); number++) {
                 json_error_t e;
                 json_t *j = json_loads(line, 0, &e);
 
                 if (!is_result(j)) {
-                        if (none++ < SPOILT_NAMED_MAX)
+                        if (bad++ < SPOILT_NAMED_MAX)
                                 fprintf(stderr, "%s:%u: not a result; skipped\n", path, number);
                 } else if (is_of_the_catalogue(j))
                         json_array_append(to, j);
                 else
-                        strange++;
+                        foreign++;
                 json_decref(j);
-                if (none > SPOILT_MAX) {
+                if (bad > SPOILT_MAX) {
                         fprintf(stderr, "%s: not a file of results\n", path);
                         return -EBADMSG;
                 }
         }
-        if (none > SPOILT_NAMED_MAX)
-                fprintf(stderr, "%s: %u lines are not results\n", path, none);
-        if (strange > 0)
-                fprintf(stderr, "%s: %u points of another version of the catalogue left out\n", path,
-                        strange);
+        if (bad > SPOILT_NAMED_MAX)
+                fprintf(stderr, "%s: %u lines are not results\n", path, bad);
+        if (foreign > 0)
+                fprintf(stderr, "%s: %u points of another version of the catalogue skipped\n", path, foreign);
         if (ferror(f)) {
                 fprintf(stderr, "%s: %s\n", path, strerror(errno));
                 return -EIO;
@@ -177,15 +175,16 @@ int results_open(const char *path)
         }
         if (is_locked_by_another(fd)) {
                 fprintf(stderr,
-                        "%s: another evb lab run writes to this file; wait for its end, or name another file "
-                        "by --results\n",
+                        "%s: another evb lab run writes to this file; wait until it ends, or use another "
+                        "file "
+                        "(--results)\n",
                         path);
                 return -EBUSY;
         }
         return take_fd(&fd);
 }
 
-/* A line cut off by a crash or a full disk must not swallow the next one. */
+/* Ends a line that a crash or a full disk truncated. */
 static size_t newline_due(int fd, off_t size)
 {
         char last = '\n';
@@ -206,15 +205,15 @@ static bool write_line(int fd, const char *path, const json_t *figures)
                 return false;
         }
         if (before.st_nlink == 0) {
-                fprintf(stderr, "%s: the file was removed, or replaced, while points were made\n", path);
+                fprintf(stderr, "%s: the file was removed or replaced during the run\n", path);
                 return false;
         }
         due = parts[0].iov_len = newline_due(fd, before.st_size);
         done = writev(fd, parts, ARRAY_SIZE(parts));
         if (done == (ssize_t)(due + n + 1))
                 return true;
-        fprintf(stderr, "%s: %s\n", path, done < 0 ? strerror(errno) : "no space left for a whole point");
-        /* Removes half a point. */
+        fprintf(stderr, "%s: %s\n", path, done < 0 ? strerror(errno) : "no space left for a complete point");
+        /* Removes a partial line. */
         if (done > 0 && ftruncate(fd, before.st_size) < 0)
                 fprintf(stderr, "%s: the last line is an incomplete point: %s\n", path, strerror(errno));
         return false;
@@ -248,7 +247,7 @@ bool results_append(int fd, const char *path, const struct lab_point *p, json_t 
         name_processor(processor, sizeof processor);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
         json_object_set_new(figures, "id", json_string(p->measurement->id));
-        /* Of a copy this is another's. */
+        /* A copy still has the panel of its original. */
         json_object_del(figures, "panel");
         if (p->panel)
                 json_object_set_new(figures, "panel", json_string(p->panel));

@@ -1,4 +1,4 @@
-/* State folders of measurements. */
+/* Creates and removes the state directories of `evb lab`. */
 #include "lab_states.h"
 
 #include <dirent.h>
@@ -12,19 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLDER "/tmp"
+#define DIRECTORY "/tmp"
 #define PREFIX "evb-lab-state-"
 
 int lab_states_make(char path[static LAB_STATES_PATH_MAX])
 {
-        snprintf(path, LAB_STATES_PATH_MAX, FOLDER "/" PREFIX "%d-XXXXXX", (int)getpid());
+        snprintf(path, LAB_STATES_PATH_MAX, DIRECTORY "/" PREFIX "%d-XXXXXX", (int)getpid());
         if (!mkdtemp(path))
                 return -errno;
         return setenv("EVB_STATE_DIRECTORY", path, 1) < 0 ? -errno : 0;
 }
 
-/* The namespaces of a measurement go with all that is in them: what shaping would remember of them goes as
- * well. */
+/* The stored state belongs to namespaces that are gone as well. */
 void lab_states_remove(const char *folder)
 {
         DIR *d = opendir(folder);
@@ -40,8 +39,8 @@ void lab_states_remove(const char *folder)
         (void)rmdir(folder);
 }
 
-/* "evb-lab-state-1234-abcdef" of a process 1234 that is there no more. Anyone may write to /tmp: what is a
- * link, or another's, is not ours to empty. */
+/* Whether the name is "evb-lab-state-1234-abcdef" and process 1234 is dead. As /tmp is open to all users,
+ * links and directories of other users do not count. */
 static bool is_left_over(const char *name, const char *path)
 {
         struct stat s;
@@ -56,7 +55,7 @@ static bool is_left_over(const char *name, const char *path)
         return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid();
 }
 
-/* The process 1234 of "evb-lab-state-1234-abcdef", if it runs and is not this one; 0: none. */
+/* Process 1234 of "evb-lab-state-1234-abcdef" if it is alive and not this process, or else 0. */
 static pid_t owner_of(const char *name)
 {
         char *end;
@@ -70,7 +69,7 @@ static pid_t owner_of(const char *name)
 
 void lab_states_warn(void)
 {
-        DIR *d = opendir(FOLDER);
+        DIR *d = opendir(DIRECTORY);
         struct dirent *e;
 
         while (d && (e = readdir(d))) {
@@ -78,8 +77,8 @@ void lab_states_warn(void)
 
                 if (owner > 0)
                         fprintf(stderr,
-                                "evb lab run: process %d also measures on this machine: each disturbs the "
-                                "figures of the other\n",
+                                "evb lab run: process %d also measures on this machine; each disturbs the "
+                                "results of the other\n",
                                 (int)owner);
         }
         if (d)
@@ -88,13 +87,13 @@ void lab_states_warn(void)
 
 int lab_states_clean(void)
 {
-        DIR *d = opendir(FOLDER);
+        DIR *d = opendir(DIRECTORY);
         struct dirent *e;
         char path[PATH_MAX];
         int n = 0;
 
         while (d && (e = readdir(d))) {
-                snprintf(path, sizeof path, FOLDER "/%s", e->d_name);
+                snprintf(path, sizeof path, DIRECTORY "/%s", e->d_name);
                 if (!is_left_over(e->d_name, path))
                         continue;
                 lab_states_remove(path);

@@ -1,14 +1,14 @@
-/* The folder in which shaping remembers what it found, while `evb lab` runs: in /tmp, named after its
- * process. */
+/* The state directory of `evb lab`, in /tmp and named after its process. Shaping stores there what a device
+ * had before. */
 #pragma once
 
 #define LAB_STATES_PATH_MAX 64
 
-/* Makes it, and lets all that is started from here on use it. Negative errno. */
+/* Creates the directory and exports its path to child processes. Negative errno. */
 int lab_states_make(char path[static LAB_STATES_PATH_MAX]);
-/* Warns about others that measure on this machine at this moment. */
+/* Warns about other processes that measure on this machine. */
 void lab_states_warn(void);
-/* With all that is in it. */
+/* Removes the directory with its files. */
 void lab_states_remove(const char *path);
-/* Those of processes that live no more; how many. */
+/* Removes the directories of dead processes; returns their number. */
 int lab_states_clean(void);

@@ -1,5 +1,5 @@
-/* evb ros, evb dfm, evb sfi: one node in the foreground, as systemd and `evb run` start it, for one run or
- * for whatever `evb lab` orders. */
+/* evb ros, evb dfm, evb sfi: runs one node in the foreground, for systemd and `evb run`. The node serves one
+ * run, or, on standby, the commands of `evb lab`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +13,9 @@ static int run_role(const struct command *command, enum node_role role, int argc
 {
         const char *config = NULL, *name = NULL, *standby = NULL;
         const struct option_entry own[] = {
-                {"config", "FILE", "the scenario", &config},
-                {"node", "NAME", "which of its nodes this is", &name},
-                {"standby", NULL, "make the runs that evb lab run --scenario orders, until stopped",
-                 &standby},
+                {"config", "FILE", "scenario file", &config},
+                {"node", "NAME", "name of this node in the scenario", &name},
+                {"standby", NULL, "serve the commands of evb lab run --scenario until stopped", &standby},
         };
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;
@@ -27,7 +26,8 @@ static int run_role(const struct command *command, enum node_role role, int argc
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!config || !name) {
-                fprintf(stderr, "evb %s: --config FILE and --node NAME are both needed\n", command->name);
+                fprintf(stderr, "evb %s: missing option; --config FILE and --node NAME are required\n",
+                        command->name);
                 return 2;
         }
         log_open(name, LOG_LEVEL_INFO);
@@ -36,8 +36,8 @@ static int run_role(const struct command *command, enum node_role role, int argc
                 return 2;
         self = scenario_find(s, name);
         if (!self || self->role != role) {
-                fprintf(stderr, "%s: node: \"%s\" is %s, allowed: a node whose role is %s\n", config, name,
-                        self ? "of another role" : "unknown", command->name);
+                fprintf(stderr, "%s: node: %s \"%s\"; expected a node with role = %s\n", config,
+                        self ? "wrong role of node" : "unknown node", name, command->name);
                 return 2;
         }
         if (standby) {
@@ -62,8 +62,8 @@ static int run_role(const struct command *command, enum node_role role, int argc
 
 int cmd_ros(int argc, char **argv)
 {
-        static const struct command command = {"ros", cmd_ros, "",
-                                               "Run one readout (ROS): hold fragments and send them."};
+        static const struct command command = {
+                "ros", cmd_ros, "", "Run a readout system (ROS), which buffers and sends fragments."};
 
         return run_role(&command, ROLE_ROS, argc, argv);
 }
@@ -71,7 +71,8 @@ int cmd_ros(int argc, char **argv)
 int cmd_dfm(int argc, char **argv)
 {
         static const struct command command = {
-                "dfm", cmd_dfm, "", "Run the data flow manager (DFM): take triggers, assign events."};
+                "dfm", cmd_dfm, "",
+                "Run the data flow manager (DFM), which accepts triggers and assigns events."};
 
         return run_role(&command, ROLE_DFM, argc, argv);
 }
@@ -79,7 +80,8 @@ int cmd_dfm(int argc, char **argv)
 int cmd_sfi(int argc, char **argv)
 {
         static const struct command command = {
-                "sfi", cmd_sfi, "", "Run one builder (SFI): collect fragments, build and write events."};
+                "sfi", cmd_sfi, "",
+                "Run a builder (SFI), which collects fragments, builds events and writes them."};
 
         return run_role(&command, ROLE_SFI, argc, argv);
 }

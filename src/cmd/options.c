@@ -1,7 +1,8 @@
-/* Command lines by table. What the options do is the subcommand's business. */
+/* Parses the command line of a subcommand by its table of options, and prints the help of that table. */
 #include "evb/cmd/options.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,21 +19,27 @@ static void print_option(const char *name, const char *argument, const char *hel
 
 static void print_help(const struct command *c, const struct option_entry *own, size_t n_own)
 {
-        printf("evb %s%s%s [OPTION]...\n%s\n\n", c->name, c->arguments[0] ? " " : "", c->arguments, c->help);
+        printf("Usage: evb %s%s%s [OPTION]...\n%s\n\n", c->name, c->arguments[0] ? " " : "", c->arguments,
+               c->help);
         for (size_t i = 0; i < n_own; i++)
                 print_option(own[i].name, own[i].argument, own[i].help);
-        print_option("set", "SECTION.KEY=VALUE",
-                     "set a key of the scenario, as often as wanted; wins over the file");
-        print_option("json", "[FILE]", "one JSON object on standard output, or in FILE");
-        print_option("progress", NULL, "show progress on standard error even where that is no terminal");
-        print_option("help", NULL, "this");
-        print_option("version", NULL, "the version");
+        print_option("set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable");
+        print_option("json", "[FILE]",
+                     "write the report as one JSON object to FILE (default: standard output)");
+        print_option("progress", NULL, "print progress to standard error even if it is not a terminal");
+        print_option("help", NULL, "print this help");
+        print_option("version", NULL, "print the version");
 }
 
-static int usage(const struct command *c, const char *what, const char *word)
+static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, const char *format, ...)
 {
-        fprintf(stderr, "evb %s: %s%s%s, allowed: see evb %s --help\n", c->name, what, word ? ": " : "",
-                word ? word : "", c->name);
+        va_list args;
+
+        fprintf(stderr, "evb %s: ", c->name);
+        va_start(args, format);
+        vfprintf(stderr, format, args);
+        va_end(args);
+        fprintf(stderr, "; see `evb %s --help`\n", c->name);
         return 2;
 }
 
@@ -61,13 +68,13 @@ static int take_json(struct options *o, const char *value, size_t n_words, int a
         return OPTIONS_GO_ON;
 }
 
-/* One option that takes an argument: behind '=', or the next word. */
+/* The argument of an option is after '=', or the next word. */
 static int take_argument(const struct command *c, const char *option, const char **value, int argc,
                          char **argv, int *i)
 {
         if (!*value) {
                 if (*i + 1 >= argc)
-                        return usage(c, "needs an argument", option);
+                        return usage(c, "option %s requires an argument", option);
                 *value = argv[++*i];
         }
         return OPTIONS_GO_ON;
@@ -82,7 +89,7 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         const char **grown = reallocarray(e->list->values, e->list->n + 1, sizeof *grown);
 
         if (!grown)
-                return usage(c, "out of memory", NULL);
+                return usage(c, "out of memory at option %s", e->name);
         grown[e->list->n++] = value;
         e->list->values = grown;
         return OPTIONS_GO_ON;
@@ -99,9 +106,9 @@ static int take_option(struct options *o, const struct command *c, const struct 
         value = value ? value + 1 : NULL;
         if (value && ((e && !e->argument) || is(name, length, "help") || is(name, length, "version") ||
                       is(name, length, "progress")))
-                return usage(c, "takes no argument", option);
+                return usage(c, "option %s takes no argument", option);
         if (value && !*value)
-                return usage(c, "needs an argument behind =", option);
+                return usage(c, "option %s requires an argument", option);
         if (e && e->argument) {
                 r = take_argument(c, option, &value, argc, argv, i);
                 if (r == OPTIONS_GO_ON)
@@ -121,11 +128,11 @@ static int take_option(struct options *o, const struct command *c, const struct 
         else if (is(name, length, "set")) {
                 r = take_argument(c, option, &value, argc, argv, i);
                 if (r == OPTIONS_GO_ON && o->n_settings == OPTIONS_SETTINGS_MAX)
-                        r = usage(c, "too many settings", option);
+                        r = usage(c, "too many settings at %s", value);
                 if (r == OPTIONS_GO_ON)
                         o->settings[o->n_settings++] = value;
         } else
-                r = usage(c, "unknown option", option);
+                r = usage(c, "unknown option %s", option);
         return r;
 }
 
@@ -149,13 +156,13 @@ int options_parse(struct options *o, const struct command *command, const struct
                         continue;
                 }
                 if (!only_words && argv[i][0] == '-' && argv[i][1])
-                        return usage(command, "unknown option", argv[i]);
+                        return usage(command, "unknown option %s", argv[i]);
                 if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
-                        return usage(command, "one word too many", argv[i]);
+                        return usage(command, "unexpected argument \"%s\"", argv[i]);
                 o->words[o->n_words++] = argv[i];
         }
         if (n_words == OPTIONS_MANY ? o->n_words == 0 : o->n_words < n_words)
-                return usage(command, "missing", command->arguments);
+                return usage(command, "missing argument %s", command->arguments);
         return OPTIONS_GO_ON;
 }
 
@@ -173,10 +180,11 @@ static const char *last_word(const char *name)
 
 static int print_verbs(const char *command, const void *verbs, size_t n, size_t each_bytes, FILE *to)
 {
-        fprintf(to, "evb %s VERB [OPTION]...; evb %s VERB --help tells more\n\n", command, command);
+        fprintf(to, "Usage: evb %s VERB [OPTION]...\n\nVerbs:\n", command);
         for (size_t i = 0; i < n; i++)
                 fprintf(to, "  %-8s %s\n", last_word(verb_at(verbs, each_bytes, i)->name),
                         verb_at(verbs, each_bytes, i)->help);
+        fprintf(to, "\n`evb %s VERB --help` describes a verb.\n", command);
         return to == stdout ? 0 : 2;
 }
 
@@ -191,7 +199,7 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                 if (strcmp(argv[1], last_word(verb_at(verbs, each_bytes, i)->name)) == 0)
                         return verb_at(verbs, each_bytes, i);
         }
-        fprintf(stderr, "evb %s: unknown verb \"%s\", allowed:", argv[0], argv[1]);
+        fprintf(stderr, "evb %s: unknown verb \"%s\"; expected one of", argv[0], argv[1]);
         for (size_t i = 0; i < n; i++)
                 fprintf(stderr, " %s", last_word(verb_at(verbs, each_bytes, i)->name));
         fputc('\n', stderr);

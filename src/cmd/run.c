@@ -1,4 +1,4 @@
-/* evb run: every node of a scenario on this machine. */
+/* evb run: runs all nodes of a scenario on this machine, each in a process of its own. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,36 +10,34 @@
 #include "evb/conf/scenario.h"
 #include "evb/launch/launch.h"
 
-/* What every node would trip over is told once, before any is started. */
-static bool paths_are_there(const struct scenario *s)
+/* Reports unusable paths once, rather than once per node. */
+static bool paths_are_usable(const struct scenario *s)
 {
-        const char *allowed = NULL, *key = NULL, *path = NULL;
+        const char *expected = NULL, *key = NULL, *path = NULL;
 
         if (s->ros.source_kind == SOURCE_FILE && access(s->ros.source_at, R_OK) < 0)
-                key = "ros.source", path = s->ros.source_at, allowed = "an event file that can be read";
+                key = "ros.source", path = s->ros.source_at, expected = "a readable event file";
         else if (s->sfi.output == OUTPUT_FILE && access(s->sfi.directory, W_OK | X_OK) < 0)
-                key = "sfi.directory", path = s->sfi.directory, allowed = "a folder that can be written to";
+                key = "sfi.directory", path = s->sfi.directory, expected = "a writable directory";
         if (key)
-                fprintf(stderr, "%s: %s: %s: %s, allowed: %s\n", s->path, key, path, strerror(errno),
-                        allowed);
+                fprintf(stderr, "%s: %s: %s: %s; expected %s\n", s->path, key, path, strerror(errno),
+                        expected);
         return !key;
 }
 
-/* On loopback there is nothing to shape. */
+/* All nodes share the loopback device, so none can shape its own traffic. */
 static bool may_run_unshaped(struct scenario *s)
 {
         if (s->qos.backend == QOS_NONE)
                 return true;
         if (s->qos.required) {
                 fprintf(stderr,
-                        "%s: qos.backend: all nodes share lo, which cannot be shaped for each, allowed: evb "
-                        "run --net lab (as root), "
-                        "--set qos.backend=none, or --set qos.required=no to run unshaped\n",
+                        "%s: qos.backend: nodes cannot shape on loopback, as all nodes share lo; use evb run "
+                        "--net lab (as root), or --set qos.required=no to run unshaped\n",
                         s->path);
                 return false;
         }
-        log_warning("qos.backend: nothing can be shaped on loopback; the run is unshaped, as qos.required = "
-                    "no allows");
+        log_warning("qos.backend: nodes cannot shape on loopback; this run is unshaped (qos.required = no)");
         s->qos.backend = QOS_NONE;
         return true;
 }
@@ -49,10 +47,10 @@ int command_may_run(struct scenario *s, const char *net)
         bool lab = strcmp(net, "lab") == 0;
 
         if (strcmp(net, "loopback") != 0 && !lab) {
-                fprintf(stderr, "evb: --net: \"%s\" is not allowed, allowed: loopback|lab\n", net);
+                fprintf(stderr, "evb: --net: invalid network \"%s\"; expected loopback or lab\n", net);
                 return 2;
         }
-        if (!paths_are_there(s))
+        if (!paths_are_usable(s))
                 return 2;
         if (!lab)
                 return may_run_unshaped(s) ? 0 : 77;
@@ -61,13 +59,13 @@ int command_may_run(struct scenario *s, const char *net)
 
 int cmd_run(int argc, char **argv)
 {
-        static const struct command command = {
-                "run", cmd_run, "FILE",
-                "Run every node of a scenario on this machine, each its own process."};
+        static const struct command command = {"run", cmd_run, "FILE",
+                                               "Run all nodes of a scenario on this machine."};
         const char *net = "loopback";
         const struct option_entry own[] = {
                 {"net", "loopback|lab",
-                 "where: addresses of 127.0.0.0/8, or namespaces joined by a bridge (root)", &net},
+                 "network: loopback addresses, or namespaces and a bridge, as root (default: loopback)",
+                 &net},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct launch_options launch = {.program = "/proc/self/exe"};

@@ -1,4 +1,4 @@
-/* Numeric addresses in a scenario, to be compared and judged. Sockets are made from them in net. */
+/* Parses and classifies the numeric addresses of a scenario. The net layer opens sockets from them. */
 #include <arpa/inet.h>
 #include <string.h>
 

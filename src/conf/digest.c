@@ -1,4 +1,4 @@
-/* Digests of the common part of a scenario: FNV-1a, 32 bits, over the text of each value. */
+/* Digests of the common part of a scenario: 32-bit FNV-1a over the text of each value. */
 #include "evb/conf/digest.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Keys whose values the table of keys can print. The last two digests cover what it cannot: see below. */
+/* Keys whose values have a text. The last two digests, below, cover the rest. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {
@@ -28,7 +28,7 @@ static uint32_t add_text(uint32_t h, const char *text)
 {
         for (const char *c = text; *c; c++)
                 h = (h ^ (uint8_t)*c) * FNV_PRIME;
-        return (h ^ 0xff) * FNV_PRIME; /* so that "a", "bc" is not "ab", "c" */
+        return (h ^ 0xff) * FNV_PRIME; /* separates "a", "bc" from "ab", "c" */
 }
 
 static uint32_t digest_key(const struct scenario *s, const char *section, const char *name)
@@ -55,7 +55,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
-        /* Each ROS has its own source, but the kind of source decides how events are numbered. */
+        /* Each ROS has its own source, but the kind of source determines how events are numbered. */
         ret->values[DIGEST_SOURCE] = (uint32_t)s->ros.source_kind;
         ret->values[DIGEST_NODES] = digest_nodes(s);
         for (uint32_t i = 0; i < DIGESTS; i++)

@@ -1,4 +1,4 @@
-/* The nodes of a scenario: made from ros.count and sfi.count, or named one by one in [node NAME] sections. */
+/* Makes the nodes of a scenario from ros.count and sfi.count, or from its [node NAME] sections. */
 #include <net/if.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static struct scenario_node *find(struct scenario *s, const char *name)
         return NULL;
 }
 
-/* A node's name becomes part of command lines and of file names. */
+/* Node names become part of command lines and file names. */
 static bool is_name(const char *name)
 {
         size_t n = strlen(name);
@@ -31,15 +31,15 @@ void conf_begin_node(struct loading *l, const char *name)
         struct scenario_node *n;
 
         if (other) {
-                conf_error(l, l->line, "node", "%s is there twice, first in line %u, allowed: once", name,
+                conf_error(l, l->line, "node", "duplicate section [node %s]; first on line %u", name,
                            other->line);
         } else if (!is_name(name)) {
                 conf_error(l, l->line, "node",
-                           "\"%.40s\" is no name, allowed: 1 to %zu letters, digits, '.', '_' and '-', the "
-                           "first neither '.' nor '-'",
+                           "invalid node name \"%.40s\"; expected 1 to %zu letters, digits, '.', '_' or '-', "
+                           "and neither '.' nor '-' first",
                            name, sizeof n->name - 1);
         } else if (s->n_nodes == ARRAY_SIZE(s->nodes)) {
-                conf_error(l, l->line, "node", "%s is one too many, allowed: %zu nodes", name,
+                conf_error(l, l->line, "node", "too many nodes at %s; expected at most %zu", name,
                            ARRAY_SIZE(s->nodes));
         } else {
                 n = &s->nodes[s->n_nodes++];
@@ -57,7 +57,7 @@ static void set_role(struct loading *l, const char *what, struct scenario_node *
                         return;
                 }
         }
-        conf_error(l, l->line, what, "\"%.40s\" is not allowed, allowed: dfm|ros|sfi", value);
+        conf_error(l, l->line, what, "invalid role \"%.40s\"; expected dfm, ros or sfi", value);
 }
 
 static void set_address(struct loading *l, const char *what, struct scenario_node *n, const char *value)
@@ -67,13 +67,13 @@ static void set_address(struct loading *l, const char *what, struct scenario_nod
         if (strlen(value) >= sizeof n->address || !conf_address_parse(&a, value) ||
             conf_address_is_multicast(&a) || conf_address_is_unset(&a))
                 conf_error(l, l->line, what,
-                           "\"%.60s\" is not allowed, allowed: the IPv4 or IPv6 address of one machine",
+                           "invalid address \"%.60s\"; expected the IPv4 or IPv6 address of one machine",
                            value);
         else
                 strcpy(n->address, value);
 }
 
-/* A device's name as the kernel takes it (dev_valid_name in net/core/dev.c). */
+/* The kernel's rule for device names: dev_valid_name in net/core/dev.c. */
 static void set_device(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
         size_t length = strlen(value);
@@ -81,7 +81,7 @@ static void set_device(struct loading *l, const char *what, struct scenario_node
         if (length == 0 || length >= IFNAMSIZ || strcspn(value, "/: \t") != length ||
             strcmp(value, ".") == 0 || strcmp(value, "..") == 0)
                 conf_error(l, l->line, what,
-                           "\"%.40s\" is not allowed, allowed: a network device, 1 to %d bytes", value,
+                           "invalid device name \"%.40s\"; expected 1 to %d bytes without / or :", value,
                            IFNAMSIZ - 1);
         else
                 strcpy(n->device, value);
@@ -91,7 +91,7 @@ static void set_cpus(struct loading *l, const char *what, struct scenario_node *
 {
         if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
                 conf_error(l, l->line, what,
-                           "\"%.60s\" is not allowed, allowed: at most %d processors, like 2-5,8", value,
+                           "invalid list \"%.60s\"; expected at most %d processors, e.g. 2-5,8", value,
                            SCENARIO_CPUS_MAX);
 }
 
@@ -101,18 +101,18 @@ static const struct {
 } node_keys[CONF_NODE_KEYS] = {
         {"role", set_role}, {"address", set_address}, {"device", set_device}, {"cpus", set_cpus}};
 
-/* One key of a node that may not be there: in a file that has been told at the head of its section. */
+/* Without a node, the head of its section was invalid and is already reported. */
 static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i,
                          const char *value)
 {
         unsigned *seen = n ? &l->node_lines[n - l->scenario->nodes][i] : NULL;
 
         if (!n && l->setting)
-                conf_error(l, 0, what, "there is no such node, allowed: nodes of the file");
+                conf_error(l, 0, what, "unknown node; expected a node of the file");
         if (!n)
                 return;
         if (!l->setting && *seen > 0)
-                conf_error(l, l->line, what, "is there twice, first in line %u, allowed: once", *seen);
+                conf_error(l, l->line, what, "duplicate key; first set on line %u", *seen);
         else
                 node_keys[i].set(l, what, n, value);
         *seen = l->line;
@@ -130,7 +130,7 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
                         return;
                 }
         }
-        conf_error(l, l->line, what, "no such key, allowed: role, address, device, cpus");
+        conf_error(l, l->line, what, "unknown key; expected role, address, device or cpus");
 }
 
 static void make_node(struct scenario *s, enum node_role role, const char *prefix, unsigned number)
@@ -154,7 +154,7 @@ static void make_nodes(struct scenario *s)
                 make_node(s, ROLE_SFI, "sfi", i);
 }
 
-/* The same address may be written in several ways. */
+/* Compares parsed addresses, as one address has several notations. */
 static void check_twice(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
@@ -166,12 +166,13 @@ static void check_twice(struct loading *l, const struct scenario_node *n)
         snprintf(what, sizeof what, "node %.31s.address", n->name);
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
                 if (conf_address_parse(&others, other->address) && memcmp(&own, &others, sizeof own) == 0)
-                        conf_error(l, n->line, what, "\"%s\" is that of node %s too, allowed: one a node",
-                                   n->address, other->name);
+                        conf_error(l, n->line, what,
+                                   "node %s already has address %s; expected one address per node",
+                                   other->name, n->address);
         }
 }
 
-/* Of nodes that sections name, a count takes the first so many. */
+/* A count keeps only the first nodes of a role that have sections. */
 static void keep_first(struct loading *l, enum node_role role, const char *section, uint64_t count)
 {
         struct scenario *s = l->scenario;
@@ -187,10 +188,10 @@ static void keep_first(struct loading *l, enum node_role role, const char *secti
         }
         s->n_nodes = kept;
         if (n > 0 && n < count)
-                conf_key_error(
-                        l, section, "count",
-                        "%llu are asked for, and [node NAME] sections name %llu, allowed: as many at most",
-                        (unsigned long long)count, (unsigned long long)n);
+                conf_key_error(l, section, "count",
+                               "%llu is too many; expected at most %llu, the number of [node NAME] sections "
+                               "of this role",
+                               (unsigned long long)count, (unsigned long long)n);
 }
 
 void conf_resolve_nodes(struct loading *l)
@@ -208,7 +209,7 @@ void conf_resolve_nodes(struct loading *l)
 
                 if (!n->has_role) {
                         snprintf(what, sizeof what, "node %.31s.role", n->name);
-                        conf_error(l, n->line, what, "is missing, allowed: dfm|ros|sfi");
+                        conf_error(l, n->line, what, "missing key; expected dfm, ros or sfi");
                         continue;
                 }
                 n->index = counts[n->role]++;
@@ -217,9 +218,9 @@ void conf_resolve_nodes(struct loading *l)
         s->ros.count = counts[ROLE_ROS];
         s->sfi.count = counts[ROLE_SFI];
         if (counts[ROLE_DFM] != 1)
-                conf_key_error(l, "node", "role", "%u nodes are the DFM, allowed: 1", counts[ROLE_DFM]);
+                conf_key_error(l, "node", "role", "%u nodes have the role dfm; expected 1", counts[ROLE_DFM]);
         if (counts[ROLE_ROS] == 0 || counts[ROLE_ROS] > EVB_ROS_MAX)
-                conf_key_error(l, "ros", "count", "%u ROSs, allowed: 1 to %d", counts[ROLE_ROS], EVB_ROS_MAX);
+                conf_key_error(l, "ros", "count", "%u ROSs; expected 1 to %d", counts[ROLE_ROS], EVB_ROS_MAX);
         if (counts[ROLE_SFI] == 0 || counts[ROLE_SFI] > EVB_SFI_MAX)
-                conf_key_error(l, "sfi", "count", "%u SFIs, allowed: 1 to %d", counts[ROLE_SFI], EVB_SFI_MAX);
+                conf_key_error(l, "sfi", "count", "%u SFIs; expected 1 to %d", counts[ROLE_SFI], EVB_SFI_MAX);
 }

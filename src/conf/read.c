@@ -1,6 +1,6 @@
-/* A scenario's file and settings, line by line: inih takes lines apart, the table of keys says what each may
- * hold. What inih would pass over in silence is seen here first: long lines, indented ones (for it, more of
- * the line before), lines that say nothing. */
+/* Reads the file of a scenario and the settings of the command line into struct scenario. inih splits the
+ * lines; lines that it would misread without an error are checked here first: long ones, indented ones (inih
+ * continues the line before) and lines without a key. */
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -9,7 +9,7 @@
 #include "evb/base/util.h"
 #include "conf_internal.h"
 
-/* How many letters must be changed, put in or left out; small words only. */
+/* Edit distance: letters to change, insert or delete. */
 static unsigned distance(const char *a, const char *b)
 {
         unsigned row[128];
@@ -46,7 +46,11 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 snprintf(full, sizeof full, "%s.%s", k->section, k->name);
                 unsigned d = distance(what, full);
 
-                /* A key before any section, or in the wrong one, is known by its name. */
+                if (k->old_name) {
+                        snprintf(full, sizeof full, "%s.%s", k->section, k->old_name);
+                        d = MIN(d, distance(what, full));
+                }
+                /* Finds a key before the first section, or in the wrong section. */
                 if (strcmp(name, k->name) == 0)
                         d = MIN(d, 3);
                 if (d < least) {
@@ -55,31 +59,49 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 }
         }
         if (best)
-                conf_error(l, line, what, "no such key; did you mean %s.%s?", best->section, best->name);
+                conf_error(l, line, what, "unknown key; did you mean %s.%s?", best->section, best->name);
         else
-                conf_error(l, line, what, "no such key, allowed: those that `evb check --keys` lists");
+                conf_error(l, line, what, "unknown key; `evb check --keys` lists all keys");
+}
+
+/* Names the other line's name if it differs, or the user would not find it there. */
+static void duplicate_key(struct loading *l, unsigned line, const char *what, size_t i, bool old)
+{
+        const struct scenario_key *key = &scenario_keys[i];
+        bool first_old = l->by_old_name[i];
+
+        if (old == first_old)
+                conf_error(l, line, what, "duplicate key; first set on line %u", l->lines[i]);
+        else
+                conf_error(l, line, what, "duplicate key; first set on line %u by its %s name %s.%s",
+                           l->lines[i], first_old ? "old" : "new", key->section,
+                           first_old ? key->old_name : key->name);
 }
 
 static void set_key(struct loading *l, unsigned line, const char *section, const char *name,
                     const char *value)
 {
         const struct scenario_key *key = scenario_key_find(section, name);
-        char what[64], allowed[256];
+        char what[64], reason[400];
+        bool old;
+        size_t i;
 
         if (!key) {
                 unknown_key(l, line, section, name);
                 return;
         }
+        i = (size_t)(key - scenario_keys);
+        old = strcmp(name, key->name) != 0;
         snprintf(what, sizeof what, "%s.%s", section, name);
-        if (!l->setting && l->lines[key - scenario_keys] > 0)
-                conf_error(l, line, what, "is there twice, first in line %u, allowed: once",
-                           l->lines[key - scenario_keys]);
+        if (old)
+                conf_warn(l, line, "%s is now %s.%s", what, section, key->name);
+        if (!l->setting && l->lines[i] > 0)
+                duplicate_key(l, line, what, i, old);
         else if (scenario_key_set(l->scenario, key, value) < 0)
-                conf_error(l, line, what, "\"%.100s\" is not allowed, allowed: %s%s", value,
-                           scenario_key_allowed(key, allowed, sizeof allowed),
-                           key->kind == KEY_TEXT ? ", on one line, without # or ; behind a blank" : "");
-        l->lines[key - scenario_keys] = line;
-        l->from_setting[key - scenario_keys] = l->setting;
+                conf_error(l, line, what, "%s", scenario_key_reject(key, value, reason, sizeof reason));
+        l->lines[i] = line;
+        l->by_old_name[i] = old;
+        l->from_setting[i] = l->setting;
 }
 
 static void take(struct loading *l, unsigned line, const char *section, const char *name, const char *value)
@@ -90,7 +112,7 @@ static void take(struct loading *l, unsigned line, const char *section, const ch
                 set_key(l, line, section, name, value);
 }
 
-/* SECTION.KEY=VALUE. The name of a node may hold dots, that of a key does not. */
+/* SECTION.KEY=VALUE. A node name may contain dots, a key name does not. */
 void conf_take_setting(struct loading *l, const char *text)
 {
         const char *equals = strchr(text, '='),
@@ -99,7 +121,7 @@ void conf_take_setting(struct loading *l, const char *text)
 
         l->setting = text;
         if (!dot || (size_t)(dot - text) >= sizeof section || (size_t)(equals - dot) > sizeof name) {
-                conf_error(l, 0, "setting", "allowed: SECTION.KEY=VALUE");
+                conf_error(l, 0, "setting", "incomplete; expected SECTION.KEY=VALUE");
         } else {
                 snprintf(section, sizeof section, "%.*s", (int)(dot - text), text);
                 snprintf(name, sizeof name, "%.*s", (int)(equals - dot - 1), dot + 1);
@@ -108,8 +130,8 @@ void conf_take_setting(struct loading *l, const char *text)
         l->setting = NULL;
 }
 
-/* The next line of the file, without its end; false at the end of the file. Too long a line is told and
- * empty. */
+/* The next line of the file, without its newline; false at the end of the file. A line that is too long is
+ * reported and returned empty. */
 static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t most)
 {
         size_t n;
@@ -125,14 +147,14 @@ static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t
                 while ((c = getc(l->file)) != EOF && c != '\n')
                         n = SIZE_MAX;
         if (n >= most) {
-                conf_error(l, l->line, "line", "is too long, allowed: %zu bytes",
+                conf_error(l, l->line, "line", "too long; expected at most %zu bytes",
                            MIN(most, (size_t)CONF_LINE_MAX) - 1);
                 line[0] = '\0';
         }
         return true;
 }
 
-/* inih knows comments behind a value only after ';'. */
+/* After a value, inih strips only comments that begin with ';'. */
 static void cut_comment(char *line)
 {
         for (char *at = line; (at = strchr(at, '#')) != NULL; at++) {
@@ -143,14 +165,13 @@ static void cut_comment(char *line)
         }
 }
 
-/* A head without end is told, and closed, so that the lines behind it find themselves in the section that was
- * meant. */
-static void see_section(struct loading *l, char *line)
+/* Closes an unclosed head after the error, so that the lines below it fall into the intended section. */
+static void check_section(struct loading *l, char *line)
 {
         char *end = strchr(line, ']');
 
         if (!end) {
-                conf_error(l, l->line, "line", "\"%.40s\" has no end, allowed: [SECTION]", line);
+                conf_error(l, l->line, "line", "\"%.40s\" is not closed; expected [SECTION]", line);
                 end = line + strlen(line);
         }
         *end = '\0';
@@ -159,7 +180,7 @@ static void see_section(struct loading *l, char *line)
         strcpy(end, "]");
 }
 
-/* inih as Debian builds it does not tell line numbers, so that lines are counted as they are read. */
+/* Counts lines, as inih built as in Debian does not pass line numbers on. */
 static char *read_line(char *to, int size, void *user)
 {
         struct loading *l = user;
@@ -173,12 +194,12 @@ static char *read_line(char *to, int size, void *user)
                 start++;
         cut_comment(start);
         if (start[0] == '[')
-                see_section(l, start);
+                check_section(l, start);
         else if (start[0] && start[0] != ';' && !strpbrk(start, "=:")) {
-                conf_error(l, l->line, "line",
-                           "\"%.40s\" is not understood, allowed: [SECTION], KEY = VALUE, and comments after "
-                           "# or ;",
-                           start);
+                conf_error(
+                        l, l->line, "line",
+                        "invalid line \"%.40s\"; expected [SECTION], KEY = VALUE, or a comment after # or ;",
+                        start);
                 start[0] = '\0';
         }
         snprintf(to, (size_t)size, "%s\n", start);
@@ -198,7 +219,7 @@ int conf_read_file(struct loading *l)
         int r;
 
 #ifdef EVB_INI_CAN_BE_SET
-        /* Else lines may have 197 bytes, which a long path does not fit in. */
+        /* The default limit of 197 bytes is too short for long paths. */
         ini_use_stack = false;
         ini_max_line = ini_initial_alloc = CONF_LINE_MAX + 2;
 #endif
@@ -211,7 +232,7 @@ int conf_read_file(struct loading *l)
                 r = errno ? -errno : -EIO;
         else if (r > 0)
                 conf_error(l, (unsigned)r, "line",
-                           "is not understood, allowed: [SECTION], KEY = VALUE, and comments after # or ;");
+                           "invalid line; expected [SECTION], KEY = VALUE, or a comment after # or ;");
         else if (r < 0)
                 r = -ENOMEM;
         fclose(l->file);

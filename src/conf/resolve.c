@@ -1,4 +1,4 @@
-/* What the texts of a scenario say, and whether its keys fit each other. */
+/* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -27,8 +27,7 @@ void conf_key_error(struct loading *l, const char *section, const char *name, co
         l->setting = NULL;
 }
 
-/* The folder that a relative path starts from: that of the file which says it, else where the program runs.
- */
+/* A relative path starts at the folder of the file that sets it, or else at the current directory. */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
         const char *slash = from_file ? strrchr(l->path, '/') : NULL;
@@ -44,8 +43,7 @@ static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
         return 0;
 }
 
-/* Makes a path absolute, so that a scenario that is written to another folder, or read from another, means
- * the same. */
+/* Makes a path absolute, so that a scenario keeps its meaning when it is copied to another folder. */
 static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to,
                          size_t to_bytes)
 {
@@ -56,8 +54,8 @@ static void resolve_path(struct loading *l, const char *section, const char *nam
         int r = path[0] == '/' ? 0 : add_base(l, from_file, &b);
 
         if (r < 0) {
-                conf_key_error(l, section, name, "where \"%.100s\" starts from is not known: %s", path,
-                               strerror(-r));
+                conf_key_error(l, section, name, "cannot resolve \"%.100s\" from the current directory: %s",
+                               path, strerror(-r));
                 return;
         }
         while (strncmp(path, "./", 2) == 0)
@@ -66,7 +64,7 @@ static void resolve_path(struct loading *l, const char *section, const char *nam
         while (b.length > 1 && whole[b.length - 1] == '/')
                 whole[--b.length] = '\0';
         if (b.cut || b.length >= to_bytes)
-                conf_key_error(l, section, name, "the path \"%.120s...\" is too long, allowed: %zu bytes",
+                conf_key_error(l, section, name, "path \"%.120s...\" is too long; expected at most %zu bytes",
                                whole, to_bytes - 1);
         else
                 memcpy(to, whole, b.length + 1);
@@ -103,7 +101,7 @@ static void resolve_source(struct loading *l)
         } else
                 conf_key_error(
                         l, "ros", "source",
-                        "\"%.100s\" is not allowed, allowed: pattern | file:PATH | udp:PORT | tcp:HOST:PORT",
+                        "invalid source \"%.100s\"; expected pattern, file:PATH, udp:PORT or tcp:HOST:PORT",
                         text);
 }
 
@@ -150,11 +148,11 @@ static void resolve_sizes(struct loading *l)
                  parse_lognormal(text + 10, &s->ros.sizes_mean_bytes, &s->ros.sizes_sigma))
                 s->ros.sizes_kind = 2;
         else
-                conf_key_error(
-                        l, "ros", "fragment-sizes",
-                        "\"%.100s\" is not allowed, allowed: fixed | uniform:A-B | lognormal:MEAN,SIGMA, A "
-                        "at most B, sizes up to 4MiB, MEAN not 0, SIGMA above 0 to 5",
-                        text);
+                conf_key_error(l, "ros", "fragment-sizes",
+                               "invalid distribution \"%.100s\"; expected fixed, uniform:A-B or "
+                               "lognormal:MEAN,SIGMA "
+                               "with A <= B, sizes up to 4MiB, MEAN > 0 and 0 < SIGMA <= 5",
+                               text);
 }
 
 static void check_group(struct loading *l)
@@ -165,10 +163,11 @@ static void check_group(struct loading *l)
         if (strcmp(text, "none") == 0)
                 return;
         if (!conf_address_parse(&group, text) || !conf_address_is_multicast(&group))
-                conf_key_error(l, "network", "control-group",
-                               "\"%.60s\" is not allowed, allowed: none, or a multicast address "
-                               "(224.0.0.0/4, ff00::/8)",
-                               text);
+                conf_key_error(
+                        l, "network", "control-group",
+                        "\"%.60s\" is not a multicast address; expected one of 224.0.0.0/4 or ff00::/8, "
+                        "or none",
+                        text);
 }
 
 void conf_resolve_texts(struct loading *l)
@@ -184,7 +183,7 @@ void conf_resolve_texts(struct loading *l)
         conf_check_standby(l);
 }
 
-/* Nodes that reach neither each other nor the group. */
+/* Nodes of different address families reach neither each other nor the group. */
 static void check_families(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -202,13 +201,13 @@ static void check_families(struct loading *l)
                 snprintf(what, sizeof what, "node %.31s.address", n->name);
                 if (one.family != other.family)
                         conf_error(l, n->line, what,
-                                   "%s does not reach %s of node %s, allowed: all IPv4 or all IPv6",
-                                   n->address, first->address, first->name);
+                                   "%s cannot reach %s of node %s; expected all IPv4 or all IPv6", n->address,
+                                   first->address, first->name);
         }
         if (first && conf_address_parse(&other, s->network.control_group) && other.family != one.family)
                 conf_key_error(l, "network", "control-group",
-                               "\"%.60s\" is of another family than %s of node %s, allowed: none, or a "
-                               "multicast address of that",
+                               "\"%.60s\" is of another address family than %s of node %s; expected a "
+                               "multicast address of that family, or none",
                                s->network.control_group, first->address, first->name);
 }
 
@@ -217,16 +216,16 @@ void conf_check_fit(struct loading *l)
         const struct scenario *s = l->scenario;
 
         if (s->trigger.kind != TRIGGER_PERIODIC && s->trigger.rate_millihertz == SCENARIO_MAX)
-                conf_key_error(l, "trigger", "kind",
-                               "needs a rate, allowed: periodic, or a trigger.rate other than max");
+                conf_key_error(l, "trigger", "kind", "needs a rate; set trigger.rate, or use periodic");
         if (s->network.control_port == s->network.data_port)
-                conf_key_error(l, "network", "data-port", "is the control port too, allowed: another one");
+                conf_key_error(l, "network", "data-port",
+                               "equals network.control-port; expected another port");
         if (s->dfm.node_timeout_ns < 3 * s->dfm.keep_alive_ns)
                 conf_key_error(l, "dfm", "node-timeout",
-                               "is too short, allowed: at least three times dfm.keep-alive");
+                               "too short; expected at least three times dfm.keep-alive");
         if (s->dfm.event_timeout_ns <= s->sfi.timeout_ns)
-                conf_key_error(l, "dfm", "event-timeout", "is too short, allowed: longer than sfi.timeout");
+                conf_key_error(l, "dfm", "event-timeout", "too short; expected longer than sfi.timeout");
         if (s->network.loss >= 1)
-                conf_key_error(l, "network", "loss", "nothing would arrive, allowed: below 1");
+                conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);
 }

@@ -1,5 +1,5 @@
-/* A scenario as a whole: loaded (defaults, the file, the settings of the command line, then what follows from
- * them), written, and looked up. How a file is read is in read.c, what a key is and takes in keys.c. */
+/* Loads a scenario (defaults, file, settings of the command line, then the values that follow from them),
+ * writes it, and finds its nodes. read.c reads the file, keys.c converts values. */
 #include "evb/conf/scenario.h"
 
 #include <errno.h>
@@ -10,6 +10,16 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "conf_internal.h"
+
+static void add_place(struct strbuf *b, const struct loading *l, unsigned line)
+{
+        if (l->setting)
+                strbuf_add(b, "--set %.100s: ", l->setting);
+        else if (line > 0)
+                strbuf_add(b, "%s:%u: ", l->path, line);
+        else
+                strbuf_add(b, "%s: ", l->path);
+}
 
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
 {
@@ -24,13 +34,25 @@ void conf_error(struct loading *l, unsigned line, const char *what, const char *
         va_start(args, format);
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        if (l->setting)
-                strbuf_add(&b, "--set %.100s: ", l->setting);
-        else if (line > 0)
-                strbuf_add(&b, "%s:%u: ", l->path, line);
-        else
-                strbuf_add(&b, "%s: ", l->path);
+        add_place(&b, l, line);
         strbuf_add(&b, "%s: %s", what, text);
+}
+
+void conf_warn(struct loading *l, unsigned line, const char *format, ...)
+{
+        struct scenario_errors *e = l->errors;
+        char text[300];
+        va_list args;
+
+        if (e->n_warnings >= SCENARIO_WARNINGS_MAX)
+                return;
+        struct strbuf b = strbuf_init(e->warnings[e->n_warnings++], sizeof e->warnings[0]);
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        add_place(&b, l, line);
+        strbuf_add(&b, "warning: %s", text);
 }
 
 static void set_defaults(struct scenario *s)
@@ -39,7 +61,7 @@ static void set_defaults(struct scenario *s)
                 (void)scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
 }
 
-/* "…/demo.conf" is called demo. */
+/* The name of the file without .conf. */
 static void set_name(struct scenario *s, const char *path)
 {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -63,7 +85,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         if (!node_lines)
                 return -ENOMEM;
         memset(ret, 0, sizeof *ret);
-        errors->n = 0;
+        errors->n = errors->n_warnings = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
         set_defaults(ret);
         r = conf_read_file(&l);
@@ -73,7 +95,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                 conf_take_setting(&l, settings[i]);
         set_name(ret, path);
         conf_resolve_texts(&l);
-        /* A value that was not understood would make others look wrong. */
+        /* Invalid values would cause errors in other keys. */
         if (errors->n == 0)
                 conf_resolve_nodes(&l);
         if (errors->n == 0)
@@ -107,7 +129,7 @@ void scenario_write(const struct scenario *s, FILE *to)
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
 
-                /* Nodes are told one by one below. */
+                /* The sections of nodes below replace the counts. */
                 if (strcmp(k->name, "count") == 0)
                         continue;
                 if (strcmp(section, k->section) != 0)

@@ -1,5 +1,5 @@
-/* The lists of standby.allow and network.command-from: checked when a scenario is loaded, and looked up when
- * a command comes. */
+/* Checks standby.allow and network.command-from when a scenario is loaded, and looks them up when a command
+ * arrives. */
 #include "evb/conf/standby.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "evb/base/util.h"
 #include "conf_internal.h"
 
-/* Whole groups of keys by prefix, so that a new key of a group needs its permission too. */
+/* Groups of keys by prefix, so that a new key of a group also needs the permission. */
 static const struct {
         const char *permission, *keys;
 } permissions[] = {
@@ -18,7 +18,7 @@ static const struct {
         {"output", "sfi.output="}, {"output", "sfi.file-"},
 };
 
-/* The next word of a list separated by commas or blanks; "" at its end. */
+/* The next word of a list that is separated by commas or blanks; "" at its end. */
 static const char *next_word(const char *list, char *word, size_t size)
 {
         size_t n;
@@ -159,16 +159,17 @@ void conf_check_standby(struct loading *l)
 
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (!is_permission(word))
-                        conf_key_error(l, "standby", "allow",
-                                       "\"%s\" is not a permission, allowed: none, or qos, tuning, "
-                                       "link-rate, output",
-                                       word);
+                        conf_key_error(
+                                l, "standby", "allow",
+                                "\"%s\" is not a permission; expected qos, tuning, link-rate or output, "
+                                "or none",
+                                word);
         }
         list = l->scenario->network.command_from;
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
                         conf_key_error(l, "network", "command-from",
-                                       "\"%s\" is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS, "
+                                       "\"%s\" is not an address; expected nodes, ADDRESS or ADDRESS/BITS, "
                                        "separated by commas",
                                        word);
         }

@@ -73,7 +73,7 @@ static int open_role(struct node *n)
                 .credits = credits,
                 .outstanding = (uint32_t)sc->sfi.outstanding,
                 .timeout_ns = sc->sfi.timeout_ns,
-                .retries_max = (uint32_t)sc->sfi.re_ask,
+                .retries_max = (uint32_t)sc->sfi.retries,
                 .retry_after_ns = sc->sfi.retry_after_ns,
                 .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,

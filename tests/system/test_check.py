@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `evb check --node` and `--net` accept starts, and what they refuse is refused at the start in the same words.
+"""`evb check --node` and `--net` accept and reject what the start does, with the same messages.
 
     test_check.py EVB CASE
 """
@@ -12,7 +12,7 @@ import subprocess
 from harness import LIMIT_S, Skip, folder, main, need_root, scenario, settings
 from network import Network, wait_until
 
-# Each node at an address of its own; another block for each test process.
+# Each node has its own address, and each test process its own block.
 BLOCK = f"127.77.{os.getpid() % 250}"
 TEXT = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {BLOCK}.{i}\n" for i, name in enumerate(("dfm", "ros1", "ros2", "sfi1"), 1))
 HUGE = {"ros": "64GiB", "sfi": "256GiB"}
@@ -35,7 +35,7 @@ def both(evb, path, node, keys, user=None):
 
 
 def refused(evb):
-    """A table of scenarios that do not fit this machine: node, keys, status, message."""
+    """Rejects scenarios that cannot run on this machine: node, keys, status, message."""
     with folder() as where:
         path = scenario(where, TEXT)
         plain = where / "plain.txt"
@@ -60,7 +60,7 @@ def refused(evb):
             ("sfi1", {"sfi.buffer-size": HUGE["sfi"]}, 2, "sfi.buffer-size: this machine has no memory for "),
             ("ros1", {"qos.backend": "htb"}, None, "shaping: "),
             ("ros1", {"qos.backend": "htb", "node ros1.device": "lo"}, 77, "all nodes share lo"),
-            ("ros9", {}, 2, '"ros9" is unknown'),
+            ("ros9", {}, 2, 'unknown node "ros9"'),
             ("ros1", {"network.control-group": "ff02::1"}, 2, "network.control-group"),
             ("ros1", {"sfi.credits": 12001}, 2, "sfi.credits"),
             ("ros1", {"dfm.event-timeout": "1s"}, 2, "dfm.event-timeout"),
@@ -70,11 +70,11 @@ def refused(evb):
                 continue
             (checked, said), (started, error) = both(evb, path, node, keys)
             assert started != 0 and (status is None or started == status) and text in error, (node, keys, started, error)
-            # A start names the role that it looks for, a check only the node.
+            # Only the start requires a role.
             assert checked == started and (said == error or node == "ros9"), (node, keys, (checked, said), (started, error))
             assert text in said, (node, keys, said)
         taken.close()
-        # A start waits for an address that may still come; a check does not.
+        # A start waits for a missing address, a check does not.
         done = subprocess.run([evb, "check", path, "--node", "ros1", "--set", "node ros1.address=192.0.2.1"], capture_output=True,
                               text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and "cannot open 192.0.2.1:26800 for control messages: Cannot assign" in done.stderr, done
@@ -85,7 +85,7 @@ def over_commits():
 
 
 def refused_to_nobody(evb):
-    """Files and folders that may not be used are mistakes of the scenario (2); a port below 1024 wants a privilege (77)."""
+    """An inaccessible file or directory is an error of the scenario (2); a port below 1024 requires a privilege (77)."""
     need_root()
     with folder() as where:
         os.chmod(where, 0o755)
@@ -109,7 +109,7 @@ def refused_to_nobody(evb):
 
 
 def accepted(evb):
-    """A node that passes the check starts; the check leaves nothing behind: no file, no port, no shaping."""
+    """A node that passes the check starts; the check leaves no file, port or shaping behind."""
     with folder() as where:
         path = scenario(where, TEXT)
         keys = {"sfi.output": "file", "sfi.directory": where / "data", "scenario.transport": "tcp"}
@@ -145,7 +145,7 @@ def starts(evb, where, path, node, keys):
 
 
 def shaping(evb):
-    """Of a ROS that shapes: the privilege, the kernel's kinds and the plan are checked, and the device stays as it is."""
+    """For a ROS that shapes, checks the privilege, the kernel and the plan, and leaves the device unchanged."""
     with Network("a", "b") as network, folder() as where:
         network.pair("a", "b")
         os.chmod(where, 0o755)
@@ -161,7 +161,7 @@ def shaping(evb):
 
 
 def granted(evb):
-    """A buffer that the kernel does not grant is logged, by the check too; it is no reason not to start."""
+    """A buffer that the kernel does not grant is logged, by the check as well; the node still starts."""
     need_root()
     limit = int(pathlib.Path("/proc/sys/net/core/rmem_max").read_text()) if pathlib.Path("/proc/sys/net/core/rmem_max").exists() else None
     if limit is None or limit >= 1 << 29:
@@ -176,7 +176,7 @@ def granted(evb):
 
 
 def run(evb):
-    """`evb check --net` and `evb run --net`: the same verdict and the same words."""
+    """`evb check --net` and `evb run --net` exit with the same status and message."""
     with folder() as where:
         path = scenario(where)
         table = [

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Command lines and files as users get them wrong: what is told, and the exit status.
+"""Wrong command lines and files: error messages and exit statuses.
 
     test_cli.py EVB CASE
 """
@@ -23,47 +23,47 @@ def wrong(evb, words, *texts, status=2):
 
 
 def usage(evb):
-    wrong(evb, [], "evb COMMAND", "run", "dump")
-    wrong(evb, ["fly"], 'unknown command "fly", allowed:', "run", "ros", "dfm", "sfi", "check", "dump")
-    wrong(evb, ["run"], "missing: FILE")
-    wrong(evb, ["run", "a", "b"], "one word too many: b")
-    wrong(evb, ["run", "--fast", "x"], "unknown option: --fast")
-    wrong(evb, ["run", "x", "--net"], "needs an argument")
-    wrong(evb, ["run", "x", "--json="], "needs an argument")
+    wrong(evb, [], "evb COMMAND", "run", "ros", "dfm", "sfi", "check", "dump")
+    wrong(evb, ["fly"], 'unknown command "fly"; see `evb --help`')
+    wrong(evb, ["run"], "missing argument FILE; see `evb run --help`")
+    wrong(evb, ["run", "a", "b"], 'unexpected argument "b"')
+    wrong(evb, ["run", "--fast", "x"], "unknown option --fast")
+    wrong(evb, ["run", "x", "--net"], "requires an argument")
+    wrong(evb, ["run", "x", "--json="], "requires an argument")
     wrong(evb, ["run", "x", "--progress=3"], "takes no argument")
-    wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: "moon" is not allowed, allowed: loopback|lab')
+    wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: invalid network "moon"; expected loopback or lab')
     wrong(evb, ["ros"], "--config FILE and --node NAME")
-    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], '"ros9" is unknown')
-    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], "of another role", "role is ros")
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], 'unknown node "ros9"')
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], 'wrong role of node "sfi1"; expected a node with role = ros')
     wrong(evb, ["check", "/nowhere.conf"], "/nowhere.conf: No such file or directory")
     for words in (["--version"], ["run", "--version"]):
         done = call(evb, *words)
         assert done.returncode == 0 and done.stdout.startswith("evb ") and done.stderr == "", done
     for command in ("run", "ros", "dfm", "sfi", "check", "dump"):
         done = call(evb, command, "--help")
-        assert done.returncode == 0 and done.stdout.startswith(f"evb {command}") and "--json" in done.stdout, done
+        assert done.returncode == 0 and done.stdout.startswith(f"Usage: evb {command}") and "--json" in done.stdout, done
 
 
 def mistakes(evb):
-    """All mistakes of a file at once, each with its line and what is allowed."""
+    """One check reports all errors of a file, each with its line and the expected values."""
     with folder() as where:
         path = scenario(where, "[scenario]\nmode = shove\n\n[trigger]\nrate = fast\n[ros]\ncount = 0\nfragment-siz = 1kB\n"
                                "[sfi]\ncount = 1\n[nonsense]\nx = 1\n")
         wrong(evb, ["check", path],
-              f'{path}:2: scenario.mode: "shove" is not allowed, allowed: push|pull',
-              f'{path}:5: trigger.rate: "fast" is not allowed, allowed: max, or a frequency',
-              f"{path}:8: ros.fragment-siz: no such key; did you mean ros.fragment-size?",
-              f"{path}:12: nonsense.x: no such key")
+              f'{path}:2: scenario.mode: invalid value "shove"; expected push or pull',
+              f'{path}:5: trigger.rate: "fast" is not a frequency; expected e.g. 2kHz, or max',
+              f"{path}:8: ros.fragment-siz: unknown key; did you mean ros.fragment-size?",
+              f"{path}:12: nonsense.x: unknown key")
         path = scenario(where)
         wrong(evb, ["run", path, "--set", "ros.count"], "SECTION.KEY=VALUE")
         wrong(evb, ["run", path, "--set", "network.loss=2"], "--set network.loss=2: network.loss:", "0 to 1")
-        wrong(evb, ["run", path, "--set", "ros.source=carrier-pigeon"], "ros.source", "pattern | file:PATH")
+        wrong(evb, ["run", path, "--set", "ros.source=carrier-pigeon"], "ros.source", "expected pattern, file:PATH")
         wrong(evb, ["run", path, "--set", "trigger.kind=poisson"], "trigger.kind", "trigger.rate")
         wrong(evb, ["run", path, "--set", "ros.source=file:/nowhere.raw"], "/nowhere.raw: No such file")
 
 
 def json_output(evb):
-    """Standard output holds one object and nothing else; --json FILE leaves it empty."""
+    """--json prints one object and nothing else; with a FILE, standard output stays empty."""
     with folder() as where:
         path = scenario(where)
         for words in (["--json", path], [path, "--json"], ["--json=" + str(where / "a.json"), path], [path, "--json", where / "a.json"]):
@@ -86,6 +86,21 @@ def json_output(evb):
         assert json.loads(done.stdout)["ros"]["fragment-size"] == "1KiB", done
 
 
+def check_old_names(evb):
+    """A check warns about old names of keys; a run accepts them silently."""
+    with folder() as where:
+        path = scenario(where, "[ros]\ncount = 2\n[sfi]\ncount = 1\nre-ask = 3\n")
+        done = call(evb, "check", path, "--set", "sfi.re-ask-after=5ms")
+        assert done.returncode == 0, done
+        assert done.stderr == (f"{path}:5: warning: sfi.re-ask is now sfi.retries\n"
+                               "--set sfi.re-ask-after=5ms: warning: sfi.re-ask-after is now sfi.retry-after\n"), done
+        assert "\nretries = 3\n" in done.stdout and "\nretry-after = 5ms\n" in done.stdout, done
+        done = call(evb, "run", path, "--set", "trigger.events=10", "--json")
+        assert done.returncode == 0 and done.stderr == "", done
+        wrong(evb, ["check", scenario(where, "[ros]\ncount = 2\n[sfi]\ncount = 1\nre-ask = 3\nretries = 3\n")],
+              ":6: sfi.retries: duplicate key; first set on line 5 by its old name sfi.re-ask")
+
+
 def check_round_trip(evb):
     with folder() as where:
         for path in sorted(SCENARIOS.glob("*.conf")):
@@ -96,14 +111,14 @@ def check_round_trip(evb):
 
 
 def no_disk(evb):
-    """An output folder that is not there: said at once, nothing hangs."""
+    """A missing output directory is an error at once; the run does not hang."""
     with folder() as where:
         done = call(evb, "run", scenario(where), "--set", "sfi.output=file", "--set", "sfi.directory=/nowhere/at/all")
         assert done.returncode != 0 and "sfi.directory" in done.stderr and "/nowhere/at/all" in done.stderr, done
 
 
 def no_overwriting(evb):
-    """A second run of the same number leaves the files of the first as they are, and says how it goes on."""
+    """A second run with the same number keeps the files of the first and logs the number of its own."""
     with folder() as where:
         words = ["run", scenario(where), "--set", "sfi.output=file", "--set", f"sfi.directory={where}",
                  "--set", "trigger.events=5", "--set", "run.number=7"]
@@ -117,7 +132,7 @@ def no_overwriting(evb):
 
 
 def check_directory(evb):
-    """A directory that is not there is found for SFIs of this machine, and for no others."""
+    """A missing directory is an error for SFIs on this machine only."""
     def text(directory, address):
         nodes = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {address}.{i}\n"
                         for i, name in enumerate(("dfm", "ros1", "sfi1"), 1))
@@ -133,11 +148,11 @@ def check_directory(evb):
         done = call(evb, "check", scenario(where, text("/no/where", "192.0.2")))
         assert done.returncode == 0 and done.stderr == "", done
         done = call(evb, "check", scenario(where, text(where / "closed", "127.0.0")), preexec_fn=drop_root)
-        assert done.returncode == 0 and "warning: this user cannot write there" in done.stderr, done
+        assert done.returncode == 0 and "warning: not writable for this user" in done.stderr, done
 
 
 def no_root(evb):
-    """Without the privilege the lab says what is missing: 77."""
+    """Without root, --net lab names the missing privilege and exits with 77."""
     with folder() as where:
         os.chmod(where, 0o755)
         done = call(evb, "run", scenario(where), "--net", "lab", preexec_fn=drop_root)
@@ -145,7 +160,7 @@ def no_root(evb):
 
 
 def progress(evb):
-    """Told to, it shows progress where there is no terminal, one plain line after the other."""
+    """--progress prints plain lines if standard error is not a terminal."""
     with folder() as where:
         done = call(evb, "run", scenario(where), "--progress", "--set", "scenario.duration=2500ms", "--set", "trigger.events=0",
                     "--set", "trigger.rate=1kHz")
@@ -155,7 +170,7 @@ def progress(evb):
 
 
 def notify(evb):
-    """A node tells systemd that it is ready, what it does, and that it stops."""
+    """A node notifies systemd when it is ready, of its status, and when it stops."""
     with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
         running.wait_nodes(9)
         running.wait_running()
@@ -182,7 +197,7 @@ def notify(evb):
             node.terminate()
             while "STOPPING=1" not in seen:
                 seen += hear()
-            listener.close()  # unread notices would hold the node up
+            listener.close()  # unread messages would block the node
             assert node.wait(60) == 0
         finally:
             node.kill()
@@ -192,5 +207,5 @@ def notify(evb):
 
 
 assert SMALL
-main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "no-disk": no_disk,
+main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
       "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress, "notify": notify})

@@ -40,7 +40,7 @@ def no_re_asking(evb):
     """Without retries loss shows as partial events, and is reported."""
     assert chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
-        report = run(evb, scenario(where), {"network.loss": "0.05", "sfi.re-ask": 0, "sfi.timeout": "200ms"}, expect=1)
+        report = run(evb, scenario(where), {"network.loss": "0.05", "sfi.retries": 0, "sfi.timeout": "200ms"}, expect=1)
         assert report["events_partial"] > 0 and report["fragments"]["lost"] > 0, report
 
 

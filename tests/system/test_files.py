@@ -56,7 +56,7 @@ def partial(evb):
     """Events that lack fragments are written with dummies in their place."""
     assert chance_of_no_loss(300 * 6, 0.05) < CHANCE
     with folder() as where:
-        report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.re-ask": 0,
+        report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.retries": 0,
                                             "sfi.timeout": "200ms", "trigger.events": 300, "sfi.count": 1}, expect=1)
         status, told = dump(evb, report["files"][0], "--verify")
         assert status == 0 and told["verify"]["partial_events"] == report["events_partial"] > 0, (told, report["events_partial"])
@@ -76,7 +76,7 @@ def crash(evb):
         with open(path, "r+b") as f:
             f.truncate(path.stat().st_size - 1001)
         done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 and "whole events kept" in done.stdout, done
+        assert done.returncode == 0 and "complete events kept" in done.stdout, done
         status, told = dump(evb, path, "--verify")
         assert status == 0 and told["events"] > 0, told
 

@@ -208,7 +208,7 @@ def full_disk(evb):
         script = (f"mount -t tmpfs -o size=4k none {path.parent} && printf '%s\\n' {filler.strip()} > {path} && "
                   f"{evb} lab run B1 --quick --results {path}; echo \"status $?\" >&2; cat {path}")
         done = sh("unshare", "-m", "sh", "-c", script)
-        assert "status 1" in done.stderr and "stopped, as no more points can be written" in done.stderr and done.stdout == filler, done
+        assert "status 1" in done.stderr and "stopped, as points cannot be written" in done.stderr and done.stdout == filler, done
         assert done.stderr.count("no space") + done.stderr.count("No space") == 1, done
 
 
@@ -278,7 +278,7 @@ def removed(evb):
                 said = running.communicate(timeout=LIMIT_S)[1]
             finally:
                 running.kill()
-        assert running.returncode == 1 and "the file was removed, or replaced, while points were made" in said, said
+        assert running.returncode == 1 and "the file was removed or replaced during the run" in said, said
 
 
 def no_state(evb):
@@ -288,7 +288,7 @@ def no_state(evb):
     if str(evb).startswith("/tmp/"):
         raise Skip("the program lies in /tmp")
     done = sh("unshare", "-m", "sh", "-c", script)
-    assert done.stdout == "status 1\n" and "cannot create a folder in /tmp: Read-only file system" in done.stderr, done
+    assert done.stdout == "status 1\n" and "cannot create a directory in /tmp: Read-only file system" in done.stderr, done
 
 
 @contextlib.contextmanager
@@ -327,7 +327,7 @@ def clean(evb):
             assert stale not in left and living in left, left
             assert not left_over.exists() and (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
             assert (where / "kept").exists() and link.is_symlink()
-            found = re.fullmatch(r"(\d+) namespaces and (\d+) folders in /tmp of runs that live no more removed\n", said)
+            found = re.fullmatch(r"removed (\d+) namespaces and (\d+) directories in /tmp of dead runs\n", said)
             assert found and int(found[1]) >= 1 and int(found[2]) >= 1, said
         finally:
             for name in (stale, living):

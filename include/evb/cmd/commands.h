@@ -1,4 +1,4 @@
-/* The subcommands, one file each. Each gets argv from its own name on and returns the exit status. */
+/* The subcommands, one file each. argv starts at the name of the subcommand; each returns the exit status. */
 #pragma once
 
 #include "evb/cmd/options.h"
@@ -12,9 +12,12 @@ int cmd_qos(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 
-/* Whether `evb run --net NET` would start on this machine: 0, or its exit status, after printing what is
- * wrong. On loopback qos.backend becomes none if qos.required allows it. */
+/* Whether `evb run --net NET` could start on this machine: 0, or its exit status, after an error message. On
+ * loopback, sets qos.backend to none if qos.required permits it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
-/* Loads a scenario; where it is wrong, tells all mistakes and returns NULL. Freed by the caller. */
+/* Loads a scenario with the settings of the command line. NULL: failed, all errors are printed. The caller
+ * frees it. */
 struct scenario *command_load(const char *path, const struct options *o);
+/* Likewise; also warns about old names of keys. */
+struct scenario *command_load_and_warn(const char *path, const struct options *o);

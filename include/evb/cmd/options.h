@@ -1,5 +1,5 @@
-/* The options of a subcommand: one table feeds the parser and the help. The common ones are the same
- * everywhere. */
+/* The options of a subcommand. Its table feeds the parser, the help and the manual page; the common options
+ * are the same for all subcommands. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,25 +11,25 @@
 #define OPTIONS_WORDS_MAX 16
 #define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
 
-/* The arguments of an option that may be given more than once. */
+/* The arguments of a repeatable option. */
 struct option_list {
-        const char **values; /* grows; freed by the caller */
+        const char **values; /* the caller frees it */
         size_t n;
 };
 
-/* An option of one subcommand's own. */
+/* One option of a subcommand. */
 struct option_entry {
         const char *name;     /* "node" is --node */
-        const char *argument; /* what it takes, "NAME"; NULL: a flag */
+        const char *argument; /* its argument in the help, "NAME"; NULL: a flag */
         const char *help;
-        const char **value;       /* where its argument goes (flags: their own name) */
-        struct option_list *list; /* instead, for one that may be repeated */
+        const char **value;       /* receives the argument; for a flag, its name */
+        struct option_list *list; /* instead of value, if repeatable */
 };
 
 struct command {
         const char *name;
         int (*run)(int argc, char **argv);
-        const char *arguments; /* positional ones: "FILE" or "" */
+        const char *arguments; /* positional arguments: "FILE" or "" */
         const char *help;      /* one line */
 };
 
@@ -43,19 +43,18 @@ struct options {
         size_t n_words;
 };
 
-/* What parsing ends in when it is not to go on: the exit status. */
+/* Any other result of options_parse() is the exit status. */
 enum options_result { OPTIONS_GO_ON = -1 };
 
-/* argv[0] is the subcommand. `json` alone means standard output; a word after it is its file only where it is
- * written
- * --json=FILE or where all positional arguments (`n_words`) have been given before it. Mistakes are told on
- * standard error: exit status 2. */
+/* argv[0] is the subcommand, and n_words the number of its positional arguments. The word after `--json` is
+ * its FILE only if all positional arguments come before it; `--json=FILE` is never ambiguous. Prints errors,
+ * which give exit status 2. */
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
                   size_t n_own, size_t n_words, int argc, char **argv);
-/* The verb that argv[1] names, as in `evb qos plan`: one of n structures of each_bytes that begin with a
- * struct command, whose name is "qos plan". NULL: *ret_status is the exit status, and what there is has been
- * told. */
+/* Finds the verb that argv[1] names, e.g. `evb qos plan`, in n structures of each_bytes that begin with a
+ * struct command, whose name is "qos plan". NULL: help or an error was printed, *ret_status is the exit
+ * status. */
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status);
-/* Where --json goes; NULL where it is not asked for, or (the error has been told) cannot be opened. */
+/* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);

@@ -1,5 +1,4 @@
-/* The one table of keys. The scenario file, --set, `evb check`, the help and the man page are made from it.
- */
+/* The one table of keys. The scenario file, --set, `evb check`, the help and the manual page use it. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,33 +20,37 @@ enum key_kind {
 
 struct scenario_key {
         const char *section, *name;
+        const char *old_name; /* in the same section, still accepted; NULL: none */
         enum key_kind kind;
-        size_t offset; /* in struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX]
-                          (KEY_TEXT) */
-        const char *standard; /* value where nothing is said */
-        const char *
-                words; /* KEY_CHOICE: all values, separated by '|'; else one word with a meaning of its own */
-        uint64_t word_value;  /* of that word */
-        uint64_t least, most; /* of numbers */
+        /* In struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX] (KEY_TEXT). */
+        size_t offset;
+        const char *standard; /* the default */
+        /* KEY_CHOICE: all values, separated by '|'. KEY_TEXT: the values, for people. Numbers: a word that
+         * stands for word_value, or NULL. */
+        const char *words;
+        uint64_t word_value;
+        uint64_t least, most; /* bounds of numbers */
         const char *help;
-        bool local; /* paths here, and where nodes find each other: not to be set by an order from elsewhere
-                     */
+        bool local; /* paths, and where nodes find each other: no remote command may set it */
 };
 
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
 
+/* By name or old name. */
 const struct scenario_key *scenario_key_find(const char *section, const char *name);
-/* What a key allows, in words: "push|pull", "a time (ns, us, ms, s, min, h)"; returns `text`. */
+/* The values that a key takes: "push or pull", "a time from 1ms to 60s"; returns `text`. */
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes);
-/* The value as it would be written in a file; returns `text`. */
+/* Why scenario_key_set() rejected `value`, and what it expects instead; returns `text`. */
+char *scenario_key_reject(const struct scenario_key *key, const char *value, char *text, size_t size_bytes);
+/* The value as a file holds it; returns `text`. */
 char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
                          size_t size_bytes);
-/* 0, or -EINVAL: not such a value. */
+/* 0, or -EINVAL if the key does not take this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
-/* "SECTION.KEY=VALUE" sets a local key, or a node's: nobody but who starts the program may. */
+/* Whether "SECTION.KEY=VALUE" sets a local key or a key of a node, which no remote command may set. */
 bool scenario_setting_is_local(const char *setting);
-/* The keys as text for people: one section after the other, with meaning, values and default. */
+/* All keys for people, section by section. */
 void scenario_keys_print(FILE *to);
-/* The same as the body of a man page (mdoc). */
+/* The sections UNITS and KEYS of a manual page (mdoc). */
 void scenario_keys_print_man(FILE *to);

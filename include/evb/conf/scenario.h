@@ -1,6 +1,6 @@
-/* A scenario: what a run is to do, read from an INI file and from settings of the command line by one table
- * of keys (conf/keys.h). Values are resolved: bytes, nanoseconds, bits per second; a member is named after
- * its key. */
+/* A scenario describes a run. It is read from an INI file and from settings of the command line by the table
+ * of keys (conf/keys.h). Values are in bytes, nanoseconds and bits per second; members are named after their
+ * keys. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,11 +12,11 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_AUTO 0 /* value of a number whose key says `auto` */
+#define SCENARIO_AUTO 0 /* a number whose value is `auto` */
 #define SCENARIO_UNCHANGED UINT32_MAX
-#define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.re-ask = auto */
+#define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
 #define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
-/* What network.send-buffer = auto asks the kernel for. */
+/* Requested from the kernel if network.send-buffer = auto. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
 
@@ -58,7 +58,7 @@ struct scenario {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
                 char source[SCENARIO_TEXT_MAX];
                 char fragment_sizes[SCENARIO_TEXT_MAX];
-                /* From the two texts: */
+                /* Parsed from the two texts: */
                 enum scenario_source source_kind;
                 char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
                 unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */
@@ -68,7 +68,7 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, re_ask, retry_after_ns, verify, durability;
+                uint64_t timeout_ns, retries, retry_after_ns, verify, durability;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
@@ -76,46 +76,45 @@ struct scenario {
                 uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, fault_seed;
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
-                char command_from[SCENARIO_TEXT_MAX]; /* asked by conf/standby.h */
+                char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
         } network;
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
                         required;
                 uint64_t on_drift; /* enum scenario_drift */
         } qos;
-        /* SCENARIO_UNCHANGED: left as they are. */
+        /* SCENARIO_UNCHANGED: the run keeps the device's value. */
         struct {
                 uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
         } tuning;
         struct {
-                char allow[SCENARIO_TEXT_MAX]; /* asked by conf/standby.h */
+                char allow[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
                 uint64_t idle_timeout_ns;
         } standby;
         struct {
                 uint64_t number, seed, stop_timeout_ns;
         } run;
-        /* DFM, ROSs, SFIs, in this order; made from the counts, or told in [node NAME] sections. */
+        /* Made from the counts, or from [node NAME] sections. */
         struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
         size_t n_nodes;
 };
 
-/* One setting of a command line, "SECTION.KEY=VALUE"; wins over the file. */
-struct scenario_setting {
-        const char *text;
-};
-
 #define SCENARIO_ERRORS_MAX 20
 
+#define SCENARIO_WARNINGS_MAX 20
+
 struct scenario_errors {
-        size_t n; /* all that were found; the first SCENARIO_ERRORS_MAX are kept */
+        size_t n; /* all errors; only the first SCENARIO_ERRORS_MAX have a text */
         char text[SCENARIO_ERRORS_MAX][512];
+        size_t n_warnings; /* old names of keys */
+        char warnings[SCENARIO_WARNINGS_MAX][512];
 };
 
-/* -EINVAL: *errors says what is wrong, each as `FILE:LINE: SECTION.KEY: what, allowed: …`; or errno of
- * opening the file. A scenario is large: allocate it. */
+/* -EINVAL: *errors holds the errors, each as `FILE:LINE: SECTION.KEY: reason; expected ...`. Another negative
+ * errno: the file cannot be read. Fills the warnings in either case. A scenario is large: allocate it. */
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors);
-/* Loading what this writes gives the same scenario. */
+/* Writes a file that loads as the same scenario. */
 void scenario_write(const struct scenario *s, FILE *to);
 
 const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */

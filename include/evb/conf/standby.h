@@ -1,5 +1,5 @@
-/* What a node's own scenario permits to the commands of `evb lab`: which settings they may change, and which
- * addresses they may come from. */
+/* The permissions of a node's scenario for commands of `evb lab`: the settings that they may change, and the
+ * addresses that they may come from. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,8 +7,8 @@
 
 #include "evb/conf/scenario.h"
 
-/* The permission of standby.allow that a command needs to change this setting ("SECTION.KEY=VALUE"); NULL:
- * none. Keys that no command may ever set: scenario_setting_is_local(). */
+/* The permission of standby.allow that a command needs for this setting ("SECTION.KEY=VALUE"); NULL: none.
+ * scenario_setting_is_local() lists the keys that no command may set. */
 const char *scenario_setting_permission(const char *setting);
 /* Whether standby.allow names this permission. */
 bool scenario_allows(const struct scenario *s, const char *permission);

@@ -1,4 +1,4 @@
-/* Command lines: what each word means, and what is said of the wrong ones. */
+/* Command lines: the meaning of each word, and the errors. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,8 +13,7 @@
 
 static struct options o;
 static const char *node, *fast;
-static char line[4096],
-        said[2][4096]; /* what is parsed; what was written to standard output and standard error */
+static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
 
 static int nothing(int argc, char **argv)
 {
@@ -42,11 +41,12 @@ static void turn_back(int fd, int old, FILE *from, char text[static 4096])
         fclose(from);
 }
 
-/* "test WORDS", for a command that takes n_words positional ones. */
+/* Parses "test WORDS" for a command with n_words positional arguments. */
 static int parse(size_t n_words, const char *words)
 {
         static const struct command command = {"test", nothing, "FILE", "Nothing at all."};
-        const struct option_entry own[] = {{"node", "NAME", "which", &node}, {"fast", NULL, "hurry", &fast}};
+        const struct option_entry own[] = {{"node", "NAME", "name of the node", &node},
+                                           {"fast", NULL, "run fast", &fast}};
         FILE *out = tmpfile(), *err = tmpfile();
         char *argv[100] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
@@ -70,7 +70,7 @@ static void assert_wrong(size_t n_words, const char *words, const char *what)
         assert_string_equal(said[0], "");
         assert_memory_equal(said[1], "evb test: ", strlen("evb test: "));
         if (!strstr(said[1], what))
-                fail_msg("\"%s\" does not say \"%s\"", said[1], what);
+                fail_msg("got \"%s\", expected \"%s\"", said[1], what);
 }
 
 static void test_words(void **state)
@@ -80,12 +80,12 @@ static void test_words(void **state)
         assert_string_equal(o.words[0], "a");
         assert_string_equal(o.words[1], "b");
         assert_false(o.json || o.progress || o.n_settings > 0 || node || fast);
-        /* A single dash is a word. */
+        /* A single dash is an argument. */
         assert_int_equal(parse(1, "-"), OPTIONS_GO_ON);
         assert_string_equal(o.words[0], "-");
-        assert_wrong(1, "a b", "one word too many: b");
-        assert_wrong(1, "", "missing: FILE");
-        assert_wrong(2, "a", "missing: FILE");
+        assert_wrong(1, "a b", "unexpected argument \"b\"");
+        assert_wrong(1, "", "missing argument FILE");
+        assert_wrong(2, "a", "missing argument FILE");
 }
 
 static void test_own(void **state)
@@ -98,15 +98,15 @@ static void test_own(void **state)
         assert_null(fast);
         assert_int_equal(parse(0, "--node a --node b"), OPTIONS_GO_ON);
         assert_string_equal(node, "b");
-        assert_wrong(0, "--node", "needs an argument: --node");
+        assert_wrong(0, "--node", "option --node requires an argument; see `evb test --help`");
 }
 
 static void test_unknown(void **state)
 {
-        assert_wrong(0, "--slow", "unknown option: --slow");
-        assert_wrong(0, "--nod x", "unknown option: --nod");
-        assert_wrong(0, "--nodes x", "unknown option: --nodes");
-        assert_wrong(0, "-x", "unknown option: -x");
+        assert_wrong(0, "--slow", "unknown option --slow");
+        assert_wrong(0, "--nod x", "unknown option --nod");
+        assert_wrong(0, "--nodes x", "unknown option --nodes");
+        assert_wrong(0, "-x", "unknown option -x");
         assert_non_null(strstr(said[1], "evb test --help"));
 }
 
@@ -119,7 +119,7 @@ static void test_settings(void **state)
         assert_string_equal(o.settings[0], "a.b=1");
         assert_string_equal(o.settings[1], "c.d=2");
         assert_string_equal(o.words[0], "file");
-        assert_wrong(0, "--set", "needs an argument: --set");
+        assert_wrong(0, "--set", "option --set requires an argument");
         for (int i = 0; i < OPTIONS_SETTINGS_MAX; i++)
                 strcat(words, "--set=a.b=1 ");
         assert_int_equal(parse(0, words), OPTIONS_GO_ON);
@@ -128,7 +128,7 @@ static void test_settings(void **state)
         assert_wrong(0, words, "too many settings");
 }
 
-/* The word behind --json is its file only where no other use is left for it. */
+/* The word after --json is its file only if all positional arguments come before it. */
 static void test_json(void **state)
 {
         static const struct {
@@ -157,8 +157,8 @@ static void test_json(void **state)
                 if (cases[i].word)
                         assert_string_equal(o.words[0], cases[i].word);
         }
-        assert_wrong(1, "--json FILE out", "one word too many: out");
-        assert_wrong(1, "FILE --json out more", "one word too many: more");
+        assert_wrong(1, "--json FILE out", "unexpected argument \"out\"");
+        assert_wrong(1, "FILE --json out more", "unexpected argument \"more\"");
         assert_int_equal(parse(0, "--progress"), OPTIONS_GO_ON);
         assert_true(o.progress);
         assert_false(o.json);
@@ -190,10 +190,10 @@ static void test_json_files(void **state)
 
 static void test_help(void **state)
 {
-        static const char *const told[] = {
-                "evb test FILE [OPTION]...\nNothing at all.\n",
+        static const char *const expected[] = {
+                "Usage: evb test FILE [OPTION]...\nNothing at all.\n",
                 "--node NAME ",
-                "which",
+                "name of the node",
                 "--fast ",
                 "--set SECTION.KEY=VALUE",
                 "--json [FILE]",
@@ -202,10 +202,10 @@ static void test_help(void **state)
                 "--version",
         };
 
-        /* Asked for, help is no mistake, whatever else is missing. */
+        /* --help succeeds even if arguments are missing. */
         assert_int_equal(parse(1, "--help"), 0);
-        for (size_t i = 0; i < ARRAY_SIZE(told); i++)
-                assert_non_null(strstr(said[0], told[i]));
+        for (size_t i = 0; i < ARRAY_SIZE(expected); i++)
+                assert_non_null(strstr(said[0], expected[i]));
         assert_string_equal(said[1], "");
         assert_int_equal(parse(1, "--version"), 0);
         assert_string_equal(said[0], "evb " EVB_VERSION "\n");

@@ -1,4 +1,4 @@
-/* A scenario from text, for the tests of the conf layer. */
+/* Loads a scenario from text, for the tests of the conf layer. */
 #pragma once
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 
 #define COUNTS "[ros]\ncount = 2\n[sfi]\ncount = 1\n"
 
-/* What one load gave; big, so one at a time. */
+/* The result of the last load; static, as it is large. */
 static struct scenario sample;
 static struct scenario_errors sample_errors;
 static char sample_path[64];
@@ -60,7 +60,7 @@ static inline int sample_set(const char *setting)
         return sample_load_with(COUNTS, &setting, 1);
 }
 
-/* Exactly one mistake, told as FILE`at`… and holding `what`. */
+/* Exactly one error, which begins with FILE`at` and contains `what`. */
 static inline void assert_one_error(const char *at, const char *what)
 {
         const char *text = sample_errors.text[0];
@@ -72,5 +72,5 @@ static inline void assert_one_error(const char *at, const char *what)
         if (strncmp(text, sample_path, strlen(sample_path)) == 0)
                 text += strlen(sample_path);
         if (strncmp(text, at, strlen(at)) != 0 || !strstr(text, what))
-                fail_msg("\"%s\", not \"%s\" and \"%s\"", text, at, what);
+                fail_msg("got \"%s\", expected \"%s\" and \"%s\"", text, at, what);
 }

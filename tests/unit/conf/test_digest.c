@@ -1,10 +1,9 @@
-/* Digests of a scenario: what all nodes of a run must agree on changes one of them, and that one alone; the
- * rest changes none. */
+/* Digests of a scenario: each common setting changes exactly one digest, and other settings change none. */
 #include "conf_sample.h"
 
 #include "evb/conf/digest.h"
 
-/* SCENARIO differs from the sample in key number `differs` alone; UINT_MAX: in none. */
+/* Only digest number `differs` of the sample differs from `from`; UINT_MAX: none does. */
 static void assert_differs(const struct member_keys *from, unsigned differs, const char *what)
 {
         struct member_keys keys;
@@ -15,7 +14,7 @@ static void assert_differs(const struct member_keys *from, unsigned differs, con
         for (unsigned k = 0; k < keys.n; k++) {
                 if ((keys.values[k] != from->values[k]) != (k == differs))
                         fail_msg("%s: %s %s", what, scenario_digest_name(k),
-                                 k == differs ? "is the same" : "differs");
+                                 k == differs ? "is equal" : "differs");
         }
 }
 
@@ -68,12 +67,12 @@ static void each_common_key_changes_its_own_digest(void **state)
         assert_string_equal(scenario_digest_name(keys.n), "another version of evb");
 }
 
-static void what_is_a_nodes_own_changes_none(void **state)
+static void settings_of_one_node_change_none(void **state)
 {
         static const char *const settings[] = {
                 "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
                 "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "dfm.keep-alive=90ms",
-                "trigger.events=5",      "sfi.re-ask=3"};
+                "trigger.events=5",      "sfi.retries=3",         "sfi.re-ask=3"};
         struct member_keys keys;
 
         (void)state;
@@ -89,7 +88,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_common_key_changes_its_own_digest),
-                cmocka_unit_test(what_is_a_nodes_own_changes_none),
+                cmocka_unit_test(settings_of_one_node_change_none),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The table of keys: it contradicts itself nowhere, and every value comes back from its text. */
+/* The table of keys is consistent, and every value survives the way to text and back. */
 #include "conf_sample.h"
 
 static char text[SCENARIO_TEXT_MAX];
@@ -23,11 +23,11 @@ static void test_table(void **state)
                 assert_true(k->offset < sizeof(struct scenario));
                 assert_true(strlen(k->help) > 10 && k->help[strlen(k->help) - 1] == '.');
                 assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
-                /* Sections are not scattered. */
+                /* The keys of a section are adjacent. */
                 for (size_t j = 0; strcmp(section, k->section) != 0 && j < i; j++)
                         assert_string_not_equal(scenario_keys[j].section, k->section);
                 section = k->section;
-                /* No two keys have one place. */
+                /* No two keys share a member. */
                 for (size_t j = 0; j < i; j++)
                         assert_int_not_equal(scenario_keys[j].offset, k->offset);
                 seen_end |= strcmp(k->name, "seed") == 0;
@@ -94,7 +94,7 @@ static void test_kinds(void **state)
         assert_comes_back(scenario_key_find("network", "link-rate"), "1Gbit", "1Gbit");
         assert_comes_back(scenario_key_find("network", "link-rate"), "unlimited", "unlimited");
         assert_comes_back(scenario_key_find("sfi", "timeout"), "1.5s", "1500ms");
-        assert_comes_back(scenario_key_find("sfi", "re-ask-after"), "auto", "auto");
+        assert_comes_back(scenario_key_find("sfi", "retry-after"), "auto", "auto");
         assert_comes_back(scenario_key_find("qos", "backend"), "cbq+tbf", "cbq+tbf");
         assert_comes_back(scenario_key_find("scenario", "mode"), "pull", "pull");
 }
@@ -128,7 +128,7 @@ static void test_choices(void **state)
         assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
 }
 
-/* A text that a file could not say is none, or it would say something else there. */
+/* A file could not hold these texts. */
 static void test_texts(void **state)
 {
         static const char *const wrong[] = {"a\nb", "a\tb", " a", "a ", "#a", "a #b", ";a", "a ;b", "a\x7f"};
@@ -151,12 +151,12 @@ static void test_allowed(void **state)
         static const struct {
                 const char *section, *name, *allowed;
         } cases[] = {
-                {"scenario", "mode", "push|pull"},
-                {"trigger", "rate", "max, or a frequency (mHz, Hz, kHz, MHz) from 1mHz"},
-                {"trigger", "events", "a count"},
-                {"network", "loss", "a fraction from 0 to 1, or per cent"},
-                {"network", "mtu", "a size (B, kB, KiB, MB, MiB, GB, GiB) from 1280 to 65535"},
-                {"sfi", "credits", "auto, or a count from 1 to 12000"},
+                {"scenario", "mode", "push or pull"},
+                {"trigger", "rate", "a frequency of 1mHz or more, or max"},
+                {"trigger", "events", "a number"},
+                {"network", "loss", "a fraction from 0 to 1"},
+                {"network", "mtu", "a size from 1280 to 65535"},
+                {"sfi", "credits", "a number from 1 to 12000, or auto"},
                 {"scenario", "name", "text of at most 255 bytes"},
         };
         char allowed[256];
@@ -167,7 +167,58 @@ static void test_allowed(void **state)
                                     cases[i].allowed);
 }
 
-/* What an order from elsewhere must not touch. */
+static void test_rejected(void **state)
+{
+        static const struct {
+                const char *section, *name, *value, *reason;
+        } cases[] = {
+                {"qos", "backend", "HTB",
+                 "invalid value \"HTB\"; expected none, auto, htb, htb+tbf or cbq+tbf"},
+                {"trigger", "rate", "fast", "\"fast\" is not a frequency; expected e.g. 2kHz, or max"},
+                {"network", "mtu", "big", "\"big\" is not a size; expected 1280 to 65535"},
+                {"network", "mtu", "64KiB", "64KiB is out of range; expected 1280 to 65535"},
+                {"sfi", "retries", "-1", "\"-1\" is not a number; expected 0 to 100, or auto"},
+                {"sfi", "timeout", "2 hours", "\"2 hours\" is not a time; expected e.g. 250ms"},
+                {"network", "loss", "2", "\"2\" is not a fraction; expected 0 to 1, e.g. 0.01 or 1%"},
+                {"trigger", "events", "99999999999999999999",
+                 "99999999999999999999 is out of range; expected 0 or more"},
+                {"scenario", "name", "a #b",
+                 "invalid value \"a #b\"; expected text of at most 255 bytes, on one line, without # or ; "
+                 "after "
+                 "a blank"},
+        };
+        char reason[400];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct scenario_key *k = scenario_key_find(cases[i].section, cases[i].name);
+
+                assert_true(scenario_key_set(&sample, k, cases[i].value) < 0);
+                assert_string_equal(scenario_key_reject(k, cases[i].value, reason, sizeof reason),
+                                    cases[i].reason);
+        }
+}
+
+/* Old names find the key, also when a remote command uses them. */
+static void test_old_names(void **state)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+
+                if (!k->old_name)
+                        continue;
+                n++;
+                assert_ptr_equal(scenario_key_find(k->section, k->old_name), k);
+                for (size_t j = 0; j < n_scenario_keys; j++) {
+                        if (strcmp(scenario_keys[j].section, k->section) == 0)
+                                assert_string_not_equal(scenario_keys[j].name, k->old_name);
+                }
+        }
+        assert_int_equal(n, 2);
+}
+
+/* Keys that no remote command may set. */
 static void test_local(void **state)
 {
         static const char *const local[] = {"ros.source=file:/etc/shadow", "sfi.directory=/",
@@ -194,7 +245,8 @@ int main(void)
                 cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
                 cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed),
-                cmocka_unit_test(test_local),
+                cmocka_unit_test(test_local),     cmocka_unit_test(test_rejected),
+                cmocka_unit_test(test_old_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Nodes: made from counts, or named one by one; and all the ways to name them wrong. */
+/* Nodes made from counts and from sections, and the errors of both. */
 #include "conf_sample.h"
 
 #define DFM "[node d]\nrole = dfm\n"
@@ -50,7 +50,7 @@ static void test_named(void **state)
         assert_int_equal(sample.sfi.count, 1);
 }
 
-/* A count takes the first so many of those that sections name. */
+/* A count keeps the first nodes of its role. */
 static void test_counts_of_named(void **state)
 {
         const char *const few[] = {"ros.count=2"};
@@ -73,7 +73,7 @@ static void test_settings_of_nodes(void **state)
         assert_int_equal(scenario_find(&sample, "r")->cpus[0], 1);
         assert_string_equal(scenario_find(&sample, "a.b")->address, "::1");
         sample_load_with(DFM SFI ROS, wrong, 1);
-        assert_one_error("--set node x.cpus=1: node x.cpus: ", "there is no such node");
+        assert_one_error("--set node x.cpus=1: node x.cpus: ", "unknown node; expected a node of the file");
 }
 
 static void test_wrong(void **state)
@@ -82,42 +82,44 @@ static void test_wrong(void **state)
                 const char *text, *at, *what;
         } cases[] = {
                 {DFM ROS SFI "[ros]\ncount = 2\n", ":8: ros.count: ",
-                 "2 are asked for, and [node NAME] sections name 1, allowed: as many at most"},
-                {DFM ROS SFI "[sfi]\ncount = 9\n", ":8: sfi.count: ", "9 are asked for"},
-                {DFM ROS "[sfi]\ncount = 1\n", ":6: sfi.count: ", "0 SFIs, allowed: 1 to 512"},
-                {DFM ROS SFI "[node d2]\nrole = dfm\n", ": node.role: ", "2 nodes are the DFM, allowed: 1"},
-                {ROS SFI, ": node.role: ", "0 nodes are the DFM"},
-                {DFM SFI, ": ros.count: ", "0 ROSs, allowed: 1 to 1024"},
-                {DFM ROS, ": sfi.count: ", "0 SFIs, allowed: 1 to 512"},
+                 "2 is too many; expected at most 1, the number of [node NAME] sections of this role"},
+                {DFM ROS SFI "[sfi]\ncount = 9\n", ":8: sfi.count: ", "9 is too many"},
+                {DFM ROS "[sfi]\ncount = 1\n", ":6: sfi.count: ", "0 SFIs; expected 1 to 512"},
+                {DFM ROS SFI "[node d2]\nrole = dfm\n",
+                 ": node.role: ", "2 nodes have the role dfm; expected 1"},
+                {ROS SFI, ": node.role: ", "0 nodes have the role dfm"},
+                {DFM SFI, ": ros.count: ", "0 ROSs; expected 1 to 1024"},
+                {DFM ROS, ": sfi.count: ", "0 SFIs; expected 1 to 512"},
                 {"[ros]\ncount = 1\n", ": sfi.count: ", "0 SFIs"},
-                {DFM ROS SFI "[node r]\n", ":7: node: ", "r is there twice, first in line 3"},
-                {DFM SFI ROS "[node e]\n", ":7: node e.role: ", "is missing, allowed: dfm|ros|sfi"},
-                {DFM SFI ROS "role = ros\n", ":7: node r.role: ", "twice, first in line 6"},
+                {DFM ROS SFI "[node r]\n", ":7: node: ", "duplicate section [node r]; first on line 3"},
+                {DFM SFI ROS "[node e]\n", ":7: node e.role: ", "missing key; expected dfm, ros or sfi"},
+                {DFM SFI ROS "role = ros\n", ":7: node r.role: ", "duplicate key; first set on line 6"},
                 {DFM SFI ROS "[node x]\nrole = boss\n",
-                 ":8: node x.role: ", "\"boss\" is not allowed, allowed: dfm|ros|sfi"},
-                {DFM SFI ROS "colour = red\n", ":7: node r.colour: ", "allowed: role, address, device, cpus"},
-                {DFM SFI ROS "[node a b]\n", ":7: node: ", "\"a b\" is no name"},
-                {DFM SFI ROS "[node ../x]\n", ":7: node: ", "is no name"},
-                {DFM SFI ROS "[node --help]\n", ":7: node: ", "is no name"},
-                {DFM SFI ROS "[node a2345678901234567890123456789012]\n", ":7: node: ", "is no name"},
+                 ":8: node x.role: ", "invalid role \"boss\"; expected dfm, ros or sfi"},
+                {DFM SFI ROS "colour = red\n",
+                 ":7: node r.colour: ", "expected role, address, device or cpus"},
+                {DFM SFI ROS "[node a b]\n", ":7: node: ", "invalid node name \"a b\""},
+                {DFM SFI ROS "[node ../x]\n", ":7: node: ", "invalid node name"},
+                {DFM SFI ROS "[node --help]\n", ":7: node: ", "invalid node name"},
+                {DFM SFI ROS "[node a2345678901234567890123456789012]\n", ":7: node: ", "invalid node name"},
                 {DFM SFI ROS "cpus = 9-1\n", ":7: node r.cpus: ", "at most 16 processors"},
                 {DFM SFI ROS "cpus = 0-16\n", ":7: node r.cpus: ", "at most 16 processors"},
                 {DFM SFI ROS "device = a-name-too-long-for-linux\n", ":7: node r.device: ", "1 to 15 bytes"},
-                {DFM SFI ROS "device = a/b\n", ":7: node r.device: ", "a network device"},
-                {DFM SFI ROS "address = banana\n", ":7: node r.address: ", "\"banana\" is not allowed"},
-                {DFM SFI ROS "address = 10.0.0.256\n", ":7: node r.address: ", "is not allowed"},
+                {DFM SFI ROS "device = a/b\n", ":7: node r.device: ", "invalid device name \"a/b\""},
+                {DFM SFI ROS "address = banana\n", ":7: node r.address: ", "invalid address \"banana\""},
+                {DFM SFI ROS "address = 10.0.0.256\n", ":7: node r.address: ", "invalid address"},
                 {DFM SFI ROS "address = 239.1.1.1\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = 0.0.0.0\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = ff05::1\n", ":7: node r.address: ", "of one machine"},
-                {DFM SFI ROS "address = 10.0.0.1%eth0\n", ":7: node r.address: ", "is not allowed"},
+                {DFM SFI ROS "address = 10.0.0.1%eth0\n", ":7: node r.address: ", "invalid address"},
                 {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n",
-                 ":6: node r.address: ", "that of node s too"},
+                 ":6: node r.address: ", "node s already has address"},
                 {DFM SFI "address = ::1\n" ROS "address = 0:0::0:1\n[network]\ncontrol-group = none\n",
-                 ":6: node r.address: ", "that of node s too"},
+                 ":6: node r.address: ", "node s already has address"},
                 {DFM SFI "address = ::1\n" ROS "address = 10.0.0.1\n[network]\ncontrol-group = none\n",
                  ":6: node r.address: ", "all IPv4 or all IPv6"},
                 {DFM SFI ROS "address = ::1\n",
-                 ": network.control-group: ", "another family than ::1 of node r"},
+                 ": network.control-group: ", "another address family than ::1 of node r"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -1,4 +1,4 @@
-/* Reading lines: what is understood, and where each mistake is told. */
+/* Reads files and settings: layouts that are accepted, and the line and reason of each error. */
 #include "conf_sample.h"
 
 static void test_values(void **state)
@@ -14,8 +14,7 @@ static void test_values(void **state)
 
 static void test_layout(void **state)
 {
-        /* A byte order mark, comments of both kinds, indented lines, ends of lines as Windows has them, no
-         * end at the end. */
+        /* A byte order mark, both kinds of comments, indented lines, Windows line ends, no final newline. */
         assert_int_equal(
                 sample_load("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
                             "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2"),
@@ -25,7 +24,7 @@ static void test_layout(void **state)
         assert_int_equal(sample.sfi.count, 2);
         assert_int_equal(sample_load("[scenario]\nname = a#b;c\n" COUNTS), 0);
         assert_string_equal(sample.scenario.name, "a#b;c");
-        /* A section may be taken up again. */
+        /* A section may appear twice. */
         assert_int_equal(sample_load(COUNTS "[ros]\nfragment-size = 1\n"), 0);
         assert_int_equal(sample.ros.fragment_size_bytes, 1);
 }
@@ -33,17 +32,20 @@ static void test_layout(void **state)
 static void test_wrong_values(void **state)
 {
         assert_int_equal(sample_load(COUNTS "\n[scenario]\nmode = shove\n"), -EINVAL);
-        assert_one_error(":7: scenario.mode: ", "\"shove\" is not allowed, allowed: push|pull");
+        assert_one_error(":7: scenario.mode: ", "invalid value \"shove\"; expected push or pull");
         assert_int_equal(sample_load("[ros]\ncount = 1025\n[sfi]\ncount=1\n"), -EINVAL);
-        assert_one_error(":2: ros.count: ", "a count from 0 to 1024");
+        assert_one_error(":2: ros.count: ", "1025 is out of range; expected 0 to 1024");
         assert_int_equal(sample_load(COUNTS "[trigger]\nrate =\n"), -EINVAL);
-        assert_one_error(":6: trigger.rate: ", "allowed: max, or a frequency");
+        assert_one_error(":6: trigger.rate: ", "\"\" is not a frequency; expected e.g. 2kHz, or max");
 }
 
 static void test_unknown_keys(void **state)
 {
+        sample_load(COUNTS "[sfi]\nretry = 1\n");
+        assert_one_error(":6: sfi.retry: ", "did you mean sfi.retries?");
+        /* A misspelt old name leads to the new one. */
         sample_load(COUNTS "[sfi]\nre-asks = 1\n");
-        assert_one_error(":6: sfi.re-asks: ", "did you mean sfi.re-ask?");
+        assert_one_error(":6: sfi.re-asks: ", "did you mean sfi.retries?");
         sample_load("[rso]\ncount = 2\n[sfi]\ncount = 1\n[ros]\ncount = 1\n");
         assert_one_error(":2: rso.count: ", "did you mean ros.count?");
         sample_load(COUNTS "[run]\nfragment-size = 1\n");
@@ -54,15 +56,15 @@ static void test_unknown_keys(void **state)
         assert_one_error(":6: colour.of-paint: ", "evb check --keys");
 }
 
-static void test_lines_that_say_nothing(void **state)
+static void test_lines_without_a_key(void **state)
 {
         sample_load("[ros]\ncount\n" COUNTS);
-        assert_one_error(":2: line: ", "\"count\" is not understood, allowed: [SECTION], KEY = VALUE");
-        /* The section is meant, and what is in it is not wrong for that. */
+        assert_one_error(":2: line: ", "invalid line \"count\"; expected [SECTION], KEY = VALUE");
+        /* The lines below an unclosed head belong to its section. */
         sample_load("[ros\ncount = 2\n[sfi]\ncount = 1\n");
-        assert_one_error(":1: line: ", "\"[ros\" has no end");
+        assert_one_error(":1: line: ", "\"[ros\" is not closed");
         sample_load("[ros]\ncount = 2\n[sfi]\ncount = 1\ncount = 3\n");
-        assert_one_error(":5: sfi.count: ", "twice, first in line 4");
+        assert_one_error(":5: sfi.count: ", "duplicate key; first set on line 4");
 }
 
 static void test_long_lines(void **state)
@@ -70,7 +72,7 @@ static void test_long_lines(void **state)
         char text[5000] = COUNTS "[sfi]\ndirectory = /";
         size_t head = strlen(text);
 
-        /* More than inih takes by itself. */
+        /* Longer than the default limit of inih. */
         memset(text + head, 'd', 240);
         strcpy(text + head + 240, "\n[run]\nseed = 7\n");
         assert_int_equal(sample_load(text), 0);
@@ -82,13 +84,14 @@ static void test_long_lines(void **state)
                 sample_load(text);
                 assert_int_equal(sample_errors.n, 2);
                 assert_non_null(strstr(sample_errors.text[0], ":6: "));
-                assert_non_null(strstr(sample_errors.text[0],
-                                       more < 1000 ? "sfi.directory: " : "line: is too long, allowed: "));
+                assert_non_null(strstr(sample_errors.text[0], more < 1000
+                                                                      ? "sfi.directory: "
+                                                                      : "line: too long; expected at most "));
                 assert_non_null(strstr(sample_errors.text[1], ":8: run.seed: "));
         }
 }
 
-static void test_all_mistakes_at_once(void **state)
+static void test_all_errors_at_once(void **state)
 {
         char text[2000] = COUNTS "[run]\n";
 
@@ -106,11 +109,11 @@ static void test_all_mistakes_at_once(void **state)
         assert_non_null(strstr(sample_errors.text[SCENARIO_ERRORS_MAX - 1], ":25: run.colour"));
 }
 
-/* What does not fit is judged by values that were understood alone. */
-static void test_no_mistakes_that_follow(void **state)
+/* An invalid value causes no further errors. */
+static void test_no_consequent_errors(void **state)
 {
         sample_load(COUNTS "[trigger]\nrate = fast\nkind = poisson\n");
-        assert_one_error(":6: trigger.rate: ", "a frequency");
+        assert_one_error(":6: trigger.rate: ", "\"fast\" is not a frequency");
         sample_load("[ros]\ncount = 2\n[trigger]\nkind = poisson\n");
         assert_one_error(": sfi.count: ", "0 SFIs");
 }
@@ -133,9 +136,9 @@ static void test_wrong_settings(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
                 assert_int_equal(sample_set(wrong[i]), -EINVAL);
         sample_set("ros=1.5");
-        assert_one_error("--set ros=1.5: ", "allowed: SECTION.KEY=VALUE");
+        assert_one_error("--set ros=1.5: ", "expected SECTION.KEY=VALUE");
         sample_set("ros.count=x");
-        assert_one_error("--set ros.count=x: ros.count: ", "allowed: a count");
+        assert_one_error("--set ros.count=x: ros.count: ", "\"x\" is not a number; expected 0 to 1024");
         sample_set("ros.cuont=1");
         assert_one_error("--set ros.cuont=1: ros.cuont: ", "did you mean ros.count?");
         sample_set("scenario.name=a\n[run]\nseed=2");
@@ -156,10 +159,10 @@ int main(void)
                 cmocka_unit_test(test_wrong_values),
                 cmocka_unit_test(test_unknown_keys),
                 cmocka_unit_test(test_long_lines),
-                cmocka_unit_test(test_lines_that_say_nothing),
+                cmocka_unit_test(test_lines_without_a_key),
                 cmocka_unit_test(test_settings),
-                cmocka_unit_test(test_all_mistakes_at_once),
-                cmocka_unit_test(test_no_mistakes_that_follow),
+                cmocka_unit_test(test_all_errors_at_once),
+                cmocka_unit_test(test_no_consequent_errors),
                 cmocka_unit_test(test_wrong_settings),
                 cmocka_unit_test(test_no_file),
         };

@@ -1,4 +1,4 @@
-/* What texts say, where relative paths start, and keys that do not fit each other. */
+/* Text values, the start of relative paths, and keys that contradict each other. */
 #include <limits.h>
 
 #include "conf_sample.h"
@@ -28,7 +28,8 @@ static void test_wrong_sources(void **state)
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 assert_int_equal(sample_set(wrong[i]), -EINVAL);
-                assert_one_error("--set ros.source=", "pattern | file:PATH | udp:PORT | tcp:HOST:PORT");
+                assert_one_error("--set ros.source=",
+                                 "expected pattern, file:PATH, udp:PORT or tcp:HOST:PORT");
         }
 }
 
@@ -69,11 +70,12 @@ static void test_wrong_sizes(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 snprintf(setting, sizeof setting, "ros.fragment-sizes=%s", wrong[i]);
                 assert_int_equal(sample_set(setting), -EINVAL);
-                assert_one_error("--set ros.fragment-sizes=", "fixed | uniform:A-B | lognormal:MEAN,SIGMA");
+                assert_one_error("--set ros.fragment-sizes=",
+                                 "expected fixed, uniform:A-B or lognormal:MEAN,SIGMA");
         }
 }
 
-/* A path of the file starts at the file, one of the command line where the program runs. */
+/* A path in the file starts at the folder of the file, a path in a setting at the current directory. */
 static void test_paths(void **state)
 {
         char here[PATH_MAX], wanted[PATH_MAX + 32];
@@ -116,7 +118,7 @@ static void test_long_path(void **state)
 
         memset(text + strlen(text), 'd', 252);
         assert_int_equal(sample_load(text), -EINVAL);
-        assert_one_error(":6: sfi.directory: ", "is too long, allowed: 255 bytes");
+        assert_one_error(":6: sfi.directory: ", "is too long; expected at most 255 bytes");
 }
 
 static void test_groups(void **state)
@@ -126,19 +128,19 @@ static void test_groups(void **state)
         assert_int_equal(sample_set("network.control-group=ff02::1%lo"), 0);
         assert_int_equal(sample_set("network.control-group=10.0.0.1"), -EINVAL);
         assert_one_error("--set network.control-group=10.0.0.1: network.control-group: ",
-                         "allowed: none, or a multicast address");
+                         "is not a multicast address; expected");
         assert_int_equal(sample_set("network.control-group=fe80::1"), -EINVAL);
         assert_int_equal(sample_set("network.control-group=239.1"), -EINVAL);
 }
 
-static void test_keys_that_do_not_fit(void **state)
+static void test_contradictory_keys(void **state)
 {
         static const struct {
                 const char *setting, *what;
         } cases[] = {
-                {"trigger.kind=poisson", "allowed: periodic, or a trigger.rate"},
-                {"trigger.kind=burst", "allowed: periodic, or a trigger.rate"},
-                {"network.data-port=26800", "is the control port too"},
+                {"trigger.kind=poisson", "set trigger.rate, or use periodic"},
+                {"trigger.kind=burst", "set trigger.rate, or use periodic"},
+                {"network.data-port=26800", "equals network.control-port"},
                 {"dfm.node-timeout=500ms", "three times dfm.keep-alive"},
                 {"dfm.event-timeout=2s", "longer than sfi.timeout"},
                 {"network.loss=1", "below 1"},
@@ -164,7 +166,7 @@ int main(void)
                 cmocka_unit_test(test_path_of_a_file_named_relatively),
                 cmocka_unit_test(test_long_path),
                 cmocka_unit_test(test_groups),
-                cmocka_unit_test(test_keys_that_do_not_fit),
+                cmocka_unit_test(test_contradictory_keys),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

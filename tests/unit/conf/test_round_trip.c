@@ -1,5 +1,4 @@
-/* Whole scenarios: what is written is read again as the same, and the ones that come with the program say
- * what they mean. */
+/* Written scenarios load as the same scenario, and the scenarios in configs/ load as intended. */
 #include <limits.h>
 
 #include "conf_sample.h"
@@ -16,7 +15,7 @@ static char *written(const struct scenario *s)
         return text;
 }
 
-/* Everything but where the file lies, and in which lines nodes stand. */
+/* Ignores the path of the file and the lines of nodes. */
 static void assert_same(const struct scenario *a, const struct scenario *b)
 {
         char one[SCENARIO_TEXT_MAX], other[SCENARIO_TEXT_MAX];
@@ -86,7 +85,7 @@ static void test_written_nodes(void **state)
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
 }
 
-/* As long as they get: what is written is not too long to be read. */
+/* The longest line that is written can be read again. */
 static void test_longest(void **state)
 {
         char setting[300] = "ros.source=file:/";
@@ -136,7 +135,7 @@ static void test_configs(void **state)
                 assert_int_equal(sample.qos.backend, cases[i].qos);
                 assert_int_equal(sample.ros.count, cases[i].ros);
                 assert_int_equal(sample.sfi.count, cases[i].sfi);
-                /* All of them come to an end. */
+                /* Each run ends. */
                 assert_true(sample.scenario.duration_ns > 0 || sample.trigger.events > 0);
                 assert_written_is_same();
         }

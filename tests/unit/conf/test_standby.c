@@ -1,4 +1,4 @@
-/* What commands of evb lab may set on a node, and whom they may come from. */
+/* Settings that commands of evb lab may change on a node, and addresses that may send commands. */
 #include <arpa/inet.h>
 
 #include "evb/conf/standby.h"
@@ -48,7 +48,7 @@ static void test_allow(void **state)
         assert_true(may("qos") && may("output"));
         assert_false(may("tuning") || may("link-rate") || may("outpu") || may(""));
         assert_int_equal(sample_set("standby.allow=qos, everything"), -EINVAL);
-        assert_one_error("--set standby.allow=", "\"everything\" is not a permission, allowed: none, or qos");
+        assert_one_error("--set standby.allow=", "\"everything\" is not a permission; expected qos");
 }
 
 /* No command may widen permissions or senders. */
@@ -106,7 +106,7 @@ static void test_wrong_senders(void **state)
                 snprintf(setting, sizeof setting, "network.command-from=nodes, %s", wrong[i]);
                 assert_int_equal(sample_set(setting), -EINVAL);
                 assert_one_error("--set network.command-from=",
-                                 "is not an address, allowed: nodes, ADDRESS, ADDRESS/BITS");
+                                 "is not an address; expected nodes, ADDRESS or ADDRESS/BITS");
         }
 }
 

@@ -6,7 +6,7 @@
 
 #include "evb/core/sfi.h"
 
-#define AFTER_NS (10 * NS_PER_MS) /* sfi.re-ask-after */
+#define AFTER_NS (10 * NS_PER_MS) /* sfi.retry-after */
 
 struct sfi_driver {
         struct sfi *sfi;

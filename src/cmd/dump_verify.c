@@ -1,0 +1,87 @@
+/* Prints the result of verifying an event file, and its faults. */
+#include "dump.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct faults {
+        const struct dump *d;
+        uint64_t n;
+};
+
+static void on_fault(void *userdata, uint64_t event, const struct eformat_fault *fault)
+{
+        struct faults *f = userdata;
+
+        if (f->d->json)
+                dump_add_fault(f->d, event, fault);
+        if (f->n++ >= DUMP_FAULTS_MAX)
+                return;
+        if (event == UINT64_MAX)
+                fprintf(stderr, "%s: byte %zu: %s\n", f->d->path, fault->offset_bytes, fault->reason);
+        else
+                fprintf(stderr, "%s: event %" PRIu64 ", byte %zu: %s\n", f->d->path, event,
+                        fault->offset_bytes, fault->reason);
+}
+
+static void verify_json(json_t *json, const struct verify_report *v)
+{
+        json_t *o = json_object();
+
+        json_object_set_new(o, "right", json_boolean(v->n_faults == 0));
+        dump_put(o, "faults", v->n_faults);
+        dump_put(o, "ros", v->ros);
+        dump_put(o, "robs", v->robs);
+        dump_put(o, "dummies", v->dummies);
+        dump_put(o, "truncated", v->truncated);
+        dump_put(o, "partial_events", v->partial_events);
+        dump_put(o, "duplicate_events", v->duplicate_events);
+        dump_put(o, "l1_mismatches", v->l1_mismatches);
+        dump_put(o, "checksums", v->sums);
+        dump_put(o, "checksums_wrong", v->sums_wrong);
+        dump_put(o, "checksums_unknown", v->sums_unknown);
+        json_object_set_new(o, "pattern_fragments",
+                            v->has_seed ? dump_u64(v->pattern_fragments) : json_null());
+        json_object_set_new(o, "pattern_bytes", v->has_seed ? dump_u64(v->pattern_bytes) : json_null());
+        json_object_set_new(o, "pattern_wrong", v->has_seed ? dump_u64(v->pattern_wrong) : json_null());
+        json_object_set_new(o, "ended", json_boolean(v->ended));
+        json_object_set_new(json, "verify", o);
+}
+
+static void verify_text(const struct verify_report *v)
+{
+        printf("  %" PRIu64 " ROS and %" PRIu64 " ROB fragments, including %" PRIu64 " dummies, %" PRIu64
+               " truncated\n",
+               v->ros, v->robs, v->dummies, v->truncated);
+        printf("  %" PRIu64 " fragments with another L1 id than their event, %" PRIu64 " duplicate events\n",
+               v->l1_mismatches, v->duplicate_events);
+        printf("  checksums: %" PRIu64 ", %" PRIu64 " wrong, %" PRIu64 " of an unknown kind\n", v->sums,
+               v->sums_wrong, v->sums_unknown);
+        if (v->has_seed)
+                printf("  pattern: %" PRIu64 " fragments of %" PRIu64 " bytes checked, %" PRIu64 " wrong\n",
+                       v->pattern_fragments, v->pattern_bytes, v->pattern_wrong);
+        else
+                printf("  pattern: not checked, as the file holds no seed (set it by --seed)\n");
+        if (v->n_faults == 0)
+                printf("  no faults\n");
+        else
+                printf("  %" PRIu64 " faults\n", v->n_faults);
+}
+
+bool dump_verify(const struct dump *d)
+{
+        struct faults faults = {.d = d};
+        struct verify_report report;
+        int r = event_file_verify(d->file, d->seed, on_fault, &faults, &report);
+
+        if (r < 0) {
+                fprintf(stderr, "%s: %s\n", d->path, strerror(-r));
+                return false;
+        }
+        if (d->json)
+                verify_json(d->json, &report);
+        else
+                verify_text(&report);
+        return report.n_faults == 0;
+}

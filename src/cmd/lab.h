@@ -1,0 +1,31 @@
+/* The parts of `evb lab`. Private to src/cmd/lab*.c. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "evb/cmd/options.h"
+#include "evb/lab/catalogue.h"
+
+#define LAB_RESULTS "evb-lab.jsonl"
+#define LAB_OUTPUT "evb-lab"
+
+struct lab_options {
+        struct options common;
+        const char *quick, *results, *output, *again, *scenario;
+};
+
+/* The verbs; each returns the exit status. */
+int lab_run(const struct lab_options *o);
+int lab_report(const struct lab_options *o);
+
+/* Whether `words` select a measurement: "all", a letter, an id, or a list of them separated by commas. */
+bool lab_is_selected(const struct lab_measurement *m, const char *words);
+/* 0, or exit status 2 after an error message if a word selects no measurement. */
+int lab_check_words(const char *words);
+/* The points of the selected measurements; those that the testbed cannot make are reported and counted. */
+size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
+                size_t max, size_t *ret_skipped);
+/* Prints the verdicts of the selected measurements; returns the exit status. */
+int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                       const json_t *results);

@@ -1,0 +1,78 @@
+/* Selects measurements by the words of the command line, and plans their points. */
+#include "lab.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/strbuf.h"
+
+bool lab_is_selected(const struct lab_measurement *m, const char *words)
+{
+        for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
+                size_t n = strcspn(w, ",");
+
+                if ((n == 3 && strncmp(w, "all", 3) == 0) || (n == 1 && m->id[0] == w[0]) ||
+                    (strlen(m->id) == n && strncmp(m->id, w, n) == 0))
+                        return true;
+        }
+        return false;
+}
+
+int lab_check_words(const char *words)
+{
+        for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
+                int n = (int)strcspn(w, ",");
+                bool known = n == 3 && strncmp(w, "all", 3) == 0;
+                char word[64];
+
+                snprintf(word, sizeof word, "%.*s", n, w);
+                for (size_t i = 0; i < n_lab_catalogue; i++)
+                        known |= lab_is_selected(&lab_catalogue[i], word);
+                if (known)
+                        continue;
+                fprintf(stderr, "evb lab run: unknown measurement \"%s\"; expected all, a letter, or", word);
+                for (size_t i = 0; i < n_lab_catalogue; i++)
+                        fprintf(stderr, " %s", lab_catalogue[i].id);
+                fputc('\n', stderr);
+                return 2;
+        }
+        return 0;
+}
+
+/* Keeps the points that the testbed can measure. Reports each reason for skipping others once. */
+static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
+{
+        char lack[160] = "", lacks[600] = "";
+        struct strbuf b = strbuf_init(lacks, sizeof lacks);
+        size_t kept = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                if (lab_can_make(&points[i], lack, sizeof lack))
+                        points[kept++] = points[i];
+                else if (!strstr(lacks, lack))
+                        strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
+        }
+        if (kept < n)
+                fprintf(stderr, "evb lab run: %zu of %zu points of %s are skipped: %s\n", n - kept, n, m->id,
+                        lacks);
+        return kept;
+}
+
+size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
+                size_t max, size_t *ret_skipped)
+{
+        size_t n = 0;
+
+        *ret_skipped = 0;
+        for (size_t i = 0; i < n_lab_catalogue; i++) {
+                size_t all, kept;
+
+                if (!lab_is_selected(&lab_catalogue[i], words))
+                        continue;
+                all = lab_points(&lab_catalogue[i], bed, quick, points + n, max - n);
+                kept = keep_possible(&lab_catalogue[i], points + n, all);
+                n += kept;
+                *ret_skipped += all - kept;
+        }
+        return n;
+}

@@ -1,0 +1,202 @@
+/* evb lab run: measures the planned points one by one, and appends each to the file of results. */
+#include "lab.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/sys/loop.h"
+#include "lab_results.h"
+#include "lab_states.h"
+
+/* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
+static int open_bed(const struct lab_options *o, struct lab_bed *bed)
+{
+        if (!o->scenario && geteuid() != 0) {
+                fprintf(stderr,
+                        "evb lab run: network namespaces require root; run it as root, or use standby "
+                        "nodes (--scenario)\n");
+                return 77;
+        }
+        if (!o->scenario)
+                return 0;
+        bed->scenario = command_load(o->scenario, &o->common);
+        if (!bed->scenario)
+                return 2;
+        if (bed->scenario->ros.source_kind != SOURCE_PATTERN) {
+                fprintf(stderr, "%s: ros.source: evb lab run cannot measure with \"%s\"; expected pattern\n",
+                        o->scenario, bed->scenario->ros.source);
+                return 2;
+        }
+        return coordinator_new(&bed->coordinator, bed->scenario, o->common.settings, o->common.n_settings) < 0
+                       ? 1
+                       : 0;
+}
+
+static void close_bed(struct lab_bed *bed)
+{
+        coordinator_free(bed->coordinator);
+        free((struct scenario *)bed->scenario);
+}
+
+/* Some measurements share points, and differ in the figure that they use. */
+static const json_t *same_point(const json_t *results, const struct lab_point *p)
+{
+        const json_t *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                const char *settings = json_string_value(json_object_get(r, "settings"));
+
+                if (settings && strcmp(settings, p->settings) == 0 &&
+                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
+                    !json_object_get(r, "copied") && json_object_get(r, p->measurement->y))
+                        return r;
+        }
+        return NULL;
+}
+
+static void print_progress(const struct lab_options *o, const struct lab_point *p, size_t i, size_t n,
+                           double left_s)
+{
+        if (!o->common.progress && !isatty(STDERR_FILENO))
+                return;
+        fprintf(stderr, "%s%zu/%zu %s, %s%s%s at %g; about %d min %02d s left    %s",
+                isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->panel ?: "",
+                p->panel ? ", " : "", p->series, p->x, (int)left_s / 60, (int)left_s % 60,
+                isatty(STDERR_FILENO) ? "" : "\n");
+}
+
+enum made { MADE, FAILED, NOT_WRITTEN };
+
+static enum made make(int fd, const char *path, struct lab_point *p, json_t *results)
+{
+        const json_t *twin = same_point(results, p);
+        json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
+        bool interrupted = signals_are_waiting();
+
+        /* The figures of an interrupted point are invalid. */
+        if (!figures || interrupted) {
+                json_decref(figures);
+                if (!interrupted)
+                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g failed\n", p->measurement->id,
+                                p->panel ?: "", p->panel ? ", " : "", p->series, p->x);
+                return FAILED;
+        }
+        if (twin)
+                json_object_set_new(figures, "copied", json_true());
+        if (!results_append(fd, path, p, figures)) {
+                json_decref(figures);
+                return NOT_WRITTEN;
+        }
+        json_array_append_new(results, figures);
+        return MADE;
+}
+
+/* The state of one `evb lab run`. */
+struct running {
+        const char *path;
+        int fd;
+        struct lab_point *points;
+        json_t *results;
+        size_t n, failed, skipped;
+        bool full; /* points can no longer be written */
+};
+
+static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                   struct running *r)
+{
+        /* Without the signal, a write beyond the file size limit returns an error. */
+        signal(SIGXFSZ, SIG_IGN);
+        r->fd = results_open(r->path);
+        if (r->fd < 0)
+                return r->fd == -EBUSY ? 1 : 2;
+        r->results = o->again ? json_array() : results_read(&r->path, 1);
+        if (!r->results)
+                return 2;
+        r->n = lab_plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
+        lab_states_warn();
+        return 0;
+}
+
+static void make_all(const struct lab_options *o, struct running *r)
+{
+        double left_s = 0;
+
+        for (size_t i = 0; i < r->n; i++)
+                left_s += results_have(r->results, &r->points[i]) ? 0 : r->points[i].seconds;
+        for (size_t i = 0; i < r->n && !r->full && !signals_are_waiting(); i++) {
+                enum made made;
+
+                if (results_have(r->results, &r->points[i]))
+                        continue;
+                print_progress(o, &r->points[i], i, r->n, left_s);
+                made = make(r->fd, r->path, &r->points[i], r->results);
+                r->failed += made == FAILED;
+                r->full = made == NOT_WRITTEN;
+                left_s -= r->points[i].seconds;
+        }
+        if (isatty(STDERR_FILENO))
+                fputc('\n', stderr);
+}
+
+/* Returns an exit status. */
+static int print_end(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                     const struct running *r)
+{
+        int status;
+
+        if (signals_are_waiting() || r->full) {
+                fprintf(stderr, "evb lab run: %s; the same command continues after the points in %s\n",
+                        r->full ? "stopped, as points cannot be written" : "interrupted", r->path);
+                return 1;
+        }
+        status = lab_print_verdicts(o, words, bed, r->results);
+        if (r->failed > 0)
+                fprintf(stderr, "evb lab run: %zu points failed\n", r->failed);
+        return status == 0 && r->failed + r->skipped > 0 ? 1 : status;
+}
+
+int lab_run(const struct lab_options *o)
+{
+        char states[LAB_STATES_PATH_MAX] = "", words[512];
+        struct strbuf b = strbuf_init(words, sizeof words);
+        struct running r = {.path = o->results ?: LAB_RESULTS,
+                            .fd = -1,
+                            .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
+        struct lab_bed bed = {};
+        int status, error;
+
+        for (size_t i = 0; i < o->common.n_words; i++)
+                strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
+        status = r.points ? lab_check_words(words) : 1;
+        if (status == 0)
+                status = open_bed(o, &bed);
+        if (status == 0)
+                status = prepare(o, words, o->scenario ? &bed : NULL, &r);
+        signals_hold();
+        /* Keeps the shaping state of namespaces apart from that of the machine's devices. */
+        if (status == 0 && (error = lab_states_make(states)) < 0) {
+                fprintf(stderr, "evb lab run: cannot create a directory in /tmp: %s\n", strerror(-error));
+                status = 1;
+        }
+        if (status == 0) {
+                make_all(o, &r);
+                if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
+                        lab_states_remove(states);
+                status = print_end(o, words, o->scenario ? &bed : NULL, &r);
+        }
+        json_decref(r.results);
+        close_bed(&bed);
+        free(r.points);
+        if (r.fd >= 0)
+                close(r.fd);
+        return status;
+}

@@ -1,0 +1,44 @@
+/* Judges the results of the selected measurements, and prints the verdicts. */
+#include "lab.h"
+
+#include <stdio.h>
+
+#include "lab_results.h"
+
+int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
+                       const json_t *results)
+{
+        json_t *all = json_array(), *whole;
+        FILE *to = options_open_json(&o->common);
+        bool differs = false;
+
+        if (o->common.json && !to)
+                return 2;
+        for (size_t i = 0; i < n_lab_catalogue; i++) {
+                const struct lab_measurement *m = &lab_catalogue[i];
+                char why[600] = "";
+                enum lab_verdict v;
+                json_t *mine;
+
+                if (!lab_is_selected(m, words))
+                        continue;
+                mine = results_of_bed(results, m->id, bed);
+                v = lab_judge(m, mine, o->quick ? LAB_QUICK : LAB_WHOLE, why, sizeof why);
+                json_decref(mine);
+                differs |= v == LAB_DIFFERS;
+                if (to != stdout)
+                        printf("%-10s %-8s %s\n%-10s %-8s published: %s\n", m->id, lab_verdict_text(v), why,
+                               "", "", m->published);
+                json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict",
+                                                     lab_verdict_text(v), "why", why));
+        }
+        whole = json_pack("{s:o}", "verdicts", all);
+        if (to) {
+                json_dumpf(whole, to, JSON_INDENT(1));
+                fputc('\n', to);
+                if (to != stdout)
+                        fclose(to);
+        }
+        json_decref(whole);
+        return differs ? 1 : 0;
+}

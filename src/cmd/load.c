@@ -1,0 +1,49 @@
+/* Loads the scenario of a command and reports its errors on standard error. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/conf/scenario.h"
+
+static void print_errors(const char *path, int r, const struct scenario_errors *errors)
+{
+        if (r != -EINVAL) {
+                fprintf(stderr, "%s: %s\n", path, strerror(-r));
+                return;
+        }
+        for (size_t i = 0; i < MIN(errors->n, (size_t)SCENARIO_ERRORS_MAX); i++)
+                fprintf(stderr, "%s\n", errors->text[i]);
+        if (errors->n > SCENARIO_ERRORS_MAX)
+                fprintf(stderr, "%s: %zu more errors\n", path, errors->n - SCENARIO_ERRORS_MAX);
+}
+
+static struct scenario *load(const char *path, const struct options *o, bool warn)
+{
+        _cleanup_free_ struct scenario *s = malloc(sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
+        int r;
+
+        if (!s || !errors) {
+                fprintf(stderr, "evb: out of memory\n");
+                return NULL;
+        }
+        r = scenario_load(s, path, o->settings, o->n_settings, errors);
+        for (size_t i = 0; warn && i < errors->n_warnings; i++)
+                fprintf(stderr, "%s\n", errors->warnings[i]);
+        if (r == 0)
+                return take_ptr(s);
+        print_errors(path, r, errors);
+        return NULL;
+}
+
+struct scenario *command_load(const char *path, const struct options *o)
+{
+        return load(path, o, false);
+}
+
+struct scenario *command_load_and_warn(const char *path, const struct options *o)
+{
+        return load(path, o, true);
+}

@@ -1,0 +1,248 @@
+/* The table of keys: one entry per key with its place in struct scenario, default, bounds and description.
+ * keys.c converts values; read.c looks keys up. */
+#include "evb/conf/keys.h"
+
+#include "evb/base/util.h"
+#include "conf_internal.h"
+
+/* Optional last arguments of an entry. */
+#define LOCAL .local = true
+#define WAS(name_) .old_name = name_
+
+#define KEY(kind_, section_, name_, member, standard_, help_, ...)                                           \
+        {                                                                                                    \
+                .section = section_, .name = name_, .kind = kind_,                                           \
+                .offset = offsetof(struct scenario, member), .standard = standard_, .help = help_,           \
+                ##__VA_ARGS__                                                                                \
+        }
+#define TEXT(section, name, member, standard, words_, help, ...)                                             \
+        KEY(KEY_TEXT, section, name, member, standard, help, .words = words_, ##__VA_ARGS__)
+#define CHOICE(section, name, member, standard, words_, help, ...)                                           \
+        KEY(KEY_CHOICE, section, name, member, standard, help, .words = words_, ##__VA_ARGS__)
+#define FRACTION(section, name, member, standard, help)                                                      \
+        KEY(KEY_FRACTION, section, name, member, standard, help)
+#define NUMBER(kind, section, name, member, standard, least_, most_, help, ...)                              \
+        KEY(kind, section, name, member, standard, help, .least = least_, .most = most_, ##__VA_ARGS__)
+/* A number, or a word that stands for the number word_value. */
+#define NUMBER_OR(kind, section, name, member, standard, word, value, least_, most_, help, ...)              \
+        KEY(kind, section, name, member, standard, help, .words = word, .word_value = value,                 \
+            .least = least_, .most = most_, ##__VA_ARGS__)
+
+#define ANY UINT64_MAX
+#define MS NS_PER_MS
+#define HOUR (3600 * NS_PER_S)
+#define KIB UINT64_C(1024)
+#define GIB (KIB * KIB * KIB)
+#define RATE_MIN 8000
+#define RATE_MAX UINT64_C(400000000000)
+#define USECS_MAX 1000000
+#define FRAMES_MAX 1000000
+#define EVENTS_HELD_MAX 12000
+
+const struct scenario_key scenario_keys[] = {
+        TEXT("scenario", "name", scenario.name, "", "",
+             "Name of the run in reports (empty: the name of the file without .conf)."),
+        CHOICE("scenario", "mode", scenario.mode, "push", "push|pull",
+               "Transfer mode: in push, a multicast of the DFM makes the ROSs send; in pull, the SFI "
+               "requests fragments from each ROS."),
+        CHOICE("scenario", "transport", scenario.transport, "udp", "udp|tcp",
+               "Transport of fragments. Control messages always use UDP."),
+        NUMBER(KEY_TIME, "scenario", "duration", scenario.duration_ns, "0", 0, ANY,
+               "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
+               "done)."),
+
+        NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
+                  ANY, "Mean trigger rate (max: a trigger as soon as an SFI has a free credit)."),
+        NUMBER(KEY_COUNT, "trigger", "events", trigger.events, "0", 0, ANY,
+               "Number of triggers to accept (0: no limit)."),
+        CHOICE("trigger", "kind", trigger.kind, "periodic", "periodic|poisson|burst",
+               "Distribution of the intervals between triggers."),
+        NUMBER(KEY_COUNT, "trigger", "burst-length", trigger.burst_length, "10", 1, 1000000,
+               "Number of triggers in a burst if trigger.kind is burst."),
+
+        CHOICE("dfm", "policy", dfm.policy, "credits", "credits|round-robin|least-loaded",
+               "Policy that selects the next event's SFI among those with a free credit."),
+        NUMBER(KEY_COUNT, "dfm", "clear-group", dfm.clear_group, "100", 1, 256,
+               "Number of finished events per Clear message, after which the ROSs drop their fragments."),
+        NUMBER(KEY_TIME, "dfm", "clear-after", dfm.clear_after_ns, "10ms", MS / 10, 60 * NS_PER_S,
+               "Maximum time for which a finished event waits until its Clear message is full."),
+        NUMBER(KEY_TIME, "dfm", "event-timeout", dfm.event_timeout_ns, "10s", MS, HOUR,
+               "Time after which the DFM reassigns an event that its SFI has not finished."),
+        NUMBER(KEY_COUNT, "dfm", "reassign", dfm.reassign, "1", 0, 100,
+               "Maximum number of reassignments of an event before it is lost."),
+        NUMBER(KEY_TIME, "dfm", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
+               "Interval between keep-alive messages of a node."),
+        NUMBER(KEY_TIME, "dfm", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
+               "Time without a message from the DFM after which a node ends with exit status 75, so that its "
+               "unit restarts it for the next run (0: never)."),
+        NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
+               "Time without a message from a node after which it counts as gone."),
+
+        NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
+               "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
+               "sections, only the first N of their ROSs are used (0: all)."),
+        TEXT("ros", "source", ros.source, "pattern", "pattern, file:PATH, udp:PORT or tcp:HOST:PORT",
+             "Source of fragments: pattern (the SFI checks every byte), the fragments of an event file, or "
+             "front-end electronics. Frames of a front-end carry no event number: the ROS counts them, and "
+             "frame k belongs to trigger k. If the ROS detects a loss, the run ends with exit status 1: a "
+             "datagram that its socket drops, a malformed one, or a broken connection. A frame that is lost "
+             "before it reaches the ROS goes undetected, and all later frames belong to wrong triggers.",
+             LOCAL),
+        NUMBER(KEY_BYTES, "ros", "fragment-size", ros.fragment_size_bytes, "1024", 0, EVB_FRAGMENT_MAX_BYTES,
+               "Payload size of a fragment from the pattern source."),
+        TEXT("ros", "fragment-sizes", ros.fragment_sizes, "fixed",
+             "fixed, uniform:A-B or lognormal:MEAN,SIGMA",
+             "Distribution of fragment sizes from the pattern source (fixed: always ros.fragment-size). "
+             "SIGMA "
+             "is the standard deviation of the logarithm."),
+        NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
+               64 * GIB, "Memory for fragments that are not cleared yet."),
+        NUMBER(KEY_COUNT, "ros", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
+               "Maximum number of fragments in the buffer."),
+        CHOICE("ros", "stagger", ros.stagger, "yes", "no|yes",
+               "Whether each ROS starts its rounds at a different SFI (UDP only)."),
+        NUMBER_OR(
+                KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
+                RATE_MAX,
+                "Rate to each SFI that the ROS keeps without help of the kernel, for comparison with shaping "
+                "(UDP only)."),
+
+        NUMBER(KEY_COUNT, "sfi", "count", sfi.count, "0", 0, EVB_SFI_MAX,
+               "Number of SFIs: nodes sfi1, sfi2, ... on this machine. If the scenario has [node NAME] "
+               "sections, only the first N of their SFIs are used (0: all)."),
+        CHOICE("sfi", "output", sfi.output, "null", "null|file",
+               "Output of built events: null checks and discards them, file writes them."),
+        TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
+             LOCAL),
+        NUMBER(KEY_COUNT, "sfi", "file-events", sfi.file_events, "0", 0, UINT32_MAX,
+               "Maximum number of events in a file (0: no limit)."),
+        NUMBER(KEY_BYTES, "sfi", "file-size", sfi.file_size_bytes, "2GiB", 0, 1024 * GIB,
+               "Maximum size of a file (0: no limit)."),
+        CHOICE("sfi", "format", sfi.format, "eformat3", "eformat3|eformat5",
+               "Format of event files: raw event format v3.0 in EventStorage v2, or v5.0 in v6."),
+        CHOICE("sfi", "durability", sfi.durability, "written", "none|written|synced",
+               "Failure that a complete event survives: none (the event may stay in the SFI's buffer for up "
+               "to 1 s), a crash of the SFI (written: the kernel has it), or a crash of its machine (synced: "
+               "the disk has it)."),
+        NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
+                  "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
+                  "hold)."),
+        NUMBER_OR(
+                KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
+                EVENTS_HELD_MAX,
+                "Maximum number of events that an SFI requests at a time in pull mode (auto: as many as its "
+                "socket buffer holds)."),
+        NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
+               256 * GIB, "Memory for fragments of events that are not written yet."),
+        NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,
+               "Time after which the SFI builds an incomplete event without its missing fragments."),
+        NUMBER_OR(KEY_COUNT, "sfi", "retries", sfi.retries, "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
+                  "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
+                  "auto: retry until sfi.timeout).",
+                  WAS("re-ask")),
+        NUMBER_OR(
+                KEY_TIME, "sfi", "retry-after", sfi.retry_after_ns, "auto", "auto", SCENARIO_AUTO, MS / 10,
+                60 * NS_PER_S,
+                "Time after which the SFI retries a request for a missing fragment (auto: from the smoothed "
+                "latency of fragments).",
+                WAS("re-ask-after")),
+        CHOICE("sfi", "verify", sfi.verify, "yes", "no|yes",
+               "Whether the SFI checks every byte of pattern fragments."),
+
+        NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
+                  SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
+        NUMBER(KEY_BYTES, "network", "mtu", network.mtu_bytes, "1500", 1280, 65535,
+               "Maximum packet size. Data and control datagrams fit into it."),
+        NUMBER(KEY_BYTES, "network", "switch-buffer", network.switch_buffer_bytes, "256KiB", 4096, GIB,
+               "Buffer size of each output port of the switch."),
+        TEXT("network", "control-group", network.control_group, "239.255.69.86",
+             "a multicast address, or none",
+             "Multicast group for messages of the DFM (none: the DFM sends to each node in turn).", LOCAL),
+        NUMBER(KEY_COUNT, "network", "control-port", network.control_port, "26800", 1, 65535,
+               "UDP port for control messages.", LOCAL),
+        NUMBER(KEY_COUNT, "network", "data-port", network.data_port, "26801", 1, 65535,
+               "UDP or TCP port on which an SFI receives fragments.", LOCAL),
+        NUMBER(KEY_COUNT, "network", "order-port", network.order_port, "26802", 1, 65535,
+               "TCP port on which the DFM accepts standby nodes and commands of evb lab.", LOCAL),
+        TEXT("network", "command-from", network.command_from, "nodes",
+             "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
+             "Addresses that may send commands of evb lab, besides loopback (nodes: the addresses of the "
+             "scenario's nodes).",
+             LOCAL),
+        NUMBER_OR(KEY_BYTES, "network", "send-buffer", network.send_buffer_bytes, "auto", "auto",
+                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS."),
+        NUMBER_OR(KEY_BYTES, "network", "receive-buffer", network.receive_buffer_bytes, "auto", "auto",
+                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI."),
+        CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
+               "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
+        FRACTION("network", "loss", network.loss, "0",
+                 "Fraction of received datagrams that each node drops, for tests."),
+        FRACTION("network", "reorder", network.reorder, "0",
+                 "Fraction of received datagrams that each node delays, for tests."),
+        FRACTION("network", "duplicate", network.duplicate, "0",
+                 "Fraction of received datagrams that each node duplicates, for tests."),
+        NUMBER(KEY_COUNT, "network", "fault-seed", network.fault_seed, "1", 0, ANY,
+               "Seed of the faults that network.loss, reorder and duplicate inject."),
+
+        CHOICE("qos", "backend", qos.backend, "none", "none|auto|htb|htb+tbf|cbq+tbf",
+               "Queueing disciplines that shape traffic at the source (auto: by what the kernel supports)."),
+        NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
+                  "Rate for each destination."),
+        NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,
+                  "Burst size for each destination."),
+        NUMBER_OR(KEY_BYTES, "qos", "limit", qos.limit_bytes, "auto", "auto", SCENARIO_AUTO, 64, UINT32_MAX,
+                  "Queue size for each destination."),
+        NUMBER_OR(KEY_RATE, "qos", "control-rate", qos.control_rate_bps, "auto", "auto", SCENARIO_AUTO,
+                  RATE_MIN, RATE_MAX, "Rate reserved for control messages."),
+        NUMBER_OR(KEY_BYTES, "qos", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
+                  256,
+                  "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
+                  "checksum and gap of Ethernet if qos.rate is auto, otherwise 0)."),
+        CHOICE("qos", "required", qos.required, "yes", "no|yes",
+               "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped)."),
+        CHOICE("qos", "on-drift", qos.on_drift, "repair", "repair|warn",
+               "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
+               "cases the ROS logs the change and reports how long it was unshaped."),
+
+        NUMBER_OR(KEY_BYTES, "tuning", "mtu", tuning.mtu_bytes, "unchanged", "unchanged", SCENARIO_UNCHANGED,
+                  68, 65535, "MTU of a ROS's interface during the run."),
+        NUMBER_OR(KEY_COUNT, "tuning", "rx-usecs", tuning.rx_usecs, "unchanged", "unchanged",
+                  SCENARIO_UNCHANGED, 0, USECS_MAX,
+                  "Maximum time from the arrival of a packet to its interrupt, in microseconds (interrupt "
+                  "coalescing)."),
+        NUMBER_OR(KEY_COUNT, "tuning", "rx-frames", tuning.rx_frames, "unchanged", "unchanged",
+                  SCENARIO_UNCHANGED, 0, FRAMES_MAX,
+                  "Maximum number of received packets per interrupt (interrupt coalescing)."),
+        NUMBER_OR(
+                KEY_COUNT, "tuning", "tx-usecs", tuning.tx_usecs, "unchanged", "unchanged",
+                SCENARIO_UNCHANGED, 0, USECS_MAX,
+                "Maximum time from the transmission of a packet to its interrupt, in microseconds (interrupt "
+                "coalescing)."),
+        NUMBER_OR(KEY_COUNT, "tuning", "tx-frames", tuning.tx_frames, "unchanged", "unchanged",
+                  SCENARIO_UNCHANGED, 0, FRAMES_MAX,
+                  "Maximum number of sent packets per interrupt (interrupt coalescing)."),
+
+        TEXT("standby", "allow", standby.allow, "none",
+             "none, or a list of qos, tuning, link-rate and output, separated by commas",
+             "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, "
+             "sfi.output and sfi.file-*.",
+             LOCAL),
+        NUMBER(KEY_TIME, "standby", "idle-timeout", standby.idle_timeout_ns, "60s", 100 * MS, HOUR,
+               "Time after which the DFM disconnects a silent evb lab, unless one of its commands still "
+               "runs.",
+               LOCAL),
+
+        NUMBER_OR(KEY_COUNT, "run", "number", run.number, "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
+                  "Run number in the names and headers of event files (auto: the number in the file of "
+                  "ros.source, or else the next unused number on the DFM's machine). The other nodes receive "
+                  "it from the DFM."),
+        NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
+               "Seed of patterns, fragment sizes and triggers."),
+        NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,
+               "Maximum time for which a stopped node continues to serve until the DFM has ended the run. "
+               "Keep "
+               "it below TimeoutStopSec= of the units (60 s)."),
+};
+
+const size_t n_scenario_keys = ARRAY_SIZE(scenario_keys);
+_Static_assert(ARRAY_SIZE(scenario_keys) <= CONF_KEYS_MAX, "struct loading remembers where each key was set");
