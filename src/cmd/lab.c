@@ -14,6 +14,8 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/lab/catalogue.h"
+#include "evb/lab/judge.h"
+#include "evb/lab/run.h"
 #include "evb/launch/netns.h"
 #include "evb/sys/loop.h"
 #include "lab_results.h"
@@ -34,8 +36,8 @@ static int list(const struct lab_options *o)
 
         if (o->common.json && !to)
                 return 2;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
-                const struct lab_measurement *m = &lab_catalogue[i];
+        for (size_t i = 0; i < lab_count(); i++) {
+                const struct lab_measurement *m = lab_at(i);
 
                 if (to)
                         json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title",
@@ -77,14 +79,14 @@ static int refuse_unknown(const char *words)
                 char word[64];
 
                 snprintf(word, sizeof word, "%.*s", n, w);
-                for (size_t i = 0; i < n_lab_catalogue; i++)
-                        known |= is_meant(&lab_catalogue[i], word);
+                for (size_t i = 0; i < lab_count(); i++)
+                        known |= is_meant(lab_at(i), word);
                 if (known)
                         continue;
                 fprintf(stderr, "evb lab run: there is no measurement \"%s\", allowed: all, a letter, or",
                         word);
-                for (size_t i = 0; i < n_lab_catalogue; i++)
-                        fprintf(stderr, " %s", lab_catalogue[i].id);
+                for (size_t i = 0; i < lab_count(); i++)
+                        fprintf(stderr, " %s", lab_at(i)->id);
                 fprintf(stderr, "; as many as wanted\n");
                 return 2;
         }
@@ -116,13 +118,13 @@ static size_t plan(const char *words, const struct lab_bed *bed, bool quick, str
         size_t n = 0;
 
         *ret_skipped = 0;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
+        for (size_t i = 0; i < lab_count(); i++) {
                 size_t all, kept;
 
-                if (!is_meant(&lab_catalogue[i], words))
+                if (!is_meant(lab_at(i), words))
                         continue;
-                all = lab_points(&lab_catalogue[i], bed, quick, points + n, max - n);
-                kept = keep_possible(&lab_catalogue[i], points + n, all);
+                all = lab_points(lab_at(i), bed, quick, points + n, max - n);
+                kept = keep_possible(lab_at(i), points + n, all);
                 n += kept;
                 *ret_skipped += all - kept;
         }
@@ -189,7 +191,7 @@ enum made { MADE, NOT_MADE, NOT_KEPT };
 static enum made make(int fd, const char *path, struct lab_point *p, json_t *results)
 {
         const json_t *twin = same_point(results, p);
-        json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
+        json_t *figures = twin ? json_deep_copy(twin) : lab_run_point(p);
         bool interrupted = signals_are_waiting();
 
         /* What was interrupted is no point. */
@@ -219,8 +221,8 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const s
 
         if (o->common.json && !to)
                 return 2;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
-                const struct lab_measurement *m = &lab_catalogue[i];
+        for (size_t i = 0; i < lab_count(); i++) {
+                const struct lab_measurement *m = lab_at(i);
                 char why[600] = "";
                 enum lab_verdict v;
                 json_t *mine;
@@ -390,11 +392,9 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
         char why[600] = "";
 
         v = lab_judge(m, points, LAB_AS_MADE, why, sizeof why);
-        for (const struct lab_mark *k = lab_marks; k->id; k++) {
-                if (strcmp(k->id, m->id) == 0)
-                        json_array_append_new(
-                                marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
-        }
+        for (const struct lab_mark *k = m->marks; k < m->marks + LAB_MARKS_MAX && k->label; k++)
+                json_array_append_new(marks,
+                                      json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
         for (size_t i = 0; i < m->sweep.n_panels; i++)
                 json_array_append_new(panels, json_string(m->sweep.panels[i].name));
         o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title",
@@ -417,8 +417,8 @@ static int report(const struct lab_options *o)
                 json_decref(all);
                 return 2;
         }
-        for (size_t i = 0; i < n_lab_catalogue; i++)
-                json_array_append_new(all, describe(&lab_catalogue[i], results));
+        for (size_t i = 0; i < lab_count(); i++)
+                json_array_append_new(all, describe(lab_at(i), results));
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
         json_decref(results);
         if (!find_script(script)) {

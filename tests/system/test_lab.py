@@ -146,9 +146,9 @@ def gaps(evb):
             raise Skip("matplotlib is not installed")
         assert done.returncode == 0, done
         lines = {line.split("|")[1].strip(): line for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
-        for measurement, why in (("B1", "1 of 6 points are missing: memcpy at 16384"), ("C4", "1 of 14 points are missing: pull at 5120"),
-                                 ("C5", "23 more; whole_bytes_per_second of 1 of 28 points is not known: 20 Mbit/s at 8192"),
-                                 ("A7", "1 of 2 points are missing"), ("A5", "not measured")):
+        for measurement, why in (("B1", "1 of 6 points is missing: memcpy at 16384"), ("C4", "1 of 14 points is missing: pull at 5120"),
+                                 ("C5", "23 more; whole_bytes_per_second is unknown at 1 of 28 points: 20 Mbit/s at 8192"),
+                                 ("A7", "1 of 2 points is missing"), ("A5", "not measured")):
             assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]
         page = (out / "report.html").read_text()
         assert "<td>not known</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
