@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measure what shaping by `evb qos` makes of a stream: the rate asked for and the rate at the wire, and the gaps between
-packets by the kernel's receive time stamps; beside the same stream unshaped. And how long 1000 destinations take.
+"""Measure the accuracy of `evb qos`: the rate of a shaped flow and the gaps between its packets.
 
     sudo scripts/bench-qos.py [--evb build/src/evb] [--rounds 3] [--json FILE]
 
-Needs root (namespaces). Exits 1 where a rate is more than 1 % off. Everything it makes is gone at its end.
+The kernel's receive timestamps give the rates and gaps. The table also shows the same flow without shaping.
+A last line shows the time to shape 1000 destinations. The script exits with status 1 if a rate is off by
+more than 1 %. It needs root and iproute2; it exits with status 77 and names what is missing. It removes its
+namespaces at the end.
 """
 import argparse
 import contextlib
@@ -21,11 +23,13 @@ import sys
 import tempfile
 import time
 
+import need
+
 RATES_MBIT = (10, 50, 100, 500, 900)
 PAYLOAD = 1400
 FRAME = PAYLOAD + 8 + 20 + 14
 SECONDS = 2.0
-SO_TIMESTAMPNS, SO_RCVBUFFORCE = 35, 33
+SO_TIMESTAMPNS, SO_RCVBUFFORCE, CLONE_NEWNET = 35, 33, 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -39,7 +43,8 @@ def wire():
     try:
         for name in names:
             run("ip", "netns", "add", name)
-        run("ip", "-n", names[0], "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", names[1])
+        run("ip", "-n", names[0], "link", "add", "eth0", "type", "veth",
+            "peer", "name", "eth0", "netns", names[1])
         for i, name in enumerate(names, 1):
             run("ip", "-n", name, "addr", "add", f"10.201.0.{i}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
@@ -51,18 +56,18 @@ def wire():
 
 def enter(name):
     with open(f"/run/netns/{name}") as f:
-        if LIBC.setns(f.fileno(), 0x40000000) != 0:
+        if LIBC.setns(f.fileno(), CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns")
 
 
 def send(name, stop):
-    """As fast as the queue takes it: a blocked sender is what shaping makes."""
+    """Sends until `stop`, as fast as the queue accepts packets. Shaping blocks the sender."""
     enter(name)
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     s.connect(("10.201.0.2", 7000))
     payload = bytes(PAYLOAD)
-    # At the end nobody listens any more.
+    # The receiver closes its socket first.
     with contextlib.suppress(ConnectionRefusedError):
         while not stop.is_set():
             for _ in range(64):
@@ -70,7 +75,7 @@ def send(name, stop):
 
 
 def receive(name, ready, results):
-    """Kernel time stamps of packets, for a while behind the first second."""
+    """Collects kernel timestamps for SECONDS, after 300 ms in which the flow settles."""
     enter(name)
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
@@ -93,6 +98,7 @@ def receive(name, ready, results):
 
 
 def measure(names):
+    """Returns the rate and the gaps of one flow."""
     ready, stop, results = multiprocessing.Event(), multiprocessing.Event(), multiprocessing.Queue()
     receiver = multiprocessing.Process(target=receive, args=(names[1], ready, results), daemon=True)
     sender = multiprocessing.Process(target=send, args=(names[0], stop), daemon=True)
@@ -112,15 +118,18 @@ def measure(names):
     def percentile(q):
         return gaps[min(int(q * len(gaps)), len(gaps) - 1)]
 
-    return {"mbit": (len(stamps) - 1) * FRAME * 8e3 / (stamps[-1] - stamps[0]), "p1": percentile(0.01), "p50": percentile(0.5),
-            "p99": percentile(0.99), "p999": percentile(0.999), "max": gaps[-1]}
+    return {"mbit": (len(stamps) - 1) * FRAME * 8e3 / (stamps[-1] - stamps[0]),
+            "p1": percentile(0.01), "p50": percentile(0.5), "p99": percentile(0.99),
+            "p999": percentile(0.999), "max": gaps[-1]}
 
 
 def shaped(evb, names, mbit):
-    run("ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--dest", f"10.201.0.2={mbit}Mbit", "--link-rate", "10Gbit")
+    run("ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit",
+        "--dest", f"10.201.0.2={mbit}Mbit")
     try:
         row = measure(names)
-        status = json.loads(run("ip", "netns", "exec", names[0], evb, "qos", "status", "--dev", "eth0", "--json"))
+        status = json.loads(run("ip", "netns", "exec", names[0], evb, "qos", "status", "--dev", "eth0",
+                                "--json"))
         row["drops"] = status["destinations"][0]["drops"]
         row["burst"] = status["destinations"][0]["burst_bytes"]
         return row
@@ -129,28 +138,20 @@ def shaped(evb, names, mbit):
 
 
 def many(evb, names):
-    """Milliseconds of a whole process that applies 1000 destinations, and of one that finds nothing to do."""
-    words = ["ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit"]
+    """Returns the milliseconds to shape 1000 destinations, and to find them shaped already."""
+    command = ["ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit"]
     for i in range(1000):
-        words += ["--dest", f"10.{i % 5}.{i // 250}.{i % 250 + 1}=20Mbit"]
+        command += ["--dest", f"10.{i % 5}.{i // 250}.{i % 250 + 1}=20Mbit"]
     times = []
     for _ in range(2):
         began = time.monotonic()
-        run(*words)
+        run(*command)
         times.append((time.monotonic() - began) * 1e3)
     run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
     return times
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evb", default="build/src/evb")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", metavar="FILE")
-    arguments = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench-qos.py: network namespaces need root", file=sys.stderr)
-        return 77
+def measure_all(arguments):
     evb = os.path.realpath(arguments.evb)
     rows = {mbit: [] for mbit in RATES_MBIT}
     bare, thousand = [], []
@@ -162,23 +163,48 @@ def main():
                 rows[mbit].append(shaped(evb, names, mbit))
             thousand.append(many(evb, names))
             print(f"round {n + 1} of {arguments.rounds} done", file=sys.stderr)
+    return rows, bare, thousand
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--evb", default="build/src/evb", help="program to measure (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures of all rounds to FILE")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    need.check(("ip",), arguments.evb)
+    try:
+        rows, bare, thousand = measure_all(arguments)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return need.failed(error)
 
     def median(measured, key):
         return statistics.median(m[key] for m in measured)
 
-    print(f"Linux {platform.release()}, {os.cpu_count()} processors, medians of {arguments.rounds} rounds; packets of {FRAME} bytes\n")
-    print("| asked Mbit/s | measured | off by | gap p1 us | p50 | p99 | p99.9 | max | dropped |")
+    def gaps(measured):
+        return " | ".join(f"{median(measured, k):.1f}" for k in ("p1", "p50", "p99", "p999", "max"))
+
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors, medians of {arguments.rounds} rounds; "
+          f"packets of {FRAME} bytes\n")
+    print("| configured Mbit/s | measured | deviation | gap p1 us | p50 | p99 | p99.9 | max | dropped |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     wrong = 0
     for mbit, measured in rows.items():
         rate = median(measured, "mbit")
-        off = rate / mbit - 1
-        wrong += abs(off) > 0.01
-        print(f"| {mbit} | {rate:.2f} | {off * 100:+.2f} % |", " | ".join(f"{median(measured, k):.1f}" for k in ("p1", "p50", "p99", "p999", "max")),
-              f"| {sum(m['drops'] for m in measured)} |")
-    print(f"| unshaped | {median(bare, 'mbit'):.0f} | |", " | ".join(f"{median(bare, k):.1f}" for k in ("p1", "p50", "p99", "p999", "max")), "| |")
-    print(f"\n1000 destinations, the whole process: applied in {statistics.median(t[0] for t in thousand):.0f} ms, "
-          f"found to be there in {statistics.median(t[1] for t in thousand):.0f} ms")
+        percent = (rate / mbit - 1) * 100
+        wrong += abs(percent) > 1
+        drops = sum(m["drops"] for m in measured)
+        # Adding 0 removes the sign of a rounded zero.
+        print(f"| {mbit} | {rate:.2f} | {round(percent, 2) + 0:+.2f} % | {gaps(measured)} | {drops} |")
+    print(f"| unshaped | {median(bare, 'mbit'):.0f} | | {gaps(bare)} | |")
+    first, again = (statistics.median(times) for times in zip(*thousand))
+    print(f"\n`evb qos apply` takes {first:.0f} ms for 1000 destinations, "
+          f"and {again:.0f} ms if they are shaped already")
     if arguments.json:
         with open(arguments.json, "w") as f:
             json.dump({"rates": rows, "unshaped": bare, "thousand_ms": thousand}, f, indent=1)

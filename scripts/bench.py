@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measure built events per second on bare veths, beside iperf3 on the same wires in the same run.
+"""Measure the event rate of evb on veth devices without a rate limit, and compare it with iperf3.
 
     sudo scripts/bench.py [--evb build/src/evb] [--rounds 5] [--json FILE]
 
-Each round runs every row once, so that drift of the machine hits all alike; the table shows medians, and the ratio to
-iperf3 of the same round. Needs root (namespaces) and iperf3. Everything it makes is gone at its end.
+Each round runs every row once, so that changes in machine load affect all rows equally. The table shows
+medians, and the median ratio to iperf3 in the same round. The script needs root, iproute2 and iperf3; it
+exits with status 77 and names what is missing. It removes its namespaces at the end.
 """
 import argparse
 import contextlib
@@ -17,18 +18,30 @@ import sys
 import tempfile
 import time
 
+import need
+
 ROWS = [
-    # name, keys, what the ratio is taken to
+    # name, keys, reference of the ratio
     ("1x1 push, UDP, 1 kB", {"ros.count": 1, "trigger.events": 2000000}, "udp"),
     ("1x1 pull, UDP, 1 kB", {"ros.count": 1, "trigger.events": 1000000, "scenario.mode": "pull"}, "udp"),
     ("6x1 push, UDP, 1 kB", {"ros.count": 6, "trigger.events": 300000}, "udp"),
     ("6x1 pull, UDP, 1 kB", {"ros.count": 6, "trigger.events": 300000, "scenario.mode": "pull"}, "udp"),
-    ("1x1 push, UDP, 14 KiB", {"ros.count": 1, "trigger.events": 200000, "ros.fragment-size": "14KiB"}, "udp"),
+    ("1x1 push, UDP, 14 KiB", {"ros.count": 1, "trigger.events": 200000,
+                               "ros.fragment-size": "14KiB"}, "udp"),
     ("1x1 push, TCP, 1 kB", {"ros.count": 1, "trigger.events": 1000000, "scenario.transport": "tcp"}, "tcp"),
     ("1x1 push, TCP, 256 KiB", {"ros.count": 1, "trigger.events": 30000, "scenario.transport": "tcp",
                                 "ros.fragment-size": "256KiB"}, "tcp"),
 ]
-SCENARIO = "[scenario]\nname = bench\n[ros]\nsource = pattern\nfragment-size = 1024\n[sfi]\ncount = 1\noutput = null\n"
+SCENARIO = """
+[scenario]
+name = bench
+[ros]
+source = pattern
+fragment-size = 1024
+[sfi]
+count = 1
+output = null
+"""
 
 
 def run(*command, **options):
@@ -37,7 +50,7 @@ def run(*command, **options):
 
 @contextlib.contextmanager
 def wire():
-    """Two namespaces joined by a bridge in a third, as the lab of `evb run --net lab` is."""
+    """Connects two namespaces through a bridge in a third one, as `evb run --net lab` does."""
     names = [f"evb-{os.getpid()}-bench{i}" for i in range(3)]
     a, b, switch = names
     try:
@@ -47,7 +60,8 @@ def wire():
         run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
         run("ip", "-n", switch, "link", "set", "br0", "up")
         for i, name in enumerate((a, b), 1):
-            run("ip", "-n", switch, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            run("ip", "-n", switch, "link", "add", f"p{i}", "type", "veth",
+                "peer", "name", "eth0", "netns", name)
             run("ip", "-n", switch, "link", "set", f"p{i}", "master", "br0", "up")
             run("ip", "-n", name, "addr", "add", f"10.201.0.{i}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
@@ -58,16 +72,17 @@ def wire():
 
 
 def iperf(seconds, *options):
-    """Bytes per second that arrived."""
+    """Returns the received bytes per second."""
     with wire() as (a, b):
-        server = subprocess.Popen(["ip", "netns", "exec", b, "iperf3", "-s", "-1", "-J"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
+        server = subprocess.Popen(["ip", "netns", "exec", b, "iperf3", "-s", "-1", "-J"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             for _ in range(200):
                 if ":5201" in run("ip", "netns", "exec", b, "ss", "-Hltn").stdout:
                     break
                 time.sleep(0.01)
-            client = run("ip", "netns", "exec", a, "iperf3", "-c", "10.201.0.2", "-t", str(seconds), "-J", *options)
+            client = run("ip", "netns", "exec", a, "iperf3", "-c", "10.201.0.2", "-t", str(seconds), "-J",
+                         *options)
             server.communicate(timeout=20)
         finally:
             server.kill()
@@ -81,30 +96,35 @@ def iperf(seconds, *options):
 
 
 def evb(program, scenario, keys):
+    """Returns the report of one run."""
     command = [program, "run", scenario, "--net", "lab", "--json"]
     for key, value in keys.items():
         command += ["--set", f"{key}={value}"]
-    report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=180).stdout)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    if not done.stdout:
+        raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr)
+    report = json.loads(done.stdout)
     if report["events_complete"] != report["triggers"] or not report["balanced"]:
-        print(f"{keys}: {report['events_complete']} of {report['triggers']} events complete", file=sys.stderr)
+        print(f"bench.py: {keys}: {report['events_complete']} of {report['triggers']} events are complete",
+              file=sys.stderr)
     return report
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evb", default="build/src/evb")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="of each iperf3 run")
-    parser.add_argument("--json", metavar="FILE")
-    arguments = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench.py: network namespaces need root", file=sys.stderr)
-        return 77
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--evb", default="build/src/evb", help="program to measure (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: %(default)s)")
+    # iperf3 takes whole seconds, and 0 as no limit.
+    parser.add_argument("--seconds", type=int, choices=range(1, 61), default=2, metavar="N",
+                        help="duration of each iperf3 run (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures of all rounds to FILE")
+    return parser.parse_args()
 
+
+def measure(arguments):
     iperf_rates = {"tcp": [], "udp": []}
-    events = {name: [] for name, _, _ in ROWS}
-    rates = {name: [] for name, _, _ in ROWS}
-    ratios = {name: [] for name, _, _ in ROWS}
+    events, rates, ratios = ({name: [] for name, _, _ in ROWS} for _ in range(3))
     with tempfile.TemporaryDirectory() as folder:
         scenario = os.path.join(folder, "bench.conf")
         with open(scenario, "w") as f:
@@ -118,10 +138,20 @@ def main():
                 rates[name].append(report["throughput_bytes_per_second"])
                 ratios[name].append(report["throughput_bytes_per_second"] / iperf_rates[reference][-1])
             print(f"round {n + 1} of {arguments.rounds} done", file=sys.stderr)
+    return iperf_rates, events, rates, ratios
+
+
+def main():
+    arguments = parse_arguments()
+    need.check(("ip", "ss", "iperf3"), arguments.evb)
+    try:
+        iperf_rates, events, rates, ratios = measure(arguments)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return need.failed(error)
 
     median = statistics.median
     print(f"Linux {platform.release()}, {os.cpu_count()} processors, medians of {arguments.rounds} rounds\n")
-    print("| what | events/s | payload MB/s | beside iperf3 |")
+    print("| measurement | events/s | payload MB/s | ratio to iperf3 |")
     print("|---|---:|---:|---:|")
     for kind, label in (("tcp", "iperf3 TCP, 256 KiB writes"), ("udp", "iperf3 UDP, 1448 B, received")):
         print(f"| {label} | | {median(iperf_rates[kind]) / 1e6:,.0f} | 1 |")

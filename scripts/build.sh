@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds into build/ (or the folder given), with the meson options given after it; links build/evb to the program.
+# Builds the program: build.sh [FOLDER [MESON-OPTION...]] (default folder: build). FOLDER/evb links to it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
@@ -9,5 +9,8 @@ trap 'rm -f "$log"' EXIT
 if [[ ! -f $folder/build.ninja ]]; then
   meson setup "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 fi
-ninja -C "$folder" >"$log" 2>&1 || { grep -E "error|warning|FAILED|undefined" "$log" >&2 || cat "$log" >&2; exit 1; }
+if ! ninja -C "$folder" >"$log" 2>&1; then
+  grep -E "error|warning|FAILED|undefined" "$log" >&2 || cat "$log" >&2
+  exit 1
+fi
 ln -sfn src/evb "$folder/evb"

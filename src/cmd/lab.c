@@ -16,8 +16,8 @@ static int list(const struct lab_options *o)
 
         if (o->common.json && !to)
                 return 2;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
-                const struct lab_measurement *m = &lab_catalogue[i];
+        for (size_t i = 0; i < lab_count(); i++) {
+                const struct lab_measurement *m = lab_at(i);
 
                 if (to)
                         json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title",

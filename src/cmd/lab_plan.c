@@ -26,13 +26,13 @@ int lab_check_words(const char *words)
                 char word[64];
 
                 snprintf(word, sizeof word, "%.*s", n, w);
-                for (size_t i = 0; i < n_lab_catalogue; i++)
-                        known |= lab_is_selected(&lab_catalogue[i], word);
+                for (size_t i = 0; i < lab_count(); i++)
+                        known |= lab_is_selected(lab_at(i), word);
                 if (known)
                         continue;
                 fprintf(stderr, "evb lab run: unknown measurement \"%s\"; expected all, a letter, or", word);
-                for (size_t i = 0; i < n_lab_catalogue; i++)
-                        fprintf(stderr, " %s", lab_catalogue[i].id);
+                for (size_t i = 0; i < lab_count(); i++)
+                        fprintf(stderr, " %s", lab_at(i)->id);
                 fputc('\n', stderr);
                 return 2;
         }
@@ -64,13 +64,13 @@ size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct
         size_t n = 0;
 
         *ret_skipped = 0;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
+        for (size_t i = 0; i < lab_count(); i++) {
                 size_t all, kept;
 
-                if (!lab_is_selected(&lab_catalogue[i], words))
+                if (!lab_is_selected(lab_at(i), words))
                         continue;
-                all = lab_points(&lab_catalogue[i], bed, quick, points + n, max - n);
-                kept = keep_possible(&lab_catalogue[i], points + n, all);
+                all = lab_points(lab_at(i), bed, quick, points + n, max - n);
+                kept = keep_possible(lab_at(i), points + n, all);
                 n += kept;
                 *ret_skipped += all - kept;
         }

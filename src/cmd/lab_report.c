@@ -1,4 +1,5 @@
 /* evb lab report: judges files of results, and passes them to the script that draws the plots. */
+#include "evb/lab/judge.h"
 #include "lab.h"
 
 #include <libgen.h>
@@ -55,11 +56,9 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
         char why[600] = "";
 
         v = lab_judge(m, points, LAB_AS_MADE, why, sizeof why);
-        for (const struct lab_mark *k = lab_marks; k->id; k++) {
-                if (strcmp(k->id, m->id) == 0)
-                        json_array_append_new(
-                                marks, json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
-        }
+        for (const struct lab_mark *k = m->marks; k < m->marks + LAB_MARKS_MAX && k->label; k++)
+                json_array_append_new(marks,
+                                      json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
         for (size_t i = 0; i < m->sweep.n_panels; i++)
                 json_array_append_new(panels, json_string(m->sweep.panels[i].name));
         o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o}", "id", m->id, "title",
@@ -82,8 +81,8 @@ int lab_report(const struct lab_options *o)
                 json_decref(all);
                 return 2;
         }
-        for (size_t i = 0; i < n_lab_catalogue; i++)
-                json_array_append_new(all, describe(&lab_catalogue[i], results));
+        for (size_t i = 0; i < lab_count(); i++)
+                json_array_append_new(all, describe(lab_at(i), results));
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
         json_decref(results);
         if (!find_script(script)) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/lab/run.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
@@ -79,7 +80,7 @@ enum made { MADE, FAILED, NOT_WRITTEN };
 static enum made make(int fd, const char *path, struct lab_point *p, json_t *results)
 {
         const json_t *twin = same_point(results, p);
-        json_t *figures = twin ? json_deep_copy(twin) : p->measurement->run(p);
+        json_t *figures = twin ? json_deep_copy(twin) : lab_run_point(p);
         bool interrupted = signals_are_waiting();
 
         /* The figures of an interrupted point are invalid. */

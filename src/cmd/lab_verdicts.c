@@ -1,4 +1,5 @@
 /* Judges the results of the selected measurements, and prints the verdicts. */
+#include "evb/lab/judge.h"
 #include "lab.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
 
         if (o->common.json && !to)
                 return 2;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
-                const struct lab_measurement *m = &lab_catalogue[i];
+        for (size_t i = 0; i < lab_count(); i++) {
+                const struct lab_measurement *m = lab_at(i);
                 char why[600] = "";
                 enum lab_verdict v;
                 json_t *mine;

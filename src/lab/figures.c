@@ -1,8 +1,18 @@
-/* Figures that follow from a report and its scenario. */
+/* Computes the figures of event building from a run's report and its scenario; see run_events.c. */
 #include "evb/lab/figures.h"
 
 #include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
+
+double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes)
+{
+        /* Each datagram has IP, UDP and message headers; each chunk has a header and begins at a multiple of
+         * 32 bytes (docs/protocol.md). */
+        double room = mtu_bytes - 28 - 32, frame = mtu_bytes + 14;
+        double whole = 32 + 32 * (double)(uint64_t)((fragment_bytes + 31) / 32);
+
+        /* One fragment per datagram continues in the next one and needs a second chunk header. */
+        return link_bps / 8 * (room / frame) * fragment_bytes / (whole + 32 * whole / room);
+}
 
 static double number(const json_t *report, const char *name)
 {
@@ -24,9 +34,9 @@ static double trigger_rate_hz(const struct scenario *s)
         return s->trigger.rate_millihertz == SCENARIO_MAX ? 0 : (double)s->trigger.rate_millihertz / 1e3;
 }
 
-/* The longest of: the time in which triggers are taken; from the first complete event to the last, which may
- * come long after the last trigger; and what so many triggers stand for, as there is one at either end of a
- * second. */
+/* The longest of: the configured duration; the time from the first to the last complete event, which may come
+ * long after the last trigger; and the triggers' number over their rate, since n triggers span n - 1
+ * periods. */
 static double building_seconds(const json_t *report, const struct scenario *s)
 {
         double throughput = number(report, "throughput_bytes_per_second"), rate_hz = trigger_rate_hz(s);
@@ -44,7 +54,7 @@ void figures_add_building(json_t *to, const json_t *report, const struct scenari
         double seconds = building_seconds(report, s), whole = number(report, "payload_bytes") / seconds;
         double fragment_bytes = (double)s->ros.fragment_size_bytes,
                offered = trigger_rate_hz(s) * (double)s->ros.count * fragment_bytes;
-        /* An SFI has a port each; the ROSs' wires may be fewer. */
+        /* Each SFI has one port, but fewer ROSs than SFIs limit the rate to the ROSs' links. */
         double ports = (double)MIN(s->sfi.count, s->ros.count);
         double limit = ports * lab_payload_limit((double)s->network.link_rate_bps,
                                                  (double)s->network.mtu_bytes, fragment_bytes);

@@ -1,5 +1,5 @@
-/* Computes the figures of a point from what the ends of streams counted. An unknown figure is null, never
- * 0. */
+/* Computes the figures of a point from the counts of its senders and receivers. An unknown figure is null,
+ * never 0. */
 #include "flow_figures.h"
 
 #include "evb/base/util.h"
@@ -15,7 +15,7 @@ static void set_known(json_t *o, const char *name, double v, bool known)
         json_object_set_new(o, name, known ? json_real(v) : json_null());
 }
 
-/* In us; null without samples. */
+/* In microseconds; null without samples. */
 static void set_quantile(json_t *o, const char *name, const struct histogram *h, double q)
 {
         set_known(o, name, h->count > 0 ? (double)histogram_quantile(h, q) / 1e3 : 0, h->count > 0);
@@ -101,7 +101,7 @@ json_t *stream_figures_echo(const struct flow_result *result)
         return o;
 }
 
-/* Of all processes at one end; one sample per interval. */
+/* Merges the samples of all senders, and those of all receivers; each sample covers one interval. */
 void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned n)
 {
         for (unsigned i = 1; i < n; i++) {
@@ -119,7 +119,7 @@ static void set_packets(json_t *o, const char *name, uint64_t packets, bool know
         json_object_set_new(o, name, known ? json_integer((json_int_t)packets) : json_null());
 }
 
-/* Loss by the place where the kernel counted it; null if that place does not exist or does not report. */
+/* Reports drops by location; null if the location does not exist or does not count. */
 void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
                                bool shaped)
 {

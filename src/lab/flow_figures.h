@@ -1,4 +1,4 @@
-/* Figures of a point of plain streams, from its results. Pure. */
+/* Figures of a point of plain flows, computed from the flows' results. Pure. */
 #pragma once
 
 #include <jansson.h>
@@ -7,8 +7,8 @@
 
 json_t *stream_figures(const struct flow *flows, const struct flow_result *results, unsigned n);
 json_t *stream_figures_echo(const struct flow_result *result);
-/* Processor time; merges the results' histograms into the first one. */
+/* Adds CPU usage. Merges the histograms of all results into the first one. */
 void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned n);
-/* Where packets were lost; `switch_packets` is null, as only the caller may know it. */
+/* Adds drops by location. `switch_packets` is null; a caller that knows it replaces it. */
 void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
                                bool shaped);

@@ -1,5 +1,5 @@
-/* A point that is a whole run of event building: a scenario of settings, run in the lab, its report
- * flattened. */
+/* Runs a point of event building: makes a scenario of its settings, runs it here or on standby nodes, and
+ * flattens the report into figures. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,28 +7,16 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/keys.h"
-#include "evb/lab/catalogue.h"
 #include "evb/lab/figures.h"
 #include "evb/launch/launch.h"
 #include "evb/launch/scenario_load.h"
-#include "evb/protocol/event.h"
+#include "run_internal.h"
 
 #define SETTINGS_MAX 96
 #define SETTING_MAX_BYTES 96
 
-double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes)
-{
-        /* IP and UDP, message header, a chunk header for each fragment; pieces begin at multiples of 32
-         * (docs/protocol.md). */
-        double room = mtu_bytes - 28 - 32, frame = mtu_bytes + 14;
-        double whole = 32 + 32 * (double)(uint64_t)((fragment_bytes + 31) / 32);
-
-        /* Datagrams are filled: one fragment in each is cut, and has a second header. */
-        return link_bps / 8 * (room / frame) * fragment_bytes / (whole + 32 * whole / room);
-}
-
-/* What the wires of real machines are is told by their scenario. */
-static bool is_of_wires(const char *setting)
+/* The links of a testbed have the properties that its own scenario states. */
+static bool is_link_setting(const char *setting)
 {
         static const char *const keys[] = {"network.link-rate=", "network.mtu=", "network.switch-buffer="};
         bool is = false;
@@ -38,9 +26,8 @@ static bool is_of_wires(const char *setting)
         return is;
 }
 
-/* Sections in which a point is what the catalogue says, whatever a testbed's scenario says: not nodes, wires,
- * sockets, tuning. */
-static bool is_of_points(const struct scenario_key *k)
+/* Whether the catalogue alone sets a key. A testbed's scenario sets nodes, links, sockets and tuning. */
+static bool is_set_by_catalogue(const struct scenario_key *k)
 {
         static const char *const sections[] = {"scenario", "trigger", "dfm", "ros", "sfi", "qos"};
         bool is = false;
@@ -50,7 +37,7 @@ static bool is_of_points(const struct scenario_key *k)
         return is && !k->local && strcmp(k->name, "count") != 0 && k->standard[0];
 }
 
-/* The standard value of all that is not said. */
+/* Writes the default of each key that the catalogue sets, so that a testbed's own value has no effect. */
 static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
                             const char *ret[static SETTINGS_MAX])
 {
@@ -59,7 +46,7 @@ static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
         for (size_t i = 0; i < n_scenario_keys && n < SETTINGS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
 
-                if (!is_of_points(k))
+                if (!is_set_by_catalogue(k))
                         continue;
                 snprintf(texts[n], SETTING_MAX_BYTES, "%s.%s=%s", k->section, k->name, k->standard);
                 ret[n] = texts[n];
@@ -68,20 +55,20 @@ static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
         return n;
 }
 
-/* The words of `text`, which is cut up for it, behind the first n. */
-static size_t split(char *text, bool with_wires, const char *ret[static SETTINGS_MAX], size_t n)
+/* Appends the settings in `text` to the first n, and returns the new number. Modifies `text`. */
+static size_t split(char *text, bool with_links, const char *ret[static SETTINGS_MAX], size_t n)
 {
         char *save = NULL;
 
         for (char *word = strtok_r(text, " ", &save); word && n < SETTINGS_MAX;
              word = strtok_r(NULL, " ", &save)) {
-                if (with_wires || !is_of_wires(word))
+                if (with_links || !is_link_setting(word))
                         ret[n++] = word;
         }
         return n;
 }
 
-/* Where no machines have a scenario of their own, all is set by settings. */
+/* Without a testbed, settings alone make the scenario. */
 static struct scenario *load(const char *const *settings, size_t n)
 {
         char why[SCENARIO_LOAD_WHY_MAX_BYTES];
@@ -139,7 +126,7 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         return o;
 }
 
-/* In namespaces of this machine, by the launcher that `evb run` has. */
+/* Runs in namespaces of this machine, with the launcher of `evb run`. */
 static json_t *run_here(const struct lab_point *p, struct scenario *s)
 {
         struct launch_options options = {
@@ -161,19 +148,18 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
         if (status <= 1 && size > 0)
                 report = json_loadb(text, size, JSON_DISABLE_EOF_CHECK, NULL);
         else
-                log_error("lab: %s, %s at %g: the run gave no report (status %d)", p->measurement->id,
+                log_error("lab: %s, %s at %g: the run wrote no report (exit status %d)", p->measurement->id,
                           p->series, p->x, status);
         free(text);
         if (report && json_integer_value(json_object_get(report, "triggers")) == 0) {
-                log_error("lab: %s, %s at %g: a run without a single trigger", p->measurement->id, p->series,
-                          p->x);
+                log_error("lab: %s, %s at %g: the run took no trigger", p->measurement->id, p->series, p->x);
                 json_decref(report);
                 return NULL;
         }
         return report;
 }
 
-json_t *lab_run_events(const struct lab_point *p)
+json_t *run_events(const struct lab_point *p)
 {
         _cleanup_free_ char *words = strdup(p->settings);
         char standards[SETTINGS_MAX][SETTING_MAX_BYTES];

@@ -1,5 +1,4 @@
-/* Points without event building: plain streams and echoes between nodes, shaped or not, and what processors
- * spend on them. */
+/* Runs a point of plain flows: streams or echoes between nodes, with or without shaping. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,30 +6,30 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/sys/loop.h"
 #include "evb/traffic/flows.h"
 #include "flow_figures.h"
+#include "run_internal.h"
+#include "settings.h"
 
 #define GROUP "239.255.69.1"
 #define PORT 7100
 #define CONTROL_PORT 26800
 
-/* So many senders and receivers, and nothing running on them: the first nodes of a testbed, or those of a lab
- * to be made. */
+/* Fills `s` with the senders and receivers of the point: the first nodes of the bed, or those of a lab that
+ * netns_lab_new() creates. */
 static int find_nodes(const struct lab_point *p, struct scenario *s)
 {
         const struct scenario *bed = p->bed ? p->bed->scenario : NULL;
-        unsigned senders = (unsigned)lab_setting(p, "senders", 1),
-                 receivers = (unsigned)lab_setting(p, "receivers", 1);
+        unsigned senders = (unsigned)setting_of(p, "senders", 1),
+                 receivers = (unsigned)setting_of(p, "receivers", 1);
 
         *s = (struct scenario){};
         s->ros.count = senders;
         s->sfi.count = receivers;
-        s->network.link_rate_bps = bed ? bed->network.link_rate_bps : (uint64_t)lab_setting(p, "link", 1e9);
+        s->network.link_rate_bps = bed ? bed->network.link_rate_bps : (uint64_t)setting_of(p, "link", 1e9);
         s->network.switch_buffer_bytes =
-                bed ? bed->network.switch_buffer_bytes : (uint64_t)lab_setting(p, "buffer", 262144);
-        s->network.mtu_bytes = bed ? bed->network.mtu_bytes : (uint64_t)lab_setting(p, "mtu", 1500);
+                bed ? bed->network.switch_buffer_bytes : (uint64_t)setting_of(p, "buffer", 262144);
+        s->network.mtu_bytes = bed ? bed->network.mtu_bytes : (uint64_t)setting_of(p, "mtu", 1500);
         for (unsigned i = 0; i < senders + receivers; i++) {
                 bool sender = i < senders;
                 unsigned index = sender ? i : i - senders;
@@ -40,7 +39,7 @@ static int find_nodes(const struct lab_point *p, struct scenario *s)
 
                 if (there && strchr(there->address, ':'))
                         return log_error_errno(EAFNOSUPPORT,
-                                               "lab: %s is at %s: plain streams need IPv4 addresses",
+                                               "lab: %s: address %s is not IPv4; plain flows need IPv4",
                                                there->name, there->address);
                 if (there)
                         *n = *there;
@@ -59,11 +58,11 @@ static struct flow make_flow(const struct lab_point *p, const struct scenario *s
                 .to = {&s->nodes[s->ros.count + to]},
                 .n_to = 1,
                 .port = kind == FLOW_ECHO ? CONTROL_PORT : (uint16_t)(PORT + from * 16 + to),
-                .message_bytes = (uint32_t)lab_setting(p, "message", 1400),
-                .messages_per_s = (uint64_t)lab_setting(p, "messages_per_s", 0),
-                .receiver_packets_per_s = (uint64_t)lab_setting(p, "receiver_pps", 0),
-                .buffer_bytes = (uint32_t)lab_setting(p, "socket", 0),
-                .watch_wire = lab_setting(p, "watch", 0) > 0,
+                .message_bytes = (uint32_t)setting_of(p, "message", 1400),
+                .messages_per_s = (uint64_t)setting_of(p, "messages_per_s", 0),
+                .receiver_packets_per_s = (uint64_t)setting_of(p, "receiver_pps", 0),
+                .buffer_bytes = (uint32_t)setting_of(p, "socket", 0),
+                .watch_wire = setting_of(p, "watch", 0) > 0,
         };
 
         if (kind == FLOW_MULTICAST) {
@@ -78,14 +77,13 @@ static struct flow make_flow(const struct lab_point *p, const struct scenario *s
 static struct flow_shape make_shape(const struct lab_point *p, const struct scenario *s, enum flow_kind kind)
 {
         struct flow_shape shape = {
-                .rate_bps = (uint64_t)lab_setting(p, "rate", 0),
-                /* An echo's link is as slow as its point says, also where the wire is not: the tree holds it
-                   to that. */
+                .rate_bps = (uint64_t)setting_of(p, "rate", 0),
+                /* The shaping tree limits an echo's link to its configured rate, even on a faster wire. */
                 .link_rate_bps =
-                        kind == FLOW_ECHO ? (uint64_t)lab_setting(p, "link", 1e9) : s->network.link_rate_bps,
+                        kind == FLOW_ECHO ? (uint64_t)setting_of(p, "link", 1e9) : s->network.link_rate_bps,
                 .mtu_bytes = s->network.mtu_bytes,
                 .switch_buffer_bytes = kind == FLOW_ECHO ? 0 : s->network.switch_buffer_bytes,
-                .control_port = lab_setting(p, "control", 0) > 0 ? CONTROL_PORT : 0,
+                .control_port = setting_of(p, "control", 0) > 0 ? CONTROL_PORT : 0,
                 .sources = (unsigned)s->ros.count,
                 .n_to = kind == FLOW_MULTICAST ? 1 : (unsigned)MIN(s->sfi.count, (uint64_t)FLOWS_MAX),
         };
@@ -108,12 +106,12 @@ static unsigned make_flows(const struct lab_point *p, const struct scenario *s, 
         return n;
 }
 
-json_t *lab_run_streams(const struct lab_point *p)
+json_t *run_flows(const struct lab_point *p)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
-        enum flow_kind kind = (enum flow_kind)lab_setting(p, "kind", FLOW_UDP);
-        double seconds = lab_setting(p, "seconds", 1);
+        enum flow_kind kind = (enum flow_kind)setting_of(p, "kind", FLOW_UDP);
+        double seconds = setting_of(p, "seconds", 1);
         struct flow flows[FLOWS_MAX] = {};
         struct testbed *lab = NULL;
         struct flow_shape shape;
@@ -122,7 +120,7 @@ json_t *lab_run_streams(const struct lab_point *p)
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
-        /* Addresses of a lab are known when it stands. */
+        /* netns_lab_new() assigns the addresses that the flows need. */
         if (r >= 0 && !p->bed)
                 r = testbed_new(&lab, s);
         if (r >= 0) {
@@ -141,37 +139,4 @@ json_t *lab_run_streams(const struct lab_point *p)
         }
         testbed_free(lab);
         return result;
-}
-
-json_t *lab_run_copy(const struct lab_point *p)
-{
-        size_t size = (size_t)p->x, rounds = 0;
-        char *from = malloc(size), *to = malloc(size);
-        uint64_t begin_ns, until_ns;
-        json_t *o = json_object();
-
-        if (!from || !to) {
-                free(from);
-                free(to);
-                json_decref(o);
-                return NULL;
-        }
-        memset(from, 1, size);
-        memset(to, 2, size);
-        begin_ns = clock_now_ns();
-        until_ns = begin_ns + (uint64_t)(lab_setting(p, "seconds", 0.2) * 1e9);
-        while (clock_now_ns() < until_ns) {
-                for (size_t done = 0; done < (1u << 20); done += size) {
-                        memcpy(to, from, size);
-                        /* So that it is not left out. */
-                        __asm__ volatile("" : : "r"(to) : "memory");
-                        rounds++;
-                }
-        }
-        json_object_set_new(
-                o, "mbyte_per_s",
-                json_real((double)rounds * (double)size / ((double)(clock_now_ns() - begin_ns) / 1e3)));
-        free(from);
-        free(to);
-        return o;
 }

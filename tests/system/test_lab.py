@@ -120,7 +120,7 @@ def report(evb):
         assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
         assert "not measured" in page and "agrees" in page
         # Of A2 alone: B1 has no packets.
-        assert page.count("Lost, by place") == 1 and "<th>switch port, packets</th>" in page and "<tr><td>10 Mbit/s</td><td>0</td>" in page
+        assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page and "<tr><td>10 Mbit/s</td><td>0</td>" in page
         for name in ("A2.png", "A2.svg", "B1.png", "B1.svg"):
             assert (out / name).stat().st_size > 5000, name
 
@@ -146,15 +146,15 @@ def gaps(evb):
             raise Skip("matplotlib is not installed")
         assert done.returncode == 0, done
         lines = {line.split("|")[1].strip(): line for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
-        for measurement, why in (("B1", "1 of 6 points are missing: memcpy at 16384"), ("C4", "1 of 14 points are missing: pull at 5120"),
-                                 ("C5", "23 more; whole_bytes_per_second of 1 of 28 points is not known: 20 Mbit/s at 8192"),
-                                 ("A7", "1 of 2 points are missing"), ("A5", "not measured")):
+        for measurement, why in (("B1", "1 of 6 points is missing: memcpy at 16384"), ("C4", "1 of 14 points is missing: pull at 5120"),
+                                 ("C5", "23 more; whole_bytes_per_second is unknown at 1 of 28 points: 20 Mbit/s at 8192"),
+                                 ("A7", "1 of 2 points is missing"), ("A5", "not measured")):
             assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]
         page = (out / "report.html").read_text()
-        assert "<td>not known</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
+        assert "<td>unknown</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
         # Texts of a picture are glyphs in it, each with its text beside it as a comment.
-        assert "not measured, or not known" in (out / "C5.svg").read_text() and "losses not known" in (out / "C5.svg").read_text()
-        assert "not measured, or not known" in (out / "C4.svg").read_text()
+        assert "not measured, or unknown" in (out / "C5.svg").read_text() and "drops unknown" in (out / "C5.svg").read_text()
+        assert "not measured, or unknown" in (out / "C4.svg").read_text()
         assert "no QoS: not measured" in (out / "A7.svg").read_text()
 
 

@@ -1,4 +1,4 @@
-/* The catalogue as a table: what is measured, and where. */
+/* Tests the catalogue and the points that its measurements expand to. */
 #include "../test.h"
 
 #include <math.h>
@@ -6,17 +6,19 @@
 
 #include "evb/base/util.h"
 #include "evb/lab/catalogue.h"
+#include "evb/lab/figures.h"
+#include "settings.h"
 
 static struct lab_point points[LAB_POINTS_MAX];
 
-static void every_measurement_has_its_points(void **state)
+static void every_measurement_has_points(void **state)
 {
         double quick_s = 0;
         size_t n = 0;
 
         (void)state;
-        for (size_t i = 0; i < n_lab_catalogue; i++) {
-                const struct lab_measurement *m = &lab_catalogue[i];
+        for (size_t i = 0; i < lab_count(); i++) {
+                const struct lab_measurement *m = lab_at(i);
                 size_t all = lab_points(m, NULL, false, points, LAB_POINTS_MAX), few;
 
                 assert_ptr_equal(lab_find(m->id), m);
@@ -31,9 +33,9 @@ static void every_measurement_has_its_points(void **state)
                 for (size_t k = 0; k < few; k++)
                         quick_s += points[k].seconds;
         }
-        /* None is cut off where all are run at once. */
+        /* A run of all measurements fits into one array. */
         assert_true(n < LAB_POINTS_MAX);
-        /* All of them, quick, in under 5 minutes. */
+        /* A --quick run of all measurements takes less than 5 minutes. */
         assert_true(quick_s < 280);
         assert_null(lab_find("Z9"));
 }
@@ -49,8 +51,8 @@ static const struct lab_point *find(size_t n, const char *panel, const char *ser
         return NULL;
 }
 
-/* 3 buffers, 5 loads, 6 sizes, 7 series: none left out, each made as its panel says. */
-static void c6_is_the_whole_product(void **state)
+/* C6 combines 3 buffers, 5 loads, 6 sizes and 7 series. */
+static void c6_has_every_combination(void **state)
 {
         static const int buffers[] = {128, 256, 512}, loads[] = {10, 50, 90, 110, 150};
         static const double sizes[] = {256, 1024, 4096, 14336, 32768, 65536};
@@ -66,20 +68,20 @@ static void c6_is_the_whole_product(void **state)
 
                 snprintf(panel, sizeof panel, "buffer %d KiB, offered %d %%", buffer, load);
                 p = find(n, panel, "push, shaped", x);
-                assert_true(lab_setting(p, "network.switch-buffer", 0) == buffer);
+                assert_true(setting_of(p, "network.switch-buffer", 0) == buffer);
                 snprintf(setting, sizeof setting, "=%dKiB ", buffer);
                 assert_non_null(strstr(p->settings, setting));
                 /* In mHz. */
-                assert_true(fabs(lab_setting(p, "trigger.rate", 0) * 6 * x - 1e3 * limit * load / 100) <
+                assert_true(fabs(setting_of(p, "trigger.rate", 0) * 6 * x - 1e3 * limit * load / 100) <
                             6 * x);
-                assert_true(lab_setting(p, "scenario.duration", 0) == (buffer == 256 && load == 150 ? 3 : 1));
+                assert_true(setting_of(p, "scenario.duration", 0) == (buffer == 256 && load == 150 ? 3 : 1));
                 assert_non_null(find(n, panel, "pull, auto", x));
         }
         few = lab_points(lab_find("C6"), NULL, true, points, LAB_POINTS_MAX);
         find(few, "buffer 256 KiB, offered 50 %", "push, shaped", 1024);
         find(few, "buffer 128 KiB, offered 150 %", "pull, 4", 65536);
         for (size_t i = 0; i < few; i++)
-                assert_true(lab_setting(&points[i], "scenario.duration", 0) == 1);
+                assert_true(setting_of(&points[i], "scenario.duration", 0) == 1);
 }
 
 static void the_last_setting_wins(void **state)
@@ -87,13 +89,13 @@ static void the_last_setting_wins(void **state)
         struct lab_point p = {.settings = "rate=5 xrate=7 rate=9e6 sfi.count=3"};
 
         (void)state;
-        assert_true(lab_setting(&p, "rate", 1) == 9e6);
-        assert_true(lab_setting(&p, "sfi.count", 1) == 3);
-        assert_true(lab_setting(&p, "count", 4) == 4);
+        assert_true(setting_of(&p, "rate", 1) == 9e6);
+        assert_true(setting_of(&p, "sfi.count", 1) == 3);
+        assert_true(setting_of(&p, "count", 4) == 4);
 }
 
-/* What a port of 1 Gbit/s passes of fragments: less of small ones, and never more than 1448 of 1514 bytes. */
-static void small_fragments_cost_more(void **state)
+/* Payload is at most 1448 of the 1514 bytes of each frame. */
+static void small_fragments_lower_the_limit(void **state)
 {
         double before = 0;
 
@@ -107,8 +109,7 @@ static void small_fragments_cost_more(void **state)
         assert_true(before > 116e6);
 }
 
-/* Missing nodes of a testbed are given by number. */
-static void a_bed_says_what_it_lacks(void **state)
+static void missing_nodes_are_named(void **state)
 {
         static const struct {
                 const char *id, *lack;
@@ -146,9 +147,9 @@ static void a_bed_says_what_it_lacks(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_measurement_has_its_points), cmocka_unit_test(the_last_setting_wins),
-                cmocka_unit_test(small_fragments_cost_more),        cmocka_unit_test(c6_is_the_whole_product),
-                cmocka_unit_test(a_bed_says_what_it_lacks),
+                cmocka_unit_test(every_measurement_has_points),    cmocka_unit_test(the_last_setting_wins),
+                cmocka_unit_test(small_fragments_lower_the_limit), cmocka_unit_test(c6_has_every_combination),
+                cmocka_unit_test(missing_nodes_are_named),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

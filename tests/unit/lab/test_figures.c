@@ -1,4 +1,4 @@
-/* What a run built, of reports made up. */
+/* Tests the figures of event building, computed from synthetic reports. */
 #include "../test.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static struct scenario scenario = {
         .network = {.link_rate_bps = LINK_BPS, .mtu_bytes = 1500},
 };
 
-/* So many of the triggers' events complete, in so many seconds from the first to the last. */
+/* The figures of a run with `complete` events, `span_s` seconds from the first to the last. */
 static json_t *figures(const struct scenario *s, double triggers, double complete, double span_s)
 {
         double bytes = complete * SOURCES * FRAGMENT_BYTES;
@@ -42,9 +42,8 @@ static void assert_figure(const json_t *o, const char *name, double wanted)
                 fail_msg("%s is %.9g, wanted %.9g", name, have, wanted);
 }
 
-/* The first 10 ms build all, the rest nothing, and most triggers are held back: 10 events in 2 s, not in 10
- * ms. */
-static void an_early_stop_does_not_flatter(void **state)
+/* 10 events in the first 10 ms of 2 s, and none afterwards, are 5 events/s. */
+static void an_early_stop_lowers_the_rate(void **state)
 {
         json_t *o = figures(&scenario, 100, 10, 0.01);
 
@@ -52,14 +51,14 @@ static void an_early_stop_does_not_flatter(void **state)
         assert_figure(o, "whole_events_per_second", 5);
         assert_figure(o, "whole_bytes_per_second", 5.0 * SOURCES * FRAGMENT_BYTES);
         json_decref(o);
-        /* A single event has no span at all. */
+        /* A single event has no span. */
         o = figures(&scenario, 100, 1, 0);
         assert_figure(o, "whole_events_per_second", 0.5);
         json_decref(o);
 }
 
-/* What is built after the last trigger needs its time as well. */
-static void a_long_drain_does_not_flatter(void **state)
+/* Events that complete after the last trigger extend the time. */
+static void a_long_drain_lowers_the_rate(void **state)
 {
         json_t *o = figures(&scenario, 2000, 2000, 4);
 
@@ -68,8 +67,8 @@ static void a_long_drain_does_not_flatter(void **state)
         json_decref(o);
 }
 
-/* 0, 0.5, ... 2 s: five triggers of 2 Hz stand for 2.5 s, so that all built is what was offered. */
-static void one_trigger_more_does_not_flatter(void **state)
+/* Five triggers at 2 Hz, from 0 s to 2 s, represent 2.5 s of load. */
+static void both_end_triggers_count_one_period(void **state)
 {
         struct scenario slow = scenario;
         json_t *o;
@@ -82,7 +81,7 @@ static void one_trigger_more_does_not_flatter(void **state)
         json_decref(o);
 }
 
-static void shares_are_of_the_port_and_of_the_offer(void **state)
+static void shares_refer_to_port_and_offered_load(void **state)
 {
         double limit = lab_payload_limit(LINK_BPS, 1500, FRAGMENT_BYTES),
                offered = 1000.0 * SOURCES * FRAGMENT_BYTES;
@@ -94,20 +93,20 @@ static void shares_are_of_the_port_and_of_the_offer(void **state)
         assert_figure(o, "port_share", 0.5 * offered / limit);
         assert_figure(o, "built_share", 0.5);
         json_decref(o);
-        /* Ten times that is more than the port passes. */
+        /* Ten times the load exceeds the port's capacity. */
         fast.trigger.rate_millihertz *= 10;
         o = figures(&fast, 20000, 1000, 1);
         assert_true(json_number_value(json_object_get(o, "offered_share")) > 2);
         assert_figure(o, "built_share", 500.0 * SOURCES * FRAGMENT_BYTES / limit);
         json_decref(o);
-        /* Two builders have two ports, but never more than there are sources. */
+        /* Two builders have two ports. */
         fast.sfi.count = 2;
         o = figures(&fast, 20000, 1000, 1);
         assert_figure(o, "port_share", 500.0 * SOURCES * FRAGMENT_BYTES / (2 * limit));
         json_decref(o);
 }
 
-static void what_is_not_known_is_null(void **state)
+static void unlimited_links_and_rates_give_null(void **state)
 {
         struct scenario bare = scenario, most = scenario;
         json_t *o;
@@ -127,8 +126,7 @@ static void what_is_not_known_is_null(void **state)
         json_decref(o);
 }
 
-/* A figure that a report lacks is not 0, and a run without a trigger has no share. */
-static void unknown_is_null(void **state)
+static void a_missing_value_gives_null(void **state)
 {
         static const char *const of[] = {"events_complete", "payload_bytes"};
         static const char *const figures_of[2][3] = {{"whole_events_per_second", "complete_share", NULL},
@@ -159,12 +157,12 @@ static void unknown_is_null(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(unknown_is_null),
-                cmocka_unit_test(an_early_stop_does_not_flatter),
-                cmocka_unit_test(a_long_drain_does_not_flatter),
-                cmocka_unit_test(one_trigger_more_does_not_flatter),
-                cmocka_unit_test(shares_are_of_the_port_and_of_the_offer),
-                cmocka_unit_test(what_is_not_known_is_null),
+                cmocka_unit_test(a_missing_value_gives_null),
+                cmocka_unit_test(an_early_stop_lowers_the_rate),
+                cmocka_unit_test(a_long_drain_lowers_the_rate),
+                cmocka_unit_test(both_end_triggers_count_one_period),
+                cmocka_unit_test(shares_refer_to_port_and_offered_load),
+                cmocka_unit_test(unlimited_links_and_rates_give_null),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The figures of streams, and which of them are unknown. */
+/* Tests the figures of plain flows, and when they are null. */
 #include "../test.h"
 
 #include "evb/base/util.h"
@@ -30,8 +30,7 @@ static double number(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-/* Without a sent message the lost share is unknown. */
-static void nothing_sent(void **state)
+static void loss_is_null_without_messages(void **state)
 {
         json_t *o = stream_figures(&flow, &result, 1);
 
@@ -42,7 +41,7 @@ static void nothing_sent(void **state)
         json_decref(o);
 }
 
-static void all_received(void **state)
+static void loss_counts_missing_messages(void **state)
 {
         json_t *o;
 
@@ -59,8 +58,7 @@ static void all_received(void **state)
         json_decref(o);
 }
 
-/* A watcher that saw no packets, an asker that had no answer. */
-static void no_gaps(void **state)
+static void gaps_are_null_without_packets(void **state)
 {
         json_t *o;
 
@@ -81,7 +79,7 @@ static void no_gaps(void **state)
         json_decref(o);
 }
 
-static void losses(void **state)
+static void drops_are_null_where_unknown(void **state)
 {
         json_t *o = json_object();
 
@@ -103,8 +101,9 @@ static void losses(void **state)
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup(f, set_up)
-        const struct CMUnitTest tests[] = {CASE(nothing_sent), CASE(all_received), CASE(no_gaps),
-                                           CASE(losses)};
+        const struct CMUnitTest tests[] = {
+                CASE(loss_is_null_without_messages), CASE(loss_counts_missing_messages),
+                CASE(gaps_are_null_without_packets), CASE(drops_are_null_where_unknown)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

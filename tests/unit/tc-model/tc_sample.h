@@ -13,7 +13,6 @@
 #include "evb/tc-model/diff.h"
 #include "evb/tc-model/layout.h"
 
-
 #define SAMPLE_MAX 1200
 
 /* n destinations, every third of them IPv6. */

@@ -1,14 +1,15 @@
-/* Verdicts on made-up points: on all of them, and without one, or without a figure of one. */
+/* Tests verdicts on synthetic results: complete ones, and ones that lack a point or a figure. */
 #include "../test.h"
 
 #include <stdio.h>
 
 #include "evb/base/util.h"
 #include "evb/lab/catalogue.h"
+#include "evb/lab/judge.h"
 
 static struct lab_point points[LAB_POINTS_MAX];
 
-/* Every figure that a verdict may ask for. */
+/* All figures that verdicts read. */
 static const char *const figures[] = {
         "loss_percent",
         "received_mbps",
@@ -32,9 +33,9 @@ static const char *const figures[] = {
         "echo_p99_us",
 };
 
-/* The figures that a measurement needs, and its verdict with the figures below. */
+/* The figures that each measurement needs, and its verdict on good(). */
 static const struct {
-        const char *id, *asks;
+        const char *id, *needs;
         enum lab_verdict verdict;
 } cases[] = {
         {"A1", "loss_percent", LAB_AGREES},
@@ -77,7 +78,7 @@ static double bytes_per_second(const struct lab_point *p)
         return 110e6;
 }
 
-/* Figures by which each verdict is the one of its case. */
+/* Figures that give the verdicts in `cases`. */
 static double good(const struct lab_point *p, const char *key)
 {
         const char *id = p->measurement->id;
@@ -126,7 +127,7 @@ static double just_below_zero(const struct lab_point *p, const char *key)
         return -1e-9;
 }
 
-/* A result of every point of a sweep. */
+/* Makes a result for every point of a sweep. */
 static json_t *results_of(const char *id, bool quick,
                           double (*figure)(const struct lab_point *p, const char *key))
 {
@@ -146,7 +147,7 @@ static json_t *results_of(const char *id, bool quick,
         return all;
 }
 
-/* Changes a figure of all results of a series ("": any) and panel ("": any). */
+/* Changes one figure of the results of a series and panel; "" selects all. */
 static void change(json_t *results, const char *series, const char *panel, const char *key, json_t *value)
 {
         json_t *r;
@@ -170,7 +171,7 @@ static enum lab_verdict judge_as(const char *id, const json_t *results, enum lab
         enum lab_verdict v = lab_judge(lab_find(id), results, extent, why, sizeof why);
 
         assert_true(strlen(why) > 10);
-        /* What rounds to zero has no sign. */
+        /* A zero has no sign. */
         for (const char *at = why; (at = strstr(at, "-0")); at++)
                 assert_true(at[strspn(at + 1, "0.") + 1] >= '1' && at[strspn(at + 1, "0.") + 1] <= '9');
         return v;
@@ -187,15 +188,14 @@ static enum lab_verdict judge(const char *id, json_t *results)
 static void verdicts_follow_the_points(void **state)
 {
         (void)state;
-        assert_int_equal(ARRAY_SIZE(cases), n_lab_catalogue);
+        assert_int_equal(ARRAY_SIZE(cases), lab_count());
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, good)), cases[i].verdict);
                 assert_int_equal(judge(cases[i].id, results_of(cases[i].id, true, good)), cases[i].verdict);
         }
 }
 
-/* A verdict needs all its points; it names those that it has not. */
-static void a_missing_point_is_unknown(void **state)
+static void a_missing_point_prevents_a_verdict(void **state)
 {
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -206,7 +206,7 @@ static void a_missing_point_is_unknown(void **state)
                         json_t *some = json_copy(all);
                         char name[100];
 
-                        snprintf(name, sizeof name, "1 of %zu points are missing: %s at %g", n,
+                        snprintf(name, sizeof name, "1 of %zu points is missing: %s at %g", n,
                                  points[k].series, points[k].x);
                         json_array_remove(some, k);
                         assert_int_equal(judge_as(cases[i].id, some, LAB_WHOLE), LAB_UNKNOWN);
@@ -217,20 +217,20 @@ static void a_missing_point_is_unknown(void **state)
         }
 }
 
-static bool asks_for(size_t i, const char *key)
+static bool is_needed(size_t i, const char *key)
 {
-        const char *at = cases[i].asks;
+        const char *at = cases[i].needs;
         size_t n = strlen(key);
 
         for (; (at = strstr(at, key)); at += n) {
-                if ((at == cases[i].asks || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+                if ((at == cases[i].needs || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
                         return true;
         }
         return false;
 }
 
-/* null is not 0, nor is a missing value; a figure that no verdict needs changes none. */
-static void an_unknown_figure_is_unknown(void **state)
+/* Neither null nor a missing value counts as 0. */
+static void an_unknown_figure_prevents_a_verdict(void **state)
 {
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -238,37 +238,36 @@ static void an_unknown_figure_is_unknown(void **state)
                         json_t *results = results_of(cases[i].id, true, good);
 
                         change(results, "", "", figures[k], json_null());
-                        if (asks_for(i, figures[k])) {
+                        if (is_needed(i, figures[k])) {
                                 assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
                                 assert_non_null(strstr(why, figures[k]));
-                                assert_non_null(strstr(why, "is not known: "));
+                                assert_non_null(strstr(why, "is unknown at "));
                         } else
                                 assert_int_equal(judge(cases[i].id, results), cases[i].verdict);
                 }
         }
 }
 
-/* From one point alone. */
-static void one_unknown_figure_is_enough(void **state)
+static void one_unknown_figure_prevents_a_verdict(void **state)
 {
         json_t *results = results_of("C5", false, good);
 
         (void)state;
         json_object_set_new(json_array_get(results, 9), "switch_packets", json_null());
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
-        assert_string_equal(why, "switch_packets of 1 of 28 points is not known: 40 Mbit/s at 5120");
+        assert_string_equal(why, "switch_packets is unknown at 1 of 28 points: 40 Mbit/s at 5120");
         json_object_del(json_array_get(results, 9), "switch_packets");
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
         json_array_remove(results, 0);
         json_array_remove(results, 0);
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
         assert_string_equal(why, "2 of 28 points are missing: 20 Mbit/s at 1024, 40 Mbit/s at 1024; "
-                                 "switch_packets of 1 of 28 points is not known: 40 Mbit/s at 5120");
+                                 "switch_packets is unknown at 1 of 28 points: 40 Mbit/s at 5120");
         json_decref(results);
 }
 
-/* Zero throughput is nothing achieved; zero loss is what A2 and A4 are about. */
-static void zeros_please_nobody(void **state)
+/* A throughput of zero never agrees; zero loss is the published outcome of A2 and A4. */
+static void zero_throughput_differs(void **state)
 {
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -278,13 +277,13 @@ static void zeros_please_nobody(void **state)
                                                                       : LAB_DIFFERS;
 
                 assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, zero)), v);
-                /* No figure rounds to a signed zero. */
+                /* judge() checks that no zero has a sign. */
                 (void)judge(cases[i].id, results_of(cases[i].id, true, just_below_zero));
         }
 }
 
-/* The caller names the sweep, or points and settings show it. */
-static void few_points_are_a_quick_sweep_only(void **state)
+/* The caller chooses the sweep, or the results' settings imply it. */
+static void a_quick_sweep_is_not_a_full_one(void **state)
 {
         json_t *quick = results_of("C5", true, good), *whole = results_of("C5", false, good);
 
@@ -296,7 +295,7 @@ static void few_points_are_a_quick_sweep_only(void **state)
                 why, "16 of 28 points are missing: 20 Mbit/s at 2048, 40 Mbit/s at 2048, 50 Mbit/s at 2048, "
                      "auto at 2048, and 12 more"));
         assert_int_equal(judge_as("C5", whole, LAB_QUICK), LAB_BETTER);
-        /* An interrupted whole sweep: at first it has only the points of a quick one. */
+        /* A full sweep that was interrupted after the points that a quick one has too. */
         while (json_array_size(whole) > 4)
                 json_array_remove(whole, 4);
         assert_int_equal(judge_as("C5", whole, LAB_AS_MADE), LAB_UNKNOWN);
@@ -305,7 +304,7 @@ static void few_points_are_a_quick_sweep_only(void **state)
         json_decref(whole);
 }
 
-/* None at all as well. */
+/* This holds even if the newest result lacks a figure. */
 static void the_newest_result_counts(void **state)
 {
         json_t *results = results_of("A2", true, good), *old = json_deep_copy(json_array_get(results, 1));
@@ -337,16 +336,15 @@ static void verdicts_can_differ(void **state)
         assert_int_equal(judge_changed("C1", "pull", "", "whole_events_per_second", 6e3), LAB_AGREES);
         assert_int_equal(judge_changed("C1", "push", "", "whole_events_per_second", 6e3), LAB_DIFFERS);
         assert_int_equal(judge_changed("C5", "auto", "", "switch_packets", 1), LAB_AGREES);
-        /* A push that keeps up with pull, or whose events are whole, has not collapsed. */
+        /* Push must collapse: neither match pull nor complete its events. */
         assert_int_equal(judge_changed("C4", "push", "", "whole_bytes_per_second", 90e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C4", "push", "", "complete_share", 0.95), LAB_DIFFERS);
-        /* One packet lost in any of the systems. */
+        /* One lost packet in either system. */
         assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C7", "shaped", "6x3", "switch_packets", 1), LAB_DIFFERS);
 }
 
-/* One packet lost, or a port not filled, or a pull that is better, or room not used: each is enough for C6 to
- * differ. */
+/* One lost packet, one underused port, one better pull, or one load that is not built makes C6 differ. */
 static void c6_is_strict(void **state)
 {
         static const char over[] = "buffer 256 KiB, offered 150 %", spare[] = "buffer 256 KiB, offered 50 %",
@@ -358,40 +356,40 @@ static void c6_is_strict(void **state)
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.9), LAB_DIFFERS);
-        /* A pull of another panel is not comparable, nor is what fills an overloaded port elsewhere. */
+        /* Neither a pull without overload nor drops of unshaped push count. */
         assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);
 }
 
-static void c6_and_c7_tell_where(void **state)
+static void c6_and_c7_name_the_worst_points(void **state)
 {
         json_t *results = results_of("C6", false, good);
 
         (void)state;
         change(results, "push, shaped", "buffer 512 KiB, offered 110 %", "port_share", json_real(0.97));
         assert_int_equal(judge("C6", results), LAB_BETTER);
-        assert_non_null(strstr(why, "0 events and 0 packets lost at 90 combinations"));
-        assert_non_null(strstr(why, "97.0 % of the port's payload limit where overloaded (256 bytes; buffer "
-                                    "512 KiB, offered 110 %)"));
+        assert_non_null(strstr(why, "loses 0 events and 0 packets at 90 combinations"));
+        assert_non_null(strstr(why, "; under overload it builds at least 97.0 % of the port's payload limit "
+                                    "(256 bytes; buffer 512 KiB, offered 110 %)"));
         results = results_of("C7", false, good);
         change(results, "shaped", "8x4", "whole_bytes_per_second", json_real(400e6));
         assert_int_equal(judge("C7", results), LAB_BETTER);
-        assert_non_null(strstr(why, "at most 110 MB/s shaped with 6x3, 400 MB/s shaped with 8x4"));
+        assert_non_null(strstr(why, "builds at most 110 MB/s with 6x3, 400 MB/s with 8x4"));
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(verdicts_follow_the_points),
-                cmocka_unit_test(a_missing_point_is_unknown),
-                cmocka_unit_test(an_unknown_figure_is_unknown),
-                cmocka_unit_test(one_unknown_figure_is_enough),
-                cmocka_unit_test(zeros_please_nobody),
-                cmocka_unit_test(few_points_are_a_quick_sweep_only),
+                cmocka_unit_test(a_missing_point_prevents_a_verdict),
+                cmocka_unit_test(an_unknown_figure_prevents_a_verdict),
+                cmocka_unit_test(one_unknown_figure_prevents_a_verdict),
+                cmocka_unit_test(zero_throughput_differs),
+                cmocka_unit_test(a_quick_sweep_is_not_a_full_one),
                 cmocka_unit_test(the_newest_result_counts),
                 cmocka_unit_test(verdicts_can_differ),
                 cmocka_unit_test(c6_is_strict),
-                cmocka_unit_test(c6_and_c7_tell_where),
+                cmocka_unit_test(c6_and_c7_name_the_worst_points),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Finds the points that a verdict needs among a file's results, and computes figures over them. */
-#include "catalogue_query.h"
+/* Plans the points of a measurement, finds their results, and computes figures over them for the verdicts. */
+#include "query.h"
 
 #include <errno.h>
 #include <math.h>
@@ -93,7 +93,7 @@ static bool is_of(const json_t *r, const struct lab_point *p)
                json_number_value(json_object_get(r, "x")) == p->x;
 }
 
-/* Which points the results were meant to have: a quick run makes fewer and shorter ones. */
+/* Whether the results belong to a quick run, which has fewer and shorter points. */
 static bool is_quick(const struct lab_measurement *m, const json_t *results, struct lab_point *scratch)
 {
         size_t n = lab_points(m, NULL, true, scratch, LAB_POINTS_MAX), k;
@@ -119,7 +119,7 @@ enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *res
         return scratch && is_quick(m, results, scratch) ? LAB_QUICK : LAB_WHOLE;
 }
 
-/* The newest result counts: somebody repeated the point for a reason. */
+/* The newest result of a point wins, because the user repeated the point for a reason. */
 static void find_results(struct judging *j, const json_t *results)
 {
         const json_t *r;
@@ -147,7 +147,7 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
                 extent = lab_extent_of(m, results);
         j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
         find_results(j, results);
-        /* Every point counts, even if the verdict's figures do not name it. */
+        /* Every point is required, even if the verdict's queries do not match it. */
         for (size_t i = 0; i < j->n; i++)
                 (void)figure_of(j, i, m->y);
         return 0;
@@ -204,13 +204,14 @@ void judging_add_lacks(const struct judging *j, struct strbuf *to)
                 const char *lack = j->lacks[i];
                 size_t n = lack ? count(j, lack, i) : 0;
 
-                /* Reported with the first point of its kind. */
+                /* The first point with the same lack reports it for all. */
                 if (n == 0 || n < count(j, lack, 0))
                         continue;
                 if (lack[0])
-                        strbuf_add(to, "%s%s of %zu of %zu points is not known: ", separator, lack, n, j->n);
+                        strbuf_add(to, "%s%s is unknown at %zu of %zu points: ", separator, lack, n, j->n);
                 else
-                        strbuf_add(to, "%s%zu of %zu points are missing: ", separator, n, j->n);
+                        strbuf_add(to, "%s%zu of %zu points %s missing: ", separator, n, j->n,
+                                   n == 1 ? "is" : "are");
                 add_names(j, lack, n, to);
                 separator = "; ";
         }

@@ -1,0 +1,16 @@
+/* Verdicts: compares the results of a measurement with its published outcome. */
+#pragma once
+
+#include "evb/lab/points.h"
+
+/* The points that a verdict requires: those of a full sweep, those of a quick one, or (LAB_AS_MADE) those of
+ * the sweep that the results belong to. */
+enum lab_extent { LAB_AS_MADE, LAB_QUICK, LAB_WHOLE };
+
+/* LAB_QUICK or LAB_WHOLE, derived from the results. */
+enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results);
+/* Judges the results of one measurement. Returns LAB_UNKNOWN if a point or a required figure is missing;
+ * `why` then names it. */
+enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                           char *why, size_t size);
+const char *lab_verdict_text(enum lab_verdict v);

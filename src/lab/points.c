@@ -1,0 +1,120 @@
+/* Expands a measurement of the catalogue into its points, and checks them against a testbed. */
+#include "evb/lab/points.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/traffic/flows.h"
+#include "settings.h"
+
+const char *lab_quick_setting(const struct lab_measurement *m)
+{
+        return m->kind == LAB_EVENTS ? " scenario.duration=1s" : " seconds=0.5";
+}
+
+/* With the time to set up and tear down the namespaces. */
+static double expected_seconds(const struct lab_point *p)
+{
+        if (p->measurement->kind == LAB_EVENTS)
+                return setting_of(p, "scenario.duration", 2) + 0.7;
+        return setting_of(p, "seconds", 1) + (setting_of(p, "kind", 0) == FLOW_TCP ? 1.5 : 0.6);
+}
+
+static void make_point(struct lab_point *p, const struct lab_measurement *m, const struct lab_panel *panel,
+                       const struct lab_series *s, const struct lab_bed *bed, double x, bool quick)
+{
+        size_t n;
+
+        *p = (struct lab_point){
+                .measurement = m,
+                .bed = bed,
+                .panel = panel ? panel->name : NULL,
+                .series = s->name,
+                .x = x,
+        };
+        n = (size_t)snprintf(p->settings, sizeof p->settings, "%s %s%s%s%s", m->base,
+                             panel ? panel->settings : "", panel ? " " : "", s->settings,
+                             quick ? lab_quick_setting(m) : "");
+        m->vary(p, x, p->settings + n, sizeof p->settings - n);
+        p->seconds = expected_seconds(p);
+        /* Only vary() reads these two; they are not keys of a scenario. */
+        if (m->kind == LAB_EVENTS) {
+                settings_drop(p->settings, "load=");
+                settings_drop(p->settings, "paced=");
+        }
+}
+
+static size_t points_of_panel(const struct lab_measurement *m, const struct lab_panel *panel,
+                              const struct lab_bed *bed, bool quick, struct lab_point *ret, size_t max)
+{
+        const double *xs = quick ? m->sweep.quick : m->sweep.values;
+        size_t n_xs = quick ? m->sweep.n_quick : m->sweep.n_values, n = 0;
+
+        for (size_t k = 0; k < n_xs; k++) {
+                for (size_t i = 0; i < ARRAY_SIZE(m->series) && m->series[i].name && n < max; i++)
+                        make_point(&ret[n++], m, panel, &m->series[i], bed, xs[k], quick);
+        }
+        return n;
+}
+
+size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick,
+                  struct lab_point *ret, size_t max)
+{
+        size_t n = 0;
+
+        if (m->sweep.n_panels == 0)
+                return points_of_panel(m, NULL, bed, quick, ret, max);
+        for (size_t i = 0; i < m->sweep.n_panels; i++) {
+                if (!quick || m->sweep.panels[i].quick)
+                        n += points_of_panel(m, &m->sweep.panels[i], bed, quick, ret + n, max - n);
+        }
+        return n;
+}
+
+static bool differs_by_panel(const struct lab_point *p, const char *key)
+{
+        return p->measurement->sweep.n_panels > 0 && strstr(p->measurement->sweep.panels[0].settings, key);
+}
+
+static bool is_enough(double needed, double available, const char *role, char *lack, size_t size)
+{
+        if (needed <= available)
+                return true;
+        snprintf(lack, size, "needs %.0f %s%s, the scenario has %.0f", needed, role, needed > 1 ? "s" : "",
+                 available);
+        return false;
+}
+
+bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
+{
+        bool events = p->measurement->kind == LAB_EVENTS;
+        const struct scenario *s = p->bed ? p->bed->scenario : NULL;
+        double buffer_kib, mtu;
+
+        if (!s)
+                return true;
+        if (!is_enough(setting_of(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack,
+                       size) ||
+            !is_enough(setting_of(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI",
+                       lack, size))
+                return false;
+        buffer_kib = setting_of(p, "network.switch-buffer", 0);
+        if (differs_by_panel(p, "network.switch-buffer") &&
+            buffer_kib * 1024 != (double)s->network.switch_buffer_bytes) {
+                snprintf(lack, size, "needs network.switch-buffer = %.0fKiB, the scenario has %g KiB",
+                         buffer_kib, (double)s->network.switch_buffer_bytes / 1024);
+                return false;
+        }
+        mtu = setting_of(p, "mtu", (double)s->network.mtu_bytes);
+        if (mtu == (double)s->network.mtu_bytes)
+                return true;
+        snprintf(lack, size, "needs network.mtu = %.0f, the scenario has %.0f", mtu,
+                 (double)s->network.mtu_bytes);
+        return false;
+}
+
+const char *lab_bed_name(const struct lab_bed *bed)
+{
+        return bed ? bed->scenario->scenario.name : "";
+}

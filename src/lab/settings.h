@@ -1,0 +1,22 @@
+/* The settings of a point: reads values, and writes those that depend on x. */
+#pragma once
+
+#include "evb/lab/points.h"
+
+/* The value of the last setting with this key, or `otherwise`. */
+double setting_of(const struct lab_point *p, const char *key, double otherwise);
+/* Removes all settings that begin with `key`. */
+void settings_drop(char *settings, const char *key);
+
+/* For lab_measurement.vary. */
+#define VARY(name) void vary_##name(const struct lab_point *p, double x, char *to, size_t size)
+
+VARY(nothing);
+VARY(message_bytes);
+VARY(rate_mbps);
+VARY(mtu_bytes);
+VARY(link_mbps);
+VARY(trigger_hz);
+/* The trigger rate follows from `load`, in percent of the ports' capacity. */
+VARY(fragment_bytes);
+VARY(fragment_bytes_at_25_khz);

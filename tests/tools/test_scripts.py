@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Tests that scripts name missing requirements and exit with status 77, and the numbers in the lab's report.
+
+    test_scripts.py CASE
+"""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+NOBODY = 65534
+
+
+def run(*command, preexec_fn=None, **environment):
+    return subprocess.run([str(word) for word in command], env=environment, preexec_fn=preexec_fn,
+                          capture_output=True, text=True, timeout=60)
+
+
+def drop_root():
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def assert_missing(done, *texts):
+    assert done.returncode == 77 and "Traceback" not in done.stderr, done
+    for text in texts:
+        assert text in done.stderr, (text, done)
+
+
+def benchmarks(python):
+    """Each missing requirement has its own line."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as empty:
+        for name, programs in (("bench.py", ("ip", "ss", "iperf3")), ("bench-qos.py", ("ip",))):
+            done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
+            assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
+            assert ("need root" in done.stderr) == (os.geteuid() != 0), done
+            assert done.stderr.count("is not installed; install it with:") == len(programs), done
+            assert all(f"{name}: {program} is not installed" in done.stderr for program in programs), done
+
+
+def lab_report(python):
+    """lab-report.py without matplotlib."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        (pathlib.Path(where) / "matplotlib.py").write_text("raise ImportError\n")
+        done = run(python, "-B", SCRIPTS / "lab-report.py", f"{where}/out", PYTHONPATH=where)
+        assert_missing(done, "matplotlib is not installed", "apt-get install python3-matplotlib")
+        assert not (pathlib.Path(where) / "out").exists()
+
+
+def demo(_):
+    """demo.sh on a system without dpkg, and on one without the packages; as an ordinary user."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        os.chmod(where, 0o755)
+        for name in ("bash", "dirname", "env"):
+            (pathlib.Path(where) / name).symlink_to(f"/usr/bin/{name}")
+        done = run("/usr/bin/bash", SCRIPTS / "demo.sh", preexec_fn=drop_root, PATH=where)
+        if done.returncode in (126, 127):
+            print(f"SKIPPED demo: an ordinary user cannot run {SCRIPTS}/demo.sh")
+            sys.exit(77)
+        assert_missing(done, "dpkg-query is not installed", "libmnl-dev")
+        dpkg = pathlib.Path(where) / "dpkg-query"
+        dpkg.write_text("#!/usr/bin/bash\nexit 1\n")
+        dpkg.chmod(0o755)
+        done = run("/usr/bin/bash", SCRIPTS / "demo.sh", preexec_fn=drop_root, PATH=where)
+        assert_missing(done, "apt-get install gcc meson")
+
+
+def numbers(_):
+    """The lab's report shows no signed zero."""
+    spec = importlib.util.spec_from_file_location("lab_report", SCRIPTS / "lab-report.py")
+    report = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(report)
+    for value, text in ((-0.0, "0"), (-0.4, "0"), (-1e-9, "0"), (0, "0"), (-1.2, "-1"), (4832.0, "4,832")):
+        assert report.number_text(value) == text, (value, report.number_text(value))
+    assert report.loss_text([], 3) == "unknown"
+    assert report.loss_text([-0.3, -2], 3) == "0, unknown at 1 of 3"
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers}
+    cases[sys.argv[1]](sys.executable)
+    print(f"ok {sys.argv[1]}")
