@@ -77,7 +77,7 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard;
+        bool live, heard, vanished;
         uint64_t welcomed;  /* the incarnation that may speak; 0: none */
         uint64_t candidate; /* another incarnation that requested the place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
@@ -140,8 +140,10 @@ struct dfm {
 
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns; /* first presence of a ROS and an SFI, then the last join; 0: none */
-        uint64_t started_ns, ended_ns, drain_until_ns;
+        uint64_t quorum_ns;  /* first presence of a ROS and an SFI, then the last join; 0: none */
+        uint64_t started_ns; /* modulo 2^64: a run that is taken up may be older than the clock */
+        uint64_t ended_ns, drain_until_ns;
+        bool begun, overdue;
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */

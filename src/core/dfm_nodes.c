@@ -49,8 +49,16 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
         d->n_live[role] += !n->live;
         n->live = n->heard = true;
+        n->vanished = false;
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
+}
+
+/* Whether an SFI may hold events of the run that goes on. After the end all have ended elsewhere. */
+static bool had_events(const struct dfm *d, enum node_role role, uint16_t index)
+{
+        return role == ROLE_SFI && d->state < RUN_ENDED &&
+               (d->sfis[index].used > 0 || dfm_node(d, ROLE_SFI, index)->was_in_run);
 }
 
 static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
@@ -63,6 +71,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         n->live = false;
         d->n_live[role]--;
         d->keep_alive_due_ns = now_ns;
+        n->vanished = why == NOTICE_SILENT && had_events(d, role, index);
         if (role == ROLE_SFI)
                 dfm_disown(d, now_ns, index);
         else
@@ -208,6 +217,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .frames = n->frames,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
                 .failed = n->flags & ALIVE_FAILED,
+                .vanished = n->vanished,
         };
 }
 
@@ -240,7 +250,12 @@ bool dfm_is_unreliable(const struct dfm *d)
 
 bool dfm_has_begun(const struct dfm *d)
 {
-        return d->started_ns > 0;
+        return d->begun;
+}
+
+bool dfm_is_overdue(const struct dfm *d)
+{
+        return d->overdue;
 }
 
 /* All nodes are present, or at least one of each role and no other joined for a while. */
@@ -268,15 +283,26 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
+static void note_overdue(struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+
+        d->overdue = c->duration_ns > 0 && c->former.age_ns >= c->duration_ns;
+        if (d->overdue)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_OVERDUE, .run = c->run});
+}
+
 static void begin(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
         d->state = RUN_RUNNING;
         d->started_ns = now_ns;
+        d->begun = true;
         if (d->resume.active) {
                 dfm_settle_resume(d, now_ns);
-                d->started_ns = now_ns - MIN(c->former.age_ns, now_ns);
+                d->started_ns = now_ns - c->former.age_ns;
+                note_overdue(d);
         }
         d->keep_alive_due_ns = now_ns;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});

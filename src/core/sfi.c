@@ -421,6 +421,11 @@ bool sfi_is_drained(const struct sfi *s)
                (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) || s->member.heard_ns == 0);
 }
 
+uint64_t sfi_unacknowledged(const struct sfi *s)
+{
+        return sfi_updates_unacknowledged(&s->updates);
+}
+
 void sfi_set_ended(struct sfi *s, uint64_t now_ns)
 {
         s->state = RUN_ENDED;

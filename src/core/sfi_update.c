@@ -147,6 +147,15 @@ void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struc
         u->resend_ns = u->finished_sent == ack ? NEVER_NS : now_ns + u->resend_after_ns;
 }
 
+uint64_t sfi_updates_unacknowledged(const struct sfi_updates *u)
+{
+        uint64_t n = 0;
+
+        for (uint32_t i = u->finished_acked; i != u->finished_next; i++)
+                n += u->finished[i & u->finished_mask].end < EVENT_LOST;
+        return n;
+}
+
 bool sfi_updates_are_acked(const struct sfi_updates *u)
 {
         return u->finished_acked == u->finished_next;

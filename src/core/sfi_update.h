@@ -63,6 +63,7 @@ void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
 void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struct message *m);
 bool sfi_updates_are_acked(const struct sfi_updates *u);
+uint64_t sfi_updates_unacknowledged(const struct sfi_updates *u); /* built events */
 
 bool sfi_updates_due(struct sfi_updates *u, uint64_t now_ns);
 void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, struct message *m);

@@ -66,8 +66,9 @@ enum dfm_notice_kind {
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP,  /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
-        NOTICE_FAILED, /* the output of an SFI failed */
-        NOTICE_BEGUN,  /* triggers start, with the nodes that are present; see `run` */
+        NOTICE_FAILED,  /* the output of an SFI failed */
+        NOTICE_OVERDUE, /* the duration of a run that it took up had passed */
+        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run` */
 };
 
 struct dfm_notice {
@@ -87,7 +88,8 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
-        bool failed; /* an SFI: its output failed */
+        bool failed;   /* an SFI: its output failed */
+        bool vanished; /* an SFI: silent since it was assigned events */
 };
 
 struct dfm_counts {
@@ -124,6 +126,9 @@ uint64_t dfm_deadline_ns(const struct dfm *d);
 /* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
  * could be received. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
+/* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
+ * run has begun. */
+void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
 /* Takes no more triggers, finishes the open events and ends the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 enum run_state dfm_state(const struct dfm *d);
@@ -146,6 +151,8 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Frames were lost before a ROS counted them, or the ROSs counted different numbers. Events may mix
  * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
+/* The run ended when it was taken up, because its duration had passed. */
+bool dfm_is_overdue(const struct dfm *d);
 /* Takes the oldest notice; up to 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */

@@ -119,6 +119,8 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* No event is open or being written, and the run has ended or sfi_stop() was called: files can be closed. */
 bool sfi_is_drained(const struct sfi *s);
+/* Built events whose end the DFM has not acknowledged. After a silence it may have assigned them again. */
+uint64_t sfi_unacknowledged(const struct sfi *s);
 /* Every living ROS reported its number of datagrams after the end of the run. */
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
