@@ -161,7 +161,7 @@ static int print_end(const struct lab_options *o, const char *words, const struc
         }
         status = lab_print_verdicts(o, words, bed, r->results);
         if (r->failed > 0)
-                fprintf(stderr, "evb lab run: %zu points failed\n", r->failed);
+                fprintf(stderr, "evb lab run: %zu point%s failed\n", r->failed, r->failed == 1 ? "" : "s");
         return status == 0 && r->failed + r->skipped > 0 ? 1 : status;
 }
 

@@ -199,10 +199,12 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                 if (strcmp(argv[1], last_word(verb_at(verbs, each_bytes, i)->name)) == 0)
                         return verb_at(verbs, each_bytes, i);
         }
-        fprintf(stderr, "evb %s: unknown verb \"%s\"; expected one of", argv[0], argv[1]);
+        fprintf(stderr, "evb %s: unknown verb \"%s\"; expected ", argv[0], argv[1]);
         for (size_t i = 0; i < n; i++)
-                fprintf(stderr, " %s", last_word(verb_at(verbs, each_bytes, i)->name));
-        fputc('\n', stderr);
+                fprintf(stderr, "%s%s", last_word(verb_at(verbs, each_bytes, i)->name),
+                        i + 2 < n    ? ", "
+                        : i + 2 == n ? " or "
+                                     : "\n");
         *ret_status = 2;
         return NULL;
 }

@@ -185,7 +185,9 @@ const struct scenario_key scenario_keys[] = {
                "Seed of the faults that network.loss, reorder and duplicate inject."),
 
         CHOICE("qos", "backend", qos.backend, "none", "none|auto|htb|htb+tbf|cbq+tbf",
-               "Queueing disciplines that shape traffic at the source (auto: by what the kernel supports)."),
+               "Queueing disciplines that shape traffic at the source (auto: the first of htb+tbf, htb and "
+               "cbq+tbf "
+               "that the kernel supports)."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
                   "Rate for each destination."),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,

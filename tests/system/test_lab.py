@@ -29,7 +29,7 @@ def lists(evb):
 
 def mistakes(evb):
     for words, status, says in (
-        (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, "fly"), (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
+        (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, 'unknown verb "fly"; expected list, run, report or clean'), (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
     ):
         done = sh(evb, "lab", *words, check=False)
         assert done.returncode == status and says in done.stderr, (words, done)
@@ -72,7 +72,7 @@ def versions(evb):
         del lacking["mbyte_per_s"]
         path.write_text("".join(json.dumps(p) + "\n" for p in (gone, lacking, without_panel, dict(without_panel, panel="7x5"), *first[2:])))
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
-        assert f"{path}: 4 points of another version" in done.stderr, done.stderr
+        assert f"{path}: skipped 4 points of another version" in done.stderr, done.stderr
         assert [p["x"] for p in points(path)[len(first) + 2:]] == [p["x"] for p in first[:2]]
 
 

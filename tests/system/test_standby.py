@@ -232,7 +232,7 @@ def lost_node(evb):
             if running.poll() is None:
                 running.kill()
                 running.wait()
-        assert "ros1 disconnected during a run" in said and "1 points failed" in said, said
+        assert "ros1 disconnected during a run" in said and "1 point failed" in said, said
         assert len(bed.points()) == 3
         bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
         done = bed.lab("C1", "--again")
@@ -311,7 +311,7 @@ def lost_dfm(evb):
             bed.standby["dfm"].wait()
             bed.start("dfm")
             said = running.communicate(timeout=LIMIT_S)[1]
-        assert "connection to the DFM" in said and len(bed.points()) == 3 and "1 points failed" in said, said
+        assert "connection to the DFM" in said and len(bed.points()) == 3 and "1 point failed" in said, said
         bed.standby["dfm"].send_signal(signal.SIGTERM)
         assert bed.standby["dfm"].wait(LIMIT_S) == 0
 
