@@ -135,7 +135,7 @@ static void a_silent_node_can_be_replaced(void **state)
         assert_int_equal(answer(&t, &other, NULL), WELCOME_OCCUPIED);
         dfm_pass_ns(&t, 1);
         assert_int_equal(answer(&t, &other, NULL), WELCOME_OK);
-        /* The former one is told to join again, and does not get its place back. */
+        /* The former one must join again, and does not get its place back. */
         speaks(&t, 0, 1, 1);
         assert_dfm_says(&t, "ros0: Welcome occupied run 7");
         speaks(&t, 0, 2, 0);

@@ -98,7 +98,7 @@ static void does_not_retry_fragments_that_may_still_be_queued(void **state)
                 sfi_gets_chunk(&t, chunk_of(0, 0, offset, 32, 4096));
                 assert_null(strstr(requests_after(&t, AFTER_NS / 2), "ros0"));
         }
-        /* Then event 2 overtakes what is missing of 0 and 1; 3 may still arrive. */
+        /* Then event 2 overtakes the missing fragments of 0 and 1; 3 may still arrive. */
         for (uint32_t offset = 0; offset < 640; offset += 32) {
                 sfi_gets_chunk(&t, chunk_of(0, 2, offset, 32, 4096));
                 asked = requests_after(&t, AFTER_NS / 2);
