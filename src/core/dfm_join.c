@@ -28,7 +28,7 @@ static bool has_same_keys(const struct dfm *d, const struct message *m, uint16_t
         return true;
 }
 
-static bool asks_for_our_run(struct dfm *d, uint64_t now_ns, const struct message *m)
+static bool wants_our_run(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         if (m->header.cookie == 0 || m->header.cookie == d->cookie)
                 return true;
@@ -60,7 +60,7 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
                 return WELCOME_OTHER_CONFIG;
         if (m->header.cookie == 0 && m->join.run != 0 && m->join.run != d->config.run)
                 return WELCOME_OTHER_RUN;
-        if (!asks_for_our_run(d, now_ns, m))
+        if (!wants_our_run(d, now_ns, m))
                 return WELCOME_OVER;
         if (m->join.flags & JOIN_COUNTS && m->header.cookie == 0 && !known &&
             (d->state != RUN_STARTING || d->resume.active))

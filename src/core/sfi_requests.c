@@ -131,7 +131,7 @@ static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const str
                now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_retry_interval_ns(q->retry);
 }
 
-/* Adds what is missing from one ROS, within the message and the budget. */
+/* Adds the missing fragments of one ROS, within the message and the budget. */
 static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros)
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);

@@ -13,7 +13,7 @@
 #define BACKOFF_HOLD_NS NS_PER_S
 /* Upper limit of the pause between retries if their number is unbounded. */
 #define PAUSE_LONGEST_NS (500 * NS_PER_MS)
-/* With fewer retries, none is reserved for late: too many events would need it. */
+/* With fewer retries, the last one is not delayed: too many events would need it. */
 #define LATE_RETRY_LEAST 4u
 #define BUDGET_LEAST_BYTES 65536u
 /* The budget if no bound is known, and the minimum share of an answer. */

@@ -96,7 +96,7 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 /* The slot goes to the caller: to be written, or as lost if `drop` or empty. */
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
 void sfi_slots_give_up(struct sfi_slots *t,
-                       uint32_t slot); /* drops an unassigned slot, with late fragments */
+                       uint32_t slot); /* drops an unassigned slot; its fragments are late */
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns);
 size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n);
 void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed); /* frees the slot */

@@ -1,6 +1,6 @@
-/* What tests of a whole system under virtual time share: the accounts, which must balance whatever happens,
- * and runs for many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. EVB_SIM_SEEDS=N runs the
- * seeds 1 to N. Time is virtual and every seed is fixed, so that no test here can fail by chance. */
+/* Shared by the tests of a whole system under virtual time: counters that must balance in every case, and
+ * runs for many seeds. EVB_SIM_SEED=N runs that seed alone; a failure prints it. EVB_SIM_SEEDS=N runs the
+ * seeds 1 to N. Time is virtual and every seed is fixed, so no test here can fail by chance. */
 #pragma once
 
 #include <setjmp.h>
@@ -20,11 +20,11 @@ static uint64_t seed_now;
 
 static struct sim *sim_now;
 
-static inline void tell_seed(const char *what)
+static inline void print_seed(const char *what)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(sim_now));
 
-        print_error("%llu triggers, %llu complete, %llu partial, %llu lost, %llu assigned again, %llu ended "
+        print_error("%llu triggers, %llu complete, %llu partial, %llu lost, %llu reassigned, %llu ended "
                     "again\n",
                     (unsigned long long)d->triggers, (unsigned long long)d->complete,
                     (unsigned long long)d->partial, (unsigned long long)d->lost,
@@ -35,12 +35,12 @@ static inline void tell_seed(const char *what)
 #define check(condition)                                                                                     \
         do {                                                                                                 \
                 if (!(condition)) {                                                                          \
-                        tell_seed(#condition);                                                               \
+                        print_seed(#condition);                                                              \
                         assert_true(condition);                                                              \
                 }                                                                                            \
         } while (0)
 
-/* The accounts by the DFM, and by what the SFIs wrote. */
+/* Compares the DFM's counters with the events that the SFIs wrote. */
 static inline void check_accounts(struct sim *s, const struct sim_config *c)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
@@ -55,8 +55,7 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
                 written += event->complete + event->partial > 0;
                 twice += event->complete + event->partial > 1;
         }
-        /* What was written and not counted, or counted and not written, is an event that a node took with it.
-         */
+        /* The two may differ only by events that a node lost when it died. */
         check(written >= d->complete + d->partial || d->lost + d->ended_again + d->reassigned > 0);
         check(twice <= d->reassigned);
         check(sim_wrong_bytes(s) == 0);
@@ -74,7 +73,7 @@ static inline void check_all_complete(struct sim *s, const struct sim_config *c)
                 check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
 }
 
-/* Everything is let go: no fragment in a ROS, no byte in an SFI. */
+/* All is released: no fragment in a ROS, no byte in an SFI. */
 static inline void check_empty(struct sim *s, const struct sim_config *c)
 {
         for (uint32_t i = 0; i < c->n_ros; i++)
@@ -85,7 +84,7 @@ static inline void check_empty(struct sim *s, const struct sim_config *c)
 
 typedef void (*scene_fn)(struct sim_config *c, bool push);
 
-/* The seeds to run; by default a test runs this many. */
+/* The seeds to run, by default this number of them. */
 static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
 {
         const char *one = getenv("EVB_SIM_SEED"), *many = getenv("EVB_SIM_SEEDS");
@@ -94,7 +93,7 @@ static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
         return one ? *ret_first : many ? strtoull(many, NULL, 0) : seeds;
 }
 
-/* Runs one system for many seeds, push and pull. */
+/* Runs one system for many seeds, in push and pull. */
 static inline void each_seed(unsigned seeds, scene_fn prepare,
                              void (*verify)(struct sim *, const struct sim_config *))
 {

@@ -1,4 +1,4 @@
-/* The simulated system from outside: made, run, disturbed, looked at. */
+/* The public side of the simulated system: create, run, disturb and inspect it. */
 #include "sim.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* What the files of the simulated system share. */
+/* Shared by the files of the simulated system. */
 #pragma once
 
 #include "sim.h"
@@ -7,8 +7,8 @@ struct sim_node {
         enum node_role role;
         uint32_t index;
         bool live;
-        uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI has left */
-        uint64_t wake_ns;      /* the timer that is set; older ones in the heap are void */
+        uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI leaves the queue */
+        uint64_t wake_ns;      /* the active timer; older ones in the heap are void */
         union {
                 struct dfm *dfm;
                 struct ros *ros;
@@ -16,9 +16,9 @@ struct sim_node {
         };
         uint8_t *buffer;
         bool failing;
-        uint64_t arrive_ns; /* of the next frame, where fragments arrive */
+        uint64_t arrive_ns; /* of the next frame, if fragments arrive */
         uint64_t arrive_frame;
-        /* SFI: slots being written, in order of their end. */
+        /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;
         uint32_t n_writing;
@@ -44,7 +44,7 @@ struct sim {
         struct fault fault;
         struct random random;
         struct chunk_packer *packer;
-        struct message message; /* the one being sent or taken */
+        struct message message; /* the message being sent or received */
         struct sim_event *events;
         uint64_t wrong_bytes;
         uint32_t most_open;

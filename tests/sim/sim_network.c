@@ -1,4 +1,4 @@
-/* Virtual time: a heap of packets and timers, and what happens to packets on their way. */
+/* Virtual time: a heap of packets and timers, and the faults of the network. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

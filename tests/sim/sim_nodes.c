@@ -1,5 +1,5 @@
-/* Cores as nodes of the simulated system: what node/ does with sockets and threads, done with packets and
- * timers. */
+/* Runs cores as nodes of the simulated system, with packets and timers instead of the sockets and threads of
+ * node/. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +39,8 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
         *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
 }
 
-/* Room for the fragments of all events, as no test here is about a full buffer; sanitizers mark each byte of
- * it. */
+/* Room for the fragments of all events, as no test here fills the buffer. Sanitizers mark each of its bytes.
+ */
 static uint64_t ros_buffer_bytes(const struct sim_config *c)
 {
         uint32_t block_bytes = power_of_two_at_least(2 * c->fragment_bytes);
@@ -163,19 +163,19 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
 
 static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
 {
-        struct sfi_chunk pieces[256];
+        struct sfi_chunk chunks[256];
         const uint8_t *payload[256];
         size_t k = 0;
 
         sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction);
-        while (k < ARRAY_SIZE(pieces) && chunk_reader_next(reader, &pieces[k].chunk, &payload[k]))
-                pieces[k++].source = reader->header.sender_index;
-        sfi_reserve(n->sfi, s->now_ns, pieces, k);
+        while (k < ARRAY_SIZE(chunks) && chunk_reader_next(reader, &chunks[k].chunk, &payload[k]))
+                chunks[k++].source = reader->header.sender_index;
+        sfi_reserve(n->sfi, s->now_ns, chunks, k);
         for (size_t i = 0; i < k; i++) {
-                if (pieces[i].verdict == SFI_STORE)
-                        memcpy(n->buffer + pieces[i].at, payload[i], pieces[i].chunk.length);
+                if (chunks[i].verdict == SFI_STORE)
+                        memcpy(n->buffer + chunks[i].at, payload[i], chunks[i].chunk.length);
         }
-        sfi_commit(n->sfi, s->now_ns, pieces, k);
+        sfi_commit(n->sfi, s->now_ns, chunks, k);
 }
 
 void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size)
@@ -197,7 +197,7 @@ void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t si
                 sfi_receive(n->sfi, s->now_ns, &s->message);
 }
 
-/* Through the queue that shapes this ROS's traffic to the SFI. */
+/* Passes the queue that shapes this ROS's traffic to the SFI. */
 static uint64_t leaves_ns(const struct sim *s, struct sim_node *ros, uint32_t sfi, size_t n)
 {
         uint64_t *free_ns = &ros->way_free_ns[sfi];
@@ -222,7 +222,7 @@ static void send_datagram(struct sim *s, struct sim_node *ros, uint32_t sfi, con
                 sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n, at_ns);
 }
 
-/* One batch for one SFI; the "kernel" takes only some of it now and then. */
+/* Sends one batch to one SFI. The "kernel" sometimes accepts only a part of it. */
 static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct ros_job jobs[64];
@@ -254,7 +254,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         }
 }
 
-/* False: no room, and the stream waits. */
+/* False: no room, so the stream waits. */
 static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
 {
         struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};
@@ -296,7 +296,7 @@ static void turn_ros(struct sim *s, struct sim_node *n)
                 send_message(s, to, &s->message);
 }
 
-/* What a writer gets, looked at as an outsider would. */
+/* Checks the written event independently of the SFI. */
 static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
 {
         struct sfi_built built;
@@ -384,7 +384,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
                 if (n->n_writing > 0)
                         deadline_ns = MIN(deadline_ns, n->written_ns[0]);
         }
-        /* A deadline that has passed while nothing was due would keep a real node busy for nothing. */
+        /* A past deadline with nothing due would keep a real node busy. */
         assert(deadline_ns > s->now_ns || (n->role == ROLE_DFM && dfm_state(n->dfm) == RUN_RUNNING));
         sim_set_timer(s, node, MAX(deadline_ns, s->now_ns + 1));
 }

@@ -1,7 +1,7 @@
-/* A whole system under virtual time, in which nodes die, leave, begin anew, fail and receive rubbish. */
+/* A whole system under virtual time, in which nodes die, leave, restart, fail and receive garbage. */
 #include "scenes.h"
 
-/* Runs for a while, does something to the system, and runs to the end. */
+/* Runs for a while, disturbs the system, and runs to the end. */
 static void disturb(unsigned seeds, void (*harm)(struct sim *),
                     void (*verify)(struct sim *, const struct sim_config *))
 {
@@ -38,11 +38,11 @@ static void verify_reassigned(struct sim *s, const struct sim_config *c)
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
 
         check_accounts(s, c);
-        /* One SFI is left, so each event of the dead one is built there. */
+        /* One SFI is left, so it builds each event of the dead one. */
         check(d->triggers == c->events && d->lost == 0);
 }
 
-static void a_killed_sfi_gives_its_events_back(void **state)
+static void events_of_a_killed_sfi_are_reassigned(void **state)
 {
         (void)state;
         disturb(20, kill_sfi, verify_reassigned);
@@ -55,7 +55,7 @@ static void kill_both_sfis(struct sim *s)
         dfm_stop(sim_dfm(s), sim_now_ns(s));
 }
 
-static void without_any_sfi_the_run_ends(void **state)
+static void the_run_ends_without_an_sfi(void **state)
 {
         (void)state;
         disturb(10, kill_both_sfis, check_accounts);
@@ -66,7 +66,7 @@ static void restart_sfi(struct sim *s)
         sim_restart_sfi(s, 1);
 }
 
-static void an_sfi_that_begins_anew(void **state)
+static void an_sfi_restarts(void **state)
 {
         (void)state;
         disturb(20, restart_sfi, verify_reassigned);
@@ -82,7 +82,7 @@ static void silence_both_sfis(struct sim *s)
         sim_revive(s, ROLE_SFI, 1);
 }
 
-static void sfis_that_were_only_silent_go_on(void **state)
+static void silent_sfis_continue(void **state)
 {
         (void)state;
         disturb(20, silence_both_sfis, verify_reassigned);
@@ -97,7 +97,7 @@ static void verify_quickly_partial(struct sim *s, const struct sim_config *c)
 {
         check_accounts(s, c);
         check(dfm_counts(sim_dfm(s))->partial > 0 && dfm_counts(sim_dfm(s))->lost == 0);
-        /* Once it is known to be gone, no event waits for it. */
+        /* Once it counts as gone, no event waits for it. */
         check(sim_now_ns(s) < 10 * NS_PER_S);
 }
 
@@ -120,7 +120,7 @@ static void verify_stopped(struct sim *s, const struct sim_config *c)
         check(d->triggers < c->events && d->complete == d->triggers);
 }
 
-static void stopping_finishes_what_is_open(void **state)
+static void stopping_finishes_open_events(void **state)
 {
         (void)state;
         disturb(20, stop_dfm, verify_stopped);
@@ -131,7 +131,7 @@ static void stop_sfi(struct sim *s)
         sfi_stop(sim_sfi(s, 0), sim_now_ns(s));
 }
 
-static void an_sfi_that_leaves_loses_nothing(void **state)
+static void a_leaving_sfi_loses_nothing(void **state)
 {
         (void)state;
         disturb(20, stop_sfi, verify_reassigned);
@@ -169,8 +169,8 @@ static void throw_rubbish(struct sim *s)
                                                  MESSAGE_REQUEST};
                 size_t n;
 
-                /* Some are whole messages with odd values, some are noise. Types that can end a run are left
-                 * out. */
+                /* Some are complete messages with odd values, some are noise. Types that can end a run are
+                 * left out. */
                 m.header.type = types[random_below(&random, ARRAY_SIZE(types))];
                 m.update_ack.finished_ack = (uint32_t)random_next(&random);
                 m.n = 0;
@@ -192,7 +192,7 @@ static void throw_rubbish(struct sim *s)
         }
 }
 
-static void rubbish_changes_nothing(void **state)
+static void garbage_changes_nothing(void **state)
 {
         (void)state;
         disturb(10, throw_rubbish, check_accounts);
@@ -201,15 +201,15 @@ static void rubbish_changes_nothing(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_killed_sfi_gives_its_events_back),
-                cmocka_unit_test(without_any_sfi_the_run_ends),
-                cmocka_unit_test(an_sfi_that_begins_anew),
-                cmocka_unit_test(sfis_that_were_only_silent_go_on),
+                cmocka_unit_test(events_of_a_killed_sfi_are_reassigned),
+                cmocka_unit_test(the_run_ends_without_an_sfi),
+                cmocka_unit_test(an_sfi_restarts),
+                cmocka_unit_test(silent_sfis_continue),
                 cmocka_unit_test(a_killed_ros_makes_events_partial),
-                cmocka_unit_test(stopping_finishes_what_is_open),
-                cmocka_unit_test(an_sfi_that_leaves_loses_nothing),
+                cmocka_unit_test(stopping_finishes_open_events),
+                cmocka_unit_test(a_leaving_sfi_loses_nothing),
                 cmocka_unit_test(a_write_error_ends_the_run),
-                cmocka_unit_test(rubbish_changes_nothing),
+                cmocka_unit_test(garbage_changes_nothing),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
-/* A DFM dies, starts again and takes the run up: nothing is built twice, nothing is forgotten, and triggers
- * go on. And strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
+/* A DFM dies, restarts and resumes the run: no event is built twice or forgotten, and triggers continue.
+ * Strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
 #include "scenes.h"
 
 #include "evb/base/random.h"
 
-/* The DFM is killed at a moment that depends on the seed, and another one starts `away_ns` later. */
+/* Kills the DFM at a moment that depends on the seed, and starts another one `away_ns` later. */
 static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepare)(struct sim_config *),
                     void (*verify)(struct sim *, const struct sim_config *))
 {
@@ -44,7 +44,7 @@ static void verify_all_once(struct sim *s, const struct sim_config *c)
                 check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
 }
 
-static void a_restarted_dfm_takes_the_run_up(void **state)
+static void a_restarted_dfm_resumes_the_run(void **state)
 {
         (void)state;
         restart(60, 0, 5 * NS_PER_MS, NULL, verify_all_once);
@@ -56,7 +56,7 @@ static void at_once(void **state)
         restart(60, 0, 0, NULL, verify_all_once);
 }
 
-static void after_the_nodes_have_fallen_idle(void **state)
+static void after_the_nodes_became_idle(void **state)
 {
         (void)state;
         restart(20, 0, 3 * NS_PER_S, NULL, verify_all_once);
@@ -75,8 +75,8 @@ static void while_events_are_being_written(void **state)
         restart(40, 0, 5 * NS_PER_MS, write_slowly, verify_all_once);
 }
 
-/* Messages to and from the new DFM are lost too. An event may be built twice if an SFI's report came too
- * late; none is forgotten. */
+/* Messages to and from the new DFM are lost too. An event may be built twice if an SFI's report is late, but
+ * none is forgotten. */
 static void verify_none_forgotten(struct sim *s, const struct sim_config *c)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
@@ -109,7 +109,7 @@ static void only_one_sfi_is_left(void **state)
                 sim_restart_dfm(s);
                 check(sim_run(s, FOREVER_NS));
                 check_accounts(s, &c);
-                /* What the dead DFM had acknowledged is lost with it, as nobody else knows of it. */
+                /* Acknowledged events are lost with the dead DFM, as no other node knows them. */
                 check(dfm_counts(sim_dfm(s))->triggers == c.events);
                 sim_free(s);
         }
@@ -131,7 +131,7 @@ static void verify_run_is_over(struct sim *s, const struct sim_config *c)
 }
 
 /* Nodes that missed the end of a run do not draw the next DFM into it. */
-static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
+static void nodes_of_an_ended_run_are_refused(void **state)
 {
         (void)state;
         for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -152,7 +152,7 @@ static void nodes_of_a_run_that_has_ended_are_sent_home(void **state)
         }
 }
 
-/* Everything that a stranger can say, from anywhere, in the name of any node. */
+/* All messages that a stranger can send, from anywhere and in the name of any node. */
 static struct message forge(struct random *r, uint64_t cookie)
 {
         static const uint32_t types[] = {
@@ -218,8 +218,8 @@ static void strangers_change_nothing(void **state)
                 random_init(&random, seed);
                 s = sim_now = sim_new(&c);
                 for (int i = 0; i < 3000; i++) {
-                        /* The stranger guesses the cookie; for a message to the DFM alone, which anybody may
-                         * hear, the guess may be right. */
+                        /* The stranger guesses the cookie. A message to the DFM alone, which other nodes may
+                         * overhear, can carry the right one. */
                         struct message m = forge(&random, random_next(&random));
                         size_t n = message_encode(&m, bytes, sizeof bytes);
 
@@ -238,13 +238,13 @@ static void strangers_change_nothing(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_restarted_dfm_takes_the_run_up),
+                cmocka_unit_test(a_restarted_dfm_resumes_the_run),
                 cmocka_unit_test(at_once),
-                cmocka_unit_test(after_the_nodes_have_fallen_idle),
+                cmocka_unit_test(after_the_nodes_became_idle),
                 cmocka_unit_test(while_events_are_being_written),
                 cmocka_unit_test(with_loss),
                 cmocka_unit_test(only_one_sfi_is_left),
-                cmocka_unit_test(nodes_of_a_run_that_has_ended_are_sent_home),
+                cmocka_unit_test(nodes_of_an_ended_run_are_refused),
                 cmocka_unit_test(strangers_change_nothing),
         };
 

@@ -1,5 +1,5 @@
 /* A whole system under virtual time: whatever the network and the nodes do, every trigger ends exactly once.
- * What nodes do in it that die, leave or begin anew is in test_disturbed.c. */
+ * test_disturbed.c covers nodes that die, leave or restart. */
 #include "scenes.h"
 
 static void verify_quiet(struct sim *s, const struct sim_config *c)
@@ -32,7 +32,7 @@ static void shape(struct sim_config *c, bool push)
         c->timeout_ns = 20 * NS_PER_S;
 }
 
-static void what_waits_at_its_source_is_not_asked_for_again(void **state)
+static void fragments_queued_at_their_source_are_not_retried(void **state)
 {
         (void)state;
         each_seed(10, shape, verify_quiet);
@@ -44,7 +44,7 @@ static void shape_and_lose(struct sim_config *c, bool push)
         c->faults.loss = 0.02;
 }
 
-static void what_is_lost_among_what_waits_is(void **state)
+static void losses_among_queued_fragments_are_retried(void **state)
 {
         (void)state;
         each_seed(5, shape_and_lose, check_all_complete);
@@ -90,7 +90,7 @@ static void with_20_percent_loss(void **state)
         each_seed(40, lose_20, check_all_complete);
 }
 
-/* For longer than all asks take that follow each other at doubled distances. */
+/* For longer than all retries take, at their growing pauses. */
 static void lose_all_for_a_while(struct sim_config *c, bool push)
 {
         (void)push;
@@ -99,7 +99,7 @@ static void lose_all_for_a_while(struct sim_config *c, bool push)
         c->away_until_ns = 720 * NS_PER_MS;
 }
 
-static void events_outlive_a_time_in_which_all_is_lost(void **state)
+static void events_survive_an_outage(void **state)
 {
         (void)state;
         each_seed(10, lose_all_for_a_while, check_all_complete);
@@ -118,7 +118,7 @@ static void verify_partial(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->partial > 0);
 }
 
-static void without_re_asking_events_are_partial(void **state)
+static void without_retries_events_are_partial(void **state)
 {
         (void)state;
         each_seed(10, no_re_asking, verify_partial);
@@ -134,7 +134,7 @@ static void small_buffers(struct sim_config *c, bool push)
         c->mtu_bytes = 8972;
 }
 
-static void small_buffers_are_slow_not_stuck(void **state)
+static void small_buffers_are_slow_but_not_stuck(void **state)
 {
         (void)state;
         each_seed(6, small_buffers, check_all_complete);
@@ -171,7 +171,7 @@ static void verify_busy(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->busy_ns > 0);
 }
 
-static void a_slow_writer_shows_as_busy(void **state)
+static void a_slow_writer_makes_the_dfm_busy(void **state)
 {
         (void)state;
         each_seed(5, slow_writer, verify_busy);
@@ -191,14 +191,13 @@ static void verify_complete_or_partial(struct sim *s, const struct sim_config *c
         check(dfm_counts(sim_dfm(s))->complete == c->events);
 }
 
-static void fragments_that_arrive(void **state)
+static void fragments_arrive_from_front_ends(void **state)
 {
         (void)state;
         each_seed(6, front_ends, verify_complete_or_partial);
 }
 
-/* Front-ends that send as fast as they can, some later than others, into small buffers, while the disk
- * stalls. */
+/* Front-ends send as fast as they can, some later than others, into small buffers, while the disk stalls. */
 static void front_ends_ahead(struct sim_config *c, bool push)
 {
         (void)push;
@@ -213,16 +212,16 @@ static void front_ends_ahead(struct sim_config *c, bool push)
                 c->stall_until_ns = 900 * NS_PER_MS;
         }
         if (c->faults.seed % 8 > 3)
-                c->rate_millihertz = 1000000000; /* unlimited by the trigger */
+                c->rate_millihertz = 1000000000; /* not limited by the trigger */
 }
 
-static void a_front_end_ahead_of_the_trigger_stops_nothing(void **state)
+static void a_front_end_ahead_of_the_trigger_blocks_nothing(void **state)
 {
         (void)state;
         each_seed(8, front_ends_ahead, check_all_complete);
 }
 
-static void same_seed_same_run(void **state)
+static void the_same_seed_repeats_the_run(void **state)
 {
         uint64_t steps[2];
 
@@ -240,7 +239,7 @@ static void same_seed_same_run(void **state)
         assert_int_equal(steps[0], steps[1]);
 }
 
-static void large_system(void **state)
+static void a_large_system_runs(void **state)
 {
         (void)state;
         for (int push = 0; push < 2; push++) {
@@ -264,20 +263,20 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(without_faults),
-                cmocka_unit_test(what_waits_at_its_source_is_not_asked_for_again),
-                cmocka_unit_test(what_is_lost_among_what_waits_is),
+                cmocka_unit_test(fragments_queued_at_their_source_are_not_retried),
+                cmocka_unit_test(losses_among_queued_fragments_are_retried),
                 cmocka_unit_test(with_2_percent_loss),
                 cmocka_unit_test(with_5_percent_loss_reordering_duplication),
                 cmocka_unit_test(with_20_percent_loss),
-                cmocka_unit_test(events_outlive_a_time_in_which_all_is_lost),
-                cmocka_unit_test(without_re_asking_events_are_partial),
-                cmocka_unit_test(small_buffers_are_slow_not_stuck),
+                cmocka_unit_test(events_survive_an_outage),
+                cmocka_unit_test(without_retries_events_are_partial),
+                cmocka_unit_test(small_buffers_are_slow_but_not_stuck),
                 cmocka_unit_test(fragments_of_4_mib_with_loss),
-                cmocka_unit_test(a_slow_writer_shows_as_busy),
-                cmocka_unit_test(fragments_that_arrive),
-                cmocka_unit_test(a_front_end_ahead_of_the_trigger_stops_nothing),
-                cmocka_unit_test(same_seed_same_run),
-                cmocka_unit_test(large_system),
+                cmocka_unit_test(a_slow_writer_makes_the_dfm_busy),
+                cmocka_unit_test(fragments_arrive_from_front_ends),
+                cmocka_unit_test(a_front_end_ahead_of_the_trigger_blocks_nothing),
+                cmocka_unit_test(the_same_seed_repeats_the_run),
+                cmocka_unit_test(a_large_system_runs),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A DFM that starts again meets what a bad network and other restarts make of that: late, double and lost
- * messages, nodes that were away, a second restart before the first one is through. */
+/* A DFM restarts under a bad network and further restarts: late, repeated and lost messages, absent nodes,
+ * and a second restart before the first one is complete. */
 #include "scenes.h"
 
 struct scene {
@@ -65,7 +65,7 @@ static void mix_up(struct sim_config *c)
         c->faults.duplicate = 0.2;
 }
 
-static void with_messages_late_and_double(struct scene *t, uint64_t seed, bool push)
+static void with_late_and_repeated_messages(struct scene *t, uint64_t seed, bool push)
 {
         begin(t, seed, push, mix_up);
         kill_dfm_in_the_run(t);
@@ -78,7 +78,7 @@ static void twice_in_a_row(struct scene *t, uint64_t seed, bool push)
         begin(t, seed, push, NULL);
         kill_dfm_in_the_run(t);
         sim_restart_dfm(t->sim);
-        pass(t, seed % 97 * 10000); /* at any moment of the first take-up */
+        pass(t, seed % 97 * 10000); /* at any moment of the first takeover */
         sim_restart_dfm(t->sim);
         end(t, true);
 }
@@ -99,7 +99,7 @@ static void twice_on_a_bad_network(struct scene *t, uint64_t seed, bool push)
         end(t, false);
 }
 
-/* The run goes on without it, and it comes back with all that it has built. */
+/* The run resumes without it, and it returns with all that it built. */
 static void while_an_sfi_is_away(struct scene *t, uint64_t seed, bool push)
 {
         const struct dfm_counts *d;
@@ -120,7 +120,7 @@ static void while_an_sfi_is_away(struct scene *t, uint64_t seed, bool push)
         sim_free(t->sim);
 }
 
-static void and_an_sfi_too(struct scene *t, uint64_t seed, bool push)
+static void while_an_sfi_restarts_too(struct scene *t, uint64_t seed, bool push)
 {
         begin(t, seed, push, NULL);
         kill_dfm_in_the_run(t);
@@ -151,11 +151,11 @@ static void with_front_ends(struct scene *t, uint64_t seed, bool push)
 static void write_late(struct sim_config *c)
 {
         c->stall_from_ns = 25 * NS_PER_MS;
-        c->stall_until_ns = 9 * NS_PER_S; /* beyond the time that an event has */
+        c->stall_until_ns = 9 * NS_PER_S; /* beyond the time-out of an event */
 }
 
-/* Events that wait for the disk, longer than events may take, are the SFI's before and after. */
-static void while_the_disk_stands(struct scene *t, uint64_t seed, bool push)
+/* Events that wait for the disk beyond the time-out stay with the SFI before and after. */
+static void while_the_disk_stalls(struct scene *t, uint64_t seed, bool push)
 {
         begin(t, seed, push, write_late);
         check(!sim_run(t->sim, 2 * NS_PER_S + seed % 50 * 41 * NS_PER_MS));
@@ -165,7 +165,7 @@ static void while_the_disk_stands(struct scene *t, uint64_t seed, bool push)
         end(t, true);
 }
 
-/* The DFM is killed when all triggers were taken: none is taken twice. */
+/* The DFM is killed after the last trigger. No trigger is taken twice. */
 static void at_the_end(struct scene *t, uint64_t seed, bool push)
 {
         begin(t, seed, push, NULL);
@@ -178,8 +178,8 @@ static void at_the_end(struct scene *t, uint64_t seed, bool push)
         end(t, true);
 }
 
-/* It does not die but stands, for longer than nodes may be silent and events may take. */
-static void by_one_that_only_stood(struct scene *t, uint64_t seed, bool push)
+/* It does not die but stalls, beyond the time-outs of nodes and events. */
+static void by_one_that_only_stalled(struct scene *t, uint64_t seed, bool push)
 {
         uint64_t away_ns = NS_PER_S + seed % 10 * NS_PER_S;
 
@@ -198,28 +198,28 @@ static void by_one_that_only_stood(struct scene *t, uint64_t seed, bool push)
                 each(seeds, name);                                                                           \
         }
 
-SCENE(with_messages_late_and_double, 60)
+SCENE(with_late_and_repeated_messages, 60)
 SCENE(twice_in_a_row, 60)
 SCENE(twice_on_a_bad_network, 60)
 SCENE(while_an_sfi_is_away, 40)
-SCENE(and_an_sfi_too, 30)
+SCENE(while_an_sfi_restarts_too, 30)
 SCENE(with_front_ends, 40)
-SCENE(while_the_disk_stands, 20)
+SCENE(while_the_disk_stalls, 20)
 SCENE(at_the_end, 40)
-SCENE(by_one_that_only_stood, 40)
+SCENE(by_one_that_only_stalled, 40)
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_with_messages_late_and_double),
+                cmocka_unit_test(test_with_late_and_repeated_messages),
                 cmocka_unit_test(test_twice_in_a_row),
                 cmocka_unit_test(test_twice_on_a_bad_network),
                 cmocka_unit_test(test_while_an_sfi_is_away),
-                cmocka_unit_test(test_and_an_sfi_too),
+                cmocka_unit_test(test_while_an_sfi_restarts_too),
                 cmocka_unit_test(test_with_front_ends),
-                cmocka_unit_test(test_while_the_disk_stands),
+                cmocka_unit_test(test_while_the_disk_stalls),
                 cmocka_unit_test(test_at_the_end),
-                cmocka_unit_test(test_by_one_that_only_stood),
+                cmocka_unit_test(test_by_one_that_only_stalled),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

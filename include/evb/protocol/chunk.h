@@ -1,10 +1,10 @@
 /* The data message (type Fragments): a header, then chunks, each a chunk header and a part of one
  * fragment. Divides fragments into datagrams and reads them back. Pure; payload is referenced, not copied.
  *
- * A chunk starts at a multiple of EVB_BLOCK_BYTES and, unless it ends its fragment, its length is a
- * multiple too. Fragments share a datagram. A datagram that is not the last of its batch is padded with
- * zeros to the full size (by at most EVB_BLOCK_BYTES + CHUNK_HEADER_BYTES), so that the kernel can split
- * one super-packet (UDP_SEGMENT). */
+ * A chunk starts at a multiple of EVB_BLOCK_BYTES, and its length is a multiple too unless it ends its
+ * fragment. Fragments share a datagram. A datagram that is not the last of its batch is padded with zeros to
+ * the full size (by at most EVB_BLOCK_BYTES + CHUNK_HEADER_BYTES), so that the kernel can split one
+ * super-packet (UDP_SEGMENT). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* What a core says, as readable text: its messages in order, joined by " | ". A test compares that text, so
- * that a message too many, too few or with a wrong number shows as it is. */
+/* The messages of a core as readable text, in order and joined by " | ". A test compares that text, so a
+ * surplus, missing or wrong message is visible in the failure. */
 #pragma once
 
 #include "../test.h"
@@ -9,7 +9,7 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 
-/* When tests begin: not 0, which means "never" in places. */
+/* Start of each test. Not 0, which some fields use for "never". */
 #define TRACE_BEGIN_NS (10 * NS_PER_S)
 
 /* The run of all tests: its cookie, its number, and the incarnation of its DFM. */
@@ -17,7 +17,7 @@
 #define TRACE_RUN 7
 #define TRACE_DFM UINT64_C(0xDF)
 
-/* Addresses a message of that run, which names this incarnation of the DFM. */
+/* Addresses a message of that run, from this incarnation of the DFM. */
 static inline const struct message *trace_address(struct message *m, uint64_t dfm, enum node_role role,
                                                   uint16_t index, uint32_t type, uint32_t transaction)
 {

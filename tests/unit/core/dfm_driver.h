@@ -1,12 +1,12 @@
-/* A DFM alone, with its ROSs and SFIs played by the test. The driver keeps the sequence numbers that those
- * would keep, and at the end of each test holds the accounts. */
+/* Drives one DFM; the test plays the ROSs and SFIs. The driver maintains their sequence numbers, and checks
+ * the counters at the end of each test. */
 #pragma once
 
 #include "core_trace.h"
 
 #define DRIVER_NODES_MAX 8
 
-/* An SFI as it is played. */
+/* An SFI that the test plays. */
 struct played_sfi {
         uint64_t incarnation, joined;
         uint32_t alive_next, ack, finished;
@@ -24,8 +24,7 @@ struct dfm_driver {
         struct trace trace;
 };
 
-/* Triggers are always due, so that credits alone decide how many events there are; nobody is gone for
- * silence. */
+/* Triggers are always due, so only credits limit the number of events. No node times out. */
 static inline struct dfm_config dfm_standard(void)
 {
         return (struct dfm_config){
@@ -57,7 +56,7 @@ static inline void dfm_driver_init(struct dfm_driver *t, const struct dfm_config
         assert_int_equal(dfm_new(&t->dfm, config, t->now_ns), 0);
 }
 
-/* Every trigger is open or has ended once, and every fragment of the ended ones is there or lost. */
+/* Each trigger is open or ended once, and each fragment of an ended event was received or lost. */
 static inline void dfm_check_accounts(const struct dfm_driver *t)
 {
         const struct dfm_counts *c = dfm_counts(t->dfm);
@@ -82,7 +81,7 @@ static inline bool driver_say(struct dfm_driver *t, enum node_role role, uint16_
                            trace_address(&t->message, t->config.incarnation, role, index, type, transaction));
 }
 
-/* A node asks to take part; it is in no run yet. */
+/* A node that is in no run joins. */
 static inline void driver_join(struct dfm_driver *t, enum node_role role, uint16_t index,
                                uint64_t incarnation)
 {
@@ -122,7 +121,7 @@ static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_s
         return driver_say(t, ROLE_SFI, sfi, MESSAGE_ALIVE, t->sfis[sfi].alive_next++);
 }
 
-/* An Update as the SFI stands, with `n` finished events from sequence `first` on. */
+/* An Update from the SFI's state, with `n` finished events from sequence `first` on. */
 static inline bool sfi_says_update(struct dfm_driver *t, uint16_t sfi, uint32_t first, size_t n,
                                    const struct finished_entry *entries)
 {
@@ -150,7 +149,7 @@ static inline bool sfi_acks(struct dfm_driver *t, uint16_t sfi, uint32_t ack)
         return sfi_says_update(t, sfi, t->sfis[sfi].finished, 0, NULL);
 }
 
-/* The next event in the SFI's order has ended there. */
+/* The SFI finishes its next event. */
 static inline bool sfi_ends(struct dfm_driver *t, uint16_t sfi, uint64_t event, enum event_end end,
                             uint32_t missing)
 {
@@ -176,7 +175,7 @@ static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
         return t->trace.text;
 }
 
-/* All that the DFM has to say now but KeepAlive. */
+/* All messages that the DFM makes now except KeepAlive. */
 #define assert_dfm_says(t, expected) assert_string_equal(dfm_says_with(t, false), expected)
 #define assert_dfm_says_all(t, expected) assert_string_equal(dfm_says_with(t, true), expected)
 
@@ -185,7 +184,7 @@ static inline void dfm_pass_ns(struct dfm_driver *t, uint64_t ns)
         t->now_ns += ns;
 }
 
-/* All nodes are there and the run begins; nobody has credits. */
+/* All nodes join and the run starts, without credits. */
 static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_config *config)
 {
         dfm_driver_init(t, config);
@@ -197,7 +196,7 @@ static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_confi
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
 }
 
-/* `n` events for SFI 0, which has acknowledged them. */
+/* Gives SFI 0 `n` events, which it acknowledges. */
 static inline void sfi0_takes(struct dfm_driver *t, uint32_t n)
 {
         t->sfis[0].granted += n;

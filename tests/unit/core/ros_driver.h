@@ -1,4 +1,4 @@
-/* A ROS alone, with the DFM and the SFIs played by the test; what it would send is told as text. */
+/* Drives one ROS; the test plays the DFM and the SFIs. Queued fragments appear as text. */
 #pragma once
 
 #include "core_trace.h"
@@ -10,7 +10,7 @@ struct ros_driver {
         struct ros *ros;
         struct ros_config config;
         uint64_t now_ns;
-        uint32_t fragment_bytes; /* of fragments made at the asking */
+        uint32_t fragment_bytes; /* of fragments made on request */
         uint32_t clear_next, keep_alive_next;
         uint64_t dfm; /* incarnation */
         struct message message;
@@ -133,7 +133,7 @@ static inline void trace_job(struct trace *t, const struct ros_job *job)
         trace_add(t, "%s%s", statuses[c->status], job->fill ? " fill" : "");
 }
 
-/* What waits to be sent to an SFI; it is then sent. */
+/* Lists the jobs for an SFI and then reports them as sent. */
 static inline const char *ros_sends(struct ros_driver *t, uint32_t sfi)
 {
         struct ros_job jobs[64];
@@ -141,7 +141,7 @@ static inline const char *ros_sends(struct ros_driver *t, uint32_t sfi)
 
         trace_clear(&t->trace);
         for (size_t i = 0; i < n; i++) {
-                /* What is made at the asking is made once, before it is sent the first time. */
+                /* A fragment made on request is made once, before it is first sent. */
                 trace_job(&t->trace, &jobs[i]);
                 assert_true(jobs[i].at == ARENA_NONE ||
                             jobs[i].at + jobs[i].job.chunk.fragment_bytes <= t->config.buffer_bytes);

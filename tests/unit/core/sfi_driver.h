@@ -1,12 +1,12 @@
-/* An SFI alone, with the DFM and the ROSs played by the test. What it says and what it gives to be written is
- * told as text; at the end of each test the accounts are held. */
+/* Drives one SFI; the test plays the DFM and the ROSs. Messages and built events appear as text, and the
+ * counters are checked at the end of each test. */
 #pragma once
 
 #include "core_trace.h"
 
 #include "evb/core/sfi.h"
 
-#define AFTER_NS (10 * NS_PER_MS) /* sfi.retry-after */
+#define AFTER_NS (10 * NS_PER_MS) /* retry_after_ns of all tests */
 
 struct sfi_driver {
         struct sfi *sfi;
@@ -45,7 +45,7 @@ static inline const char *sfi_says(struct sfi_driver *t)
                 assert_int_equal(t->message.header.sender_index, t->config.index);
                 trace_message(&t->trace, to, &t->message);
         }
-        /* Nothing is due any more, so the clock need not wake it at once. */
+        /* Nothing is due, so the deadline must not wake the caller at once. */
         assert_true(sfi_deadline_ns(t->sfi) > t->now_ns);
         return t->trace.text;
 }
@@ -77,7 +77,7 @@ static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config
         assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0");
 }
 
-/* Every assignment is open, void, or has ended once; what has ended holds no memory. */
+/* Each assignment is open, void or ended once. Ended events hold no memory. */
 static inline void sfi_driver_fini(struct sfi_driver *t)
 {
         const struct sfi_counts *c = sfi_counts(t->sfi);
@@ -91,7 +91,7 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
         sfi_free(t->sfi);
 }
 
-/* An entry with that sequence number, whatever the ones before it were. */
+/* An entry with that sequence number, regardless of the previous ones. */
 static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi,
                                   uint32_t sequence, uint16_t flags)
 {
@@ -131,8 +131,8 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
 }
 
-static inline struct sfi_chunk piece(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length,
-                                     uint32_t fragment_bytes)
+static inline struct sfi_chunk chunk_of(uint16_t ros, uint64_t event, uint32_t offset, uint32_t length,
+                                        uint32_t fragment_bytes)
 {
         return (struct sfi_chunk){
                 .source = ros,
@@ -156,10 +156,10 @@ static inline enum sfi_verdict sfi_gets_chunk(struct sfi_driver *t, struct sfi_c
         return p.verdict;
 }
 
-/* A whole fragment of 100 bytes. */
+/* A complete fragment of 100 bytes. */
 static inline enum sfi_verdict sfi_gets_fragment(struct sfi_driver *t, uint16_t ros, uint64_t event)
 {
-        return sfi_gets_chunk(t, piece(ros, event, 0, 100, 100));
+        return sfi_gets_chunk(t, chunk_of(ros, event, 0, 100, 100));
 }
 
 static inline void sfi_gets_whole(struct sfi_driver *t, uint64_t event)
@@ -184,10 +184,10 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
         return t->trace.text;
 }
 
-/* What is ready to be written; it is then written. */
+/* Compares the built events, and then reports them as written. */
 #define assert_sfi_writes(t, expected) assert_string_equal(sfi_writes_with(t, false), expected)
 
-/* `events` of them are assigned. */
+/* Creates the SFI and assigns `events` events. */
 static inline void sfi_driver_start(struct sfi_driver *t, const struct sfi_config *config, uint64_t events)
 {
         sfi_driver_init(t, config);
@@ -195,8 +195,8 @@ static inline void sfi_driver_start(struct sfi_driver *t, const struct sfi_confi
                 sfi_gets_assign(t, event);
 }
 
-/* What is asked for `after_ns` later; Updates are not looked at. */
-static inline const char *asks_after(struct sfi_driver *t, uint64_t after_ns)
+/* The requests that follow `after_ns` later, without Updates. */
+static inline const char *requests_after(struct sfi_driver *t, uint64_t after_ns)
 {
         struct message_to to;
 
@@ -209,7 +209,7 @@ static inline const char *asks_after(struct sfi_driver *t, uint64_t after_ns)
         return t->trace.text;
 }
 
-#define assert_asks(t, after_ns, expected) assert_string_equal(asks_after(t, after_ns), expected)
+#define assert_requests(t, after_ns, expected) assert_string_equal(requests_after(t, after_ns), expected)
 
 static inline struct sfi_config sfi_pulling(void)
 {

@@ -1,8 +1,7 @@
-/* The DFM and events that their SFI does not finish, or not in time; and SFIs that go, come back and begin
- * anew. */
+/* The DFM and events that their SFI does not finish in time, and SFIs that leave, return or restart. */
 #include "dfm_driver.h"
 
-static void an_sfi_that_disappears_gives_its_events_back(void **state)
+static void events_of_a_lost_sfi_go_to_another(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -22,7 +21,7 @@ static void an_sfi_that_disappears_gives_its_events_back(void **state)
                 dfm_pass_ns(&t, 200 * NS_PER_MS);
                 assert_dfm_says(&t, "");
                 assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 1);
-                /* They go first, and no new one as long as they wait. */
+                /* They are assigned first, and delay new events. */
                 sfi_grants(&t, 1, 2);
                 assert_dfm_says(&t, push ? "all: Build e0>sfi1#1" : "sfi1: Build e0>sfi1#1");
                 sfi_grants(&t, 1, 4);
@@ -34,7 +33,7 @@ static void an_sfi_that_disappears_gives_its_events_back(void **state)
         }
 }
 
-static void an_event_that_is_not_finished_goes_to_another(void **state)
+static void an_unfinished_event_goes_to_another_sfi(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -53,7 +52,7 @@ static void an_event_that_is_not_finished_goes_to_another(void **state)
         assert_dfm_says(&t, "");
         sfi_grants(&t, 1, 2);
         assert_dfm_says(&t, "all: Build e0>sfi1#1");
-        /* What the first one still makes of it counts, the second one's is one too many. */
+        /* An end from the first SFI counts, and the second one's is surplus. */
         sfi_acks(&t, 1, 2);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         sfi_ends(&t, 1, 0, EVENT_PARTIAL, 1);
@@ -63,7 +62,7 @@ static void an_event_that_is_not_finished_goes_to_another(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void **state)
+static void reassignment_prefers_another_sfi(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -82,8 +81,8 @@ static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void
                 sfi_grants(&t, 1, 1);
                 assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0");
                 sfi_acks(&t, 1, 1);
-                /* By each policy it would be SFI 0's turn: it came before, holds nothing, has most credits.
-                 */
+                /* By each policy it would be SFI 0's turn: it came before, holds nothing and has most
+                 * credits. */
                 sfi_grants(&t, 0, 8);
                 sfi_grants(&t, 1, 2);
                 dfm_pass_ns(&t, c.event_timeout_ns - NS_PER_S);
@@ -92,7 +91,7 @@ static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void
                 dfm_pass_ns(&t, NS_PER_S);
                 assert_dfm_says(&t, "sfi0: Build e1>sfi0#1");
                 sfi_acks(&t, 0, 2);
-                /* Where the other one has no credit, the same one is better than nobody. */
+                /* If no other SFI has a credit, the event returns to the same one. */
                 dfm_pass_ns(&t, c.event_timeout_ns);
                 sfi_grants(&t, 0, 8);
                 assert_dfm_says(&t, "sfi0: Build e0>sfi0#2 e1>sfi0#3");
@@ -100,7 +99,7 @@ static void an_event_goes_to_another_sfi_than_before_where_one_has_a_credit(void
         }
 }
 
-static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(void **state)
+static void a_void_entry_does_not_end_a_returned_event(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -114,7 +113,7 @@ static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(v
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-        dfm_pass_ns(&t, c.event_timeout_ns);        /* the SFI has heard of nothing so far */
+        dfm_pass_ns(&t, c.event_timeout_ns);        /* the SFI knows nothing so far */
         dfm_step(t.dfm, t.now_ns, &to, &t.message); /* KeepAlive */
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         trace_clear(&t.trace);
@@ -130,9 +129,9 @@ static void an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry(v
         dfm_driver_fini(&t);
 }
 
-/* Given back and forth: what an SFI reports of a former assignment after it has heard of the new one concerns
- * no event. */
-static void an_event_that_came_back_twice_is_built(void **state)
+/* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
+ * report on the former one. */
+static void an_event_that_returned_twice_is_built(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -161,7 +160,7 @@ static void an_event_that_came_back_twice_is_built(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it(void **state)
+static void a_report_on_a_former_assignment_ends_nothing(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -183,7 +182,7 @@ static void an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it(void
         dfm_driver_fini(&t);
 }
 
-static void an_event_given_up_by_its_first_sfi_is_still_the_second_ones(void **state)
+static void a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -203,7 +202,7 @@ static void an_event_given_up_by_its_first_sfi_is_still_the_second_ones(void **s
         dfm_driver_fini(&t);
 }
 
-static void what_was_taken_back_is_not_held_any_more(void **state)
+static void an_event_taken_back_is_no_longer_held(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -225,7 +224,7 @@ static void what_was_taken_back_is_not_held_any_more(void **state)
         dfm_driver_fini(&t);
 }
 
-static void what_was_taken_back_is_void_in_the_stream(void **state)
+static void an_event_taken_back_is_void_in_the_stream(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -246,7 +245,7 @@ static void what_was_taken_back_is_void_in_the_stream(void **state)
         }
 }
 
-static void another_incarnation_has_forgotten_all(void **state)
+static void another_incarnation_starts_afresh(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -258,7 +257,7 @@ static void another_incarnation_has_forgotten_all(void **state)
         t.sfis[0] = (struct played_sfi){.incarnation = 2};
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         assert_dfm_says(&t, "");
-        /* Its stream begins anew, with what the one before did not finish. */
+        /* Its stream restarts, with the events that the previous process did not finish. */
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "all: Build e1>sfi0#0 | all: Assign e2>sfi0#1");
         sfi_acks(&t, 0, 2);
@@ -268,7 +267,7 @@ static void another_incarnation_has_forgotten_all(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
+static void a_silent_sfi_continues_its_streams(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -287,7 +286,7 @@ static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
                 dfm_pass_ns(&t, 1100 * NS_PER_MS);
                 dfm_says_with(&t, false);
                 assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 0);
-                /* It has forgotten nothing: what it was told and tells is numbered as before. */
+                /* It lost nothing: both streams continue with their numbers. */
                 sfi_says_alive(&t, 0, RUN_RUNNING, 0);
                 sfi_grants(&t, 0, 3);
                 assert_dfm_says(&t, "sfi0: Assign void>sfi0#2");
@@ -301,8 +300,8 @@ static void an_sfi_that_was_only_silent_goes_on_where_it_was(void **state)
         }
 }
 
-/* Its one credit would else be used up by an event that nobody ever mentions. */
-static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
+/* Otherwise an event that no message mentions would use up its single credit. */
+static void a_silent_sfi_learns_of_unannounced_assignments(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -316,7 +315,7 @@ static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
         sfi_grants(&t, 0, 1);
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         assert_int_equal(t.message.header.type, MESSAGE_KEEP_ALIVE);
-        assert_int_equal(dfm_open_events(t.dfm), 1); /* assigned, and not yet announced */
+        assert_int_equal(dfm_open_events(t.dfm), 1); /* assigned, but not announced */
         dfm_pass_ns(&t, 1100 * NS_PER_MS);
         assert_dfm_says(&t, "");
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -324,8 +323,8 @@ static void an_sfi_that_was_silent_hears_of_what_it_was_never_told(void **state)
         dfm_driver_fini(&t);
 }
 
-/* The process before had switched often, so that its numbers run ahead of the new one's. */
-static void a_late_xoff_of_a_ros_that_died_holds_nothing_back(void **state)
+/* The previous process had switched often, so its numbers are ahead of the new one's. */
+static void a_late_xoff_of_a_dead_ros_has_no_effect(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -357,7 +356,7 @@ static void sfi_writes(struct dfm_driver *t, uint16_t sfi, uint64_t event)
         sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
-static void what_is_being_written_takes_its_time(void **state)
+static void an_event_being_written_does_not_time_out(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -366,8 +365,8 @@ static void what_is_being_written_takes_its_time(void **state)
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         sfi_writes(&t, 0, 0);
-        sfi_writes(&t, 0, 0); /* once more changes nothing */
-        sfi_writes(&t, 1, 1); /* it is not that SFI's */
+        sfi_writes(&t, 0, 0); /* a repetition changes nothing */
+        sfi_writes(&t, 1, 1); /* it does not belong to that SFI */
         dfm_pass_ns(&t, 5 * c.event_timeout_ns);
         dfm_says_with(&t, false);
         sfi_grants(&t, 1, 2);
@@ -380,7 +379,7 @@ static void what_is_being_written_takes_its_time(void **state)
         dfm_driver_fini(&t);
 }
 
-static void what_a_dead_sfi_was_writing_goes_to_another(void **state)
+static void an_event_that_a_dead_sfi_was_writing_is_reassigned(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -399,21 +398,21 @@ static void what_a_dead_sfi_was_writing_goes_to_another(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_sfi_that_disappears_gives_its_events_back),
-                cmocka_unit_test(an_event_that_is_not_finished_goes_to_another),
-                cmocka_unit_test(an_event_goes_to_another_sfi_than_before_where_one_has_a_credit),
-                cmocka_unit_test(an_event_that_comes_back_to_its_sfi_is_not_ended_by_the_void_entry),
-                cmocka_unit_test(an_event_that_came_back_twice_is_built),
-                cmocka_unit_test(an_event_that_came_back_is_not_ended_by_who_does_not_know_of_it),
-                cmocka_unit_test(an_event_given_up_by_its_first_sfi_is_still_the_second_ones),
-                cmocka_unit_test(what_was_taken_back_is_not_held_any_more),
-                cmocka_unit_test(what_was_taken_back_is_void_in_the_stream),
-                cmocka_unit_test(another_incarnation_has_forgotten_all),
-                cmocka_unit_test(an_sfi_that_was_only_silent_goes_on_where_it_was),
-                cmocka_unit_test(an_sfi_that_was_silent_hears_of_what_it_was_never_told),
-                cmocka_unit_test(what_is_being_written_takes_its_time),
-                cmocka_unit_test(what_a_dead_sfi_was_writing_goes_to_another),
-                cmocka_unit_test(a_late_xoff_of_a_ros_that_died_holds_nothing_back),
+                cmocka_unit_test(events_of_a_lost_sfi_go_to_another),
+                cmocka_unit_test(an_unfinished_event_goes_to_another_sfi),
+                cmocka_unit_test(reassignment_prefers_another_sfi),
+                cmocka_unit_test(a_void_entry_does_not_end_a_returned_event),
+                cmocka_unit_test(an_event_that_returned_twice_is_built),
+                cmocka_unit_test(a_report_on_a_former_assignment_ends_nothing),
+                cmocka_unit_test(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second),
+                cmocka_unit_test(an_event_taken_back_is_no_longer_held),
+                cmocka_unit_test(an_event_taken_back_is_void_in_the_stream),
+                cmocka_unit_test(another_incarnation_starts_afresh),
+                cmocka_unit_test(a_silent_sfi_continues_its_streams),
+                cmocka_unit_test(a_silent_sfi_learns_of_unannounced_assignments),
+                cmocka_unit_test(an_event_being_written_does_not_time_out),
+                cmocka_unit_test(an_event_that_a_dead_sfi_was_writing_is_reassigned),
+                cmocka_unit_test(a_late_xoff_of_a_dead_ros_has_no_effect),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* What becomes of events in the DFM: cleared, or lost. Those that are assigned again are in test_dfm_again.c.
- */
+/* The end of events in the DFM: cleared or lost. test_dfm_again.c covers reassignment. */
 #include "dfm_driver.h"
 
 static void ended_events_are_cleared_in_groups(void **state)
@@ -23,7 +22,7 @@ static void ended_events_are_cleared_in_groups(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_clear_that_fills_no_group_waits_for_clear_after(void **state)
+static void an_incomplete_clear_group_waits_for_clear_after(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -45,7 +44,7 @@ static void a_clear_that_fills_no_group_waits_for_clear_after(void **state)
         dfm_driver_fini(&t);
 }
 
-static void clears_by_the_hundred_and_by_what_a_message_holds(void **state)
+static void clear_groups_are_bounded_by_the_message(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -66,7 +65,7 @@ static void clears_by_the_hundred_and_by_what_a_message_holds(void **state)
         }
 }
 
-static void a_lost_clear_shows_in_keep_alive(void **state)
+static void keep_alive_reveals_a_lost_clear(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -87,7 +86,7 @@ static void a_lost_clear_shows_in_keep_alive(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_is_assigned_again_so_often_then_lost(void **state)
+static void an_event_is_lost_after_the_last_reassignment(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -113,7 +112,7 @@ static void an_event_is_assigned_again_so_often_then_lost(void **state)
         }
 }
 
-static void an_event_that_no_sfi_can_take_is_lost_in_the_end(void **state)
+static void an_event_without_an_sfi_is_lost_after_the_time_out(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -133,7 +132,7 @@ static void an_event_that_no_sfi_can_take_is_lost_in_the_end(void **state)
         dfm_driver_fini(&t);
 }
 
-static void draining_without_any_sfi_loses_what_is_open(void **state)
+static void draining_without_an_sfi_loses_open_events(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -155,12 +154,12 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(ended_events_are_cleared_in_groups),
-                cmocka_unit_test(a_clear_that_fills_no_group_waits_for_clear_after),
-                cmocka_unit_test(clears_by_the_hundred_and_by_what_a_message_holds),
-                cmocka_unit_test(a_lost_clear_shows_in_keep_alive),
-                cmocka_unit_test(an_event_is_assigned_again_so_often_then_lost),
-                cmocka_unit_test(an_event_that_no_sfi_can_take_is_lost_in_the_end),
-                cmocka_unit_test(draining_without_any_sfi_loses_what_is_open),
+                cmocka_unit_test(an_incomplete_clear_group_waits_for_clear_after),
+                cmocka_unit_test(clear_groups_are_bounded_by_the_message),
+                cmocka_unit_test(keep_alive_reveals_a_lost_clear),
+                cmocka_unit_test(an_event_is_lost_after_the_last_reassignment),
+                cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
+                cmocka_unit_test(draining_without_an_sfi_loses_open_events),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

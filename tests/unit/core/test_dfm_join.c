@@ -1,4 +1,4 @@
-/* Who may take part in a run: each answer to Join, and what the log hears of it. */
+/* Admission to a run: each answer to Join, and the notices for the log. */
 #include "dfm_driver.h"
 
 static struct dfm_config join_standard(void)
@@ -32,7 +32,7 @@ static void begin(struct dfm_driver *t, const struct dfm_config *c)
                 assert_int_equal(t->message.header.type, MESSAGE_KEEP_ALIVE);
 }
 
-/* The answer's verdict; its key in *ret_key. */
+/* The verdict of the answer, with its key in *ret_key. */
 static enum welcome_verdict answer(struct dfm_driver *t, const struct message *join, uint16_t *ret_key)
 {
         struct message_to to;
@@ -71,7 +71,7 @@ static void assert_no_notice(struct dfm_driver *t)
         assert_false(dfm_take_notice(t->dfm, &o));
 }
 
-static void the_key_that_differs_is_named(void **state)
+static void a_refusal_names_the_differing_key(void **state)
 {
         struct dfm_config c = join_standard();
         struct dfm_driver t;
@@ -95,7 +95,7 @@ static void the_key_that_differs_is_named(void **state)
         assert_int_equal(answer(&t, &m, &key), WELCOME_OTHER_CONFIG);
         assert_int_equal(key, WELCOME_KEY_TABLE);
         assert_notice(&t, NOTICE_REFUSED, WELCOME_OTHER_CONFIG);
-        assert_no_notice(&t); /* once, however often it asks */
+        assert_no_notice(&t); /* once, however often it retries */
         assert_false(speaks(&t, 1, 7, 0));
         m = join_of(&c, ROLE_ROS, 1, 7);
         assert_int_equal(answer(&t, &m, &key), WELCOME_OK);
@@ -121,7 +121,7 @@ static void run_numbers_agree(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_place_is_free_once_its_node_is_silent(void **state)
+static void a_silent_node_can_be_replaced(void **state)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
@@ -135,7 +135,7 @@ static void a_place_is_free_once_its_node_is_silent(void **state)
         assert_int_equal(answer(&t, &other, NULL), WELCOME_OCCUPIED);
         dfm_pass_ns(&t, 1);
         assert_int_equal(answer(&t, &other, NULL), WELCOME_OK);
-        /* The one before hears that it has to ask again, and does not get its place back. */
+        /* The former one must join again, and does not get its place back. */
         speaks(&t, 0, 1, 1);
         assert_dfm_says(&t, "ros0: Welcome occupied run 7");
         speaks(&t, 0, 2, 0);
@@ -143,7 +143,7 @@ static void a_place_is_free_once_its_node_is_silent(void **state)
         dfm_driver_fini(&t);
 }
 
-static void two_that_go_on_speaking_are_one_too_many(void **state)
+static void two_active_incarnations_are_detected(void **state)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
@@ -165,7 +165,7 @@ static void two_that_go_on_speaking_are_one_too_many(void **state)
         dfm_driver_fini(&t);
 }
 
-static void another_run_is_over_and_counting_begins_with_the_run(void **state)
+static void nodes_of_another_run_and_late_counting_nodes_are_refused(void **state)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 9);
@@ -183,12 +183,12 @@ static void another_run_is_over_and_counting_begins_with_the_run(void **state)
         m = join_of(&c, ROLE_ROS, 0, 9);
         m.join.flags = JOIN_COUNTS;
         assert_int_equal(answer(&t, &m, NULL), WELCOME_BEGUN);
-        m.join.incarnation = 1; /* it was there at the begin */
+        m.join.incarnation = 1; /* it was present at the start */
         assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
         dfm_driver_fini(&t);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 2, 1);
@@ -208,12 +208,12 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_key_that_differs_is_named),
+                cmocka_unit_test(a_refusal_names_the_differing_key),
                 cmocka_unit_test(run_numbers_agree),
-                cmocka_unit_test(a_place_is_free_once_its_node_is_silent),
-                cmocka_unit_test(two_that_go_on_speaking_are_one_too_many),
-                cmocka_unit_test(another_run_is_over_and_counting_begins_with_the_run),
-                cmocka_unit_test(what_makes_no_sense_is_refused),
+                cmocka_unit_test(a_silent_node_can_be_replaced),
+                cmocka_unit_test(two_active_incarnations_are_detected),
+                cmocka_unit_test(nodes_of_another_run_and_late_counting_nodes_are_refused),
+                cmocka_unit_test(malformed_messages_are_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The DFM and its nodes: who is there, when the run begins and ends, who holds triggers back. */
+/* The DFM and its nodes: their presence, the start and end of the run, and nodes that hold triggers back. */
 #include "dfm_driver.h"
 
 static struct dfm_config with_timeout(void)
@@ -9,7 +9,7 @@ static struct dfm_config with_timeout(void)
         return c;
 }
 
-static void begins_when_all_are_there(void **state)
+static void starts_when_all_nodes_are_present(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -29,7 +29,7 @@ static void begins_when_all_are_there(void **state)
         dfm_driver_fini(&t);
 }
 
-static void begins_with_some_when_no_other_comes_for_node_timeout(void **state)
+static void starts_with_some_nodes_after_node_timeout(void **state)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
@@ -42,7 +42,7 @@ static void begins_with_some_when_no_other_comes_for_node_timeout(void **state)
         dfm_pass_ns(&t, 900 * NS_PER_MS);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        /* A newcomer: the wait begins anew. */
+        /* The newcomer restarts the wait. */
         ros_says_alive(&t, 2, RUN_RUNNING, 0);
         dfm_pass_ns(&t, 900 * NS_PER_MS);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -57,7 +57,7 @@ static void begins_with_some_when_no_other_comes_for_node_timeout(void **state)
         dfm_driver_fini(&t);
 }
 
-static void does_not_begin_without_a_node_of_each_role(void **state)
+static void needs_a_node_of_each_role_to_start(void **state)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
@@ -76,7 +76,7 @@ static void does_not_begin_without_a_node_of_each_role(void **state)
         }
 }
 
-static void tells_of_itself_every_keep_alive(void **state)
+static void sends_keep_alive_periodically(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -85,7 +85,8 @@ static void tells_of_itself_every_keep_alive(void **state)
         dfm_driver_start(&t, &c);
         assert_int_equal(t.now_ns, TRACE_BEGIN_NS);
         for (int i = 0; i < 3; i++) {
-                /* Triggers are always due, but there are no credits: busy, and the clock alone wakes. */
+                /* Triggers are always due, but there are no credits. The DFM is busy, and only the clock
+                 * wakes it. */
                 assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + c.keep_alive_ns);
                 dfm_pass_ns(&t, c.keep_alive_ns - 1);
                 assert_dfm_says_all(&t, "");
@@ -95,7 +96,7 @@ static void tells_of_itself_every_keep_alive(void **state)
         dfm_driver_fini(&t);
 }
 
-static void who_is_silent_for_node_timeout_is_gone(void **state)
+static void a_node_silent_for_node_timeout_is_gone(void **state)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
@@ -114,7 +115,7 @@ static void who_is_silent_for_node_timeout_is_gone(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_alive_says_nothing(void **state)
+static void an_overtaken_alive_is_ignored(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -133,7 +134,7 @@ static void an_overtaken_alive_says_nothing(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **state)
+static void an_overtaken_alive_of_the_previous_incarnation_is_ignored(void **state)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
@@ -150,9 +151,9 @@ static void an_overtaken_alive_of_the_incarnation_before_says_nothing(void **sta
                 (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
         assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
         sfi_grants(&t, 0, 2);
-        /* The former incarnation, if it still runs, learns that its place is taken. */
+        /* The former incarnation, if it still runs, learns that it was replaced. */
         assert_dfm_says(&t, "sfi0: Welcome occupied run 7 | all: Assign e1>sfi0#1");
-        /* A number that comes again belongs to a node that has joined again. */
+        /* A repeated number comes from a node that joined again. */
         dfm_pass_ns(&t, c.node_timeout_ns + 1);
         t.sfis[0] = (struct played_sfi){.incarnation = 1, .alive_next = 5};
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -182,7 +183,7 @@ static void xoff_holds_triggers_back_until_the_last_xon(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_xoff_is_not_believed(void **state)
+static void an_overtaken_xoff_is_ignored(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -198,7 +199,7 @@ static void an_overtaken_xoff_is_not_believed(void **state)
         dfm_driver_fini(&t);
 }
 
-static void alive_repeats_xoff_and_takes_it_back(void **state)
+static void alive_repeats_and_revokes_xoff(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -213,7 +214,7 @@ static void alive_repeats_xoff_and_takes_it_back(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_xoff_of_a_ros_that_is_gone_holds_nothing(void **state)
+static void the_xoff_of_a_departed_ros_has_no_effect(void **state)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
@@ -227,14 +228,14 @@ static void the_xoff_of_a_ros_that_is_gone_holds_nothing(void **state)
         assert_dfm_says(&t, "");
         dfm_pass_ns(&t, 101 * NS_PER_MS);
         assert_dfm_says(&t, "all: Assign e0>sfi0#0");
-        /* Its switch counts no more either, before it has come again. */
+        /* Its XOFF no longer counts, until it joins again. */
         ros_says_switch(&t, 0, false);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "all: Assign e1>sfi0#1");
         dfm_driver_fini(&t);
 }
 
-static void drains_then_tells_the_end_until_all_are_gone(void **state)
+static void drains_then_repeats_the_end_until_all_nodes_left(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -262,7 +263,7 @@ static void drains_then_tells_the_end_until_all_are_gone(void **state)
         dfm_driver_fini(&t);
 }
 
-static void waits_two_seconds_at_most_for_nodes_to_leave(void **state)
+static void waits_at_most_two_seconds_for_nodes_to_leave(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -281,7 +282,7 @@ static void waits_two_seconds_at_most_for_nodes_to_leave(void **state)
         dfm_driver_fini(&t);
 }
 
-static void takes_as_many_triggers_as_it_is_to(void **state)
+static void takes_the_configured_number_of_triggers(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -297,14 +298,14 @@ static void takes_as_many_triggers_as_it_is_to(void **state)
         dfm_driver_fini(&t);
 }
 
-static void takes_triggers_for_as_long_as_it_is_to(void **state)
+static void takes_triggers_for_the_configured_time(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
         (void)state;
         c.duration_ns = NS_PER_S;
-        c.trigger_rate_millihertz = 1000; /* one a second */
+        c.trigger_rate_millihertz = 1000; /* one per second */
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 10);
         assert_dfm_says(&t, "all: Assign e0>sfi0#0");
@@ -320,7 +321,7 @@ static void takes_triggers_for_as_long_as_it_is_to(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_sfi_that_fails_ends_the_run(void **state)
+static void a_failed_sfi_ends_the_run(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -333,14 +334,14 @@ static void an_sfi_that_fails_ends_the_run(void **state)
         sfi_grants(&t, 1, 1);
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
-        /* Nothing is assigned again in a run that must end. */
+        /* Nothing is reassigned in a run that must end. */
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
         assert_dfm_says(&t, "all: Clear #0 oldest 1: e0");
         assert_int_equal(dfm_counts(t.dfm)->lost, 1);
         dfm_driver_fini(&t);
 }
 
-static void an_sfi_that_leaves_gets_nothing_new(void **state)
+static void a_leaving_sfi_gets_no_new_events(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -352,7 +353,7 @@ static void an_sfi_that_leaves_gets_nothing_new(void **state)
         sfi_says_alive(&t, 0, RUN_DRAINING, 0);
         sfi_grants(&t, 0, 5);
         assert_dfm_says(&t, "");
-        /* But what it has it may finish. */
+        /* It may finish the events that it has. */
         sfi_acks(&t, 0, 1);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         assert_dfm_says(&t, "sfi0: UpdateAck 1");
@@ -360,7 +361,7 @@ static void an_sfi_that_leaves_gets_nothing_new(void **state)
         dfm_driver_fini(&t);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -375,7 +376,7 @@ static void what_makes_no_sense_is_refused(void **state)
         assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_REQUEST, 0));
         assert_false(sfi_grants(&t, 2, 5));
         t.sfis[1].incarnation = 2;
-        /* From an incarnation that has not joined: well-formed, without effect. */
+        /* From an incarnation that has not joined: well-formed, but without effect. */
         assert_true(sfi_grants(&t, 1, 5));
         assert_int_equal(dfm_counts(t.dfm)->foreign, 1);
         assert_dfm_says(&t, "");
@@ -404,24 +405,24 @@ static void impossible_configurations_are_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(begins_when_all_are_there),
-                cmocka_unit_test(begins_with_some_when_no_other_comes_for_node_timeout),
-                cmocka_unit_test(does_not_begin_without_a_node_of_each_role),
-                cmocka_unit_test(tells_of_itself_every_keep_alive),
-                cmocka_unit_test(who_is_silent_for_node_timeout_is_gone),
-                cmocka_unit_test(an_overtaken_alive_says_nothing),
-                cmocka_unit_test(an_overtaken_alive_of_the_incarnation_before_says_nothing),
+                cmocka_unit_test(starts_when_all_nodes_are_present),
+                cmocka_unit_test(starts_with_some_nodes_after_node_timeout),
+                cmocka_unit_test(needs_a_node_of_each_role_to_start),
+                cmocka_unit_test(sends_keep_alive_periodically),
+                cmocka_unit_test(a_node_silent_for_node_timeout_is_gone),
+                cmocka_unit_test(an_overtaken_alive_is_ignored),
+                cmocka_unit_test(an_overtaken_alive_of_the_previous_incarnation_is_ignored),
                 cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),
-                cmocka_unit_test(an_overtaken_xoff_is_not_believed),
-                cmocka_unit_test(alive_repeats_xoff_and_takes_it_back),
-                cmocka_unit_test(the_xoff_of_a_ros_that_is_gone_holds_nothing),
-                cmocka_unit_test(drains_then_tells_the_end_until_all_are_gone),
-                cmocka_unit_test(waits_two_seconds_at_most_for_nodes_to_leave),
-                cmocka_unit_test(takes_as_many_triggers_as_it_is_to),
-                cmocka_unit_test(takes_triggers_for_as_long_as_it_is_to),
-                cmocka_unit_test(an_sfi_that_fails_ends_the_run),
-                cmocka_unit_test(an_sfi_that_leaves_gets_nothing_new),
-                cmocka_unit_test(what_makes_no_sense_is_refused),
+                cmocka_unit_test(an_overtaken_xoff_is_ignored),
+                cmocka_unit_test(alive_repeats_and_revokes_xoff),
+                cmocka_unit_test(the_xoff_of_a_departed_ros_has_no_effect),
+                cmocka_unit_test(drains_then_repeats_the_end_until_all_nodes_left),
+                cmocka_unit_test(waits_at_most_two_seconds_for_nodes_to_leave),
+                cmocka_unit_test(takes_the_configured_number_of_triggers),
+                cmocka_unit_test(takes_triggers_for_the_configured_time),
+                cmocka_unit_test(a_failed_sfi_ends_the_run),
+                cmocka_unit_test(a_leaving_sfi_gets_no_new_events),
+                cmocka_unit_test(malformed_messages_are_refused),
                 cmocka_unit_test(impossible_configurations_are_refused),
         };
 

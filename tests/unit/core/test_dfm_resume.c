@@ -1,5 +1,5 @@
-/* A DFM that takes up the run of a former one: what it asks the SFIs, what it makes of the answers, and
- * what comes late. */
+/* A DFM that resumes the run of a former one: its inquiries, its use of the answers, and SFIs that join
+ * late. */
 #include "dfm_driver.h"
 
 #define FORMER UINT64_C(0xF0)
@@ -8,7 +8,7 @@ static struct dfm_config resume_standard(void)
 {
         struct dfm_config c = dfm_standard();
 
-        c.cookie = TRACE_COOKIE + 1; /* the run that is taken up has TRACE_COOKIE */
+        c.cookie = TRACE_COOKIE + 1; /* TRACE_COOKIE is the resumed run's */
         c.run = TRACE_RUN + 1;
         c.run_is_free = true;
         c.push = false;
@@ -74,7 +74,7 @@ static void ross_come(struct dfm_driver *t, uint64_t newest)
         comes(t, ROLE_ROS, 1, 0, newest);
 }
 
-/* Accounts hold, but for how often what is taken up was assigned: only the former DFM knew. */
+/* The counters balance, except for the number of assignments, which only the former DFM knew. */
 static void fini(struct dfm_driver *t)
 {
         const struct dfm_counts *c = dfm_counts(t->dfm);
@@ -86,7 +86,7 @@ static void fini(struct dfm_driver *t)
         dfm_free(t->dfm);
 }
 
-static void what_nobody_knows_is_assigned_again(void **state)
+static void unknown_events_are_reassigned(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -114,7 +114,7 @@ static void what_nobody_knows_is_assigned_again(void **state)
         fini(&t);
 }
 
-static void an_inquiry_is_sent_again(void **state)
+static void an_unanswered_inquiry_is_repeated(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -128,7 +128,7 @@ static void an_inquiry_is_sent_again(void **state)
         inventories(&t, 1, 0, 0, (struct node_totals){}, 0, NULL);
         dfm_pass_ns(&t, 20 * NS_PER_MS);
         assert_dfm_says(&t, "sfi0: Inquiry from 64");
-        /* An answer to an Inquiry of before counts once; the next part is asked for at once. */
+        /* An answer to an earlier Inquiry counts once. The next part is requested at once. */
         inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
         inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
         assert_dfm_says(&t, "sfi0: Inquiry from 128");
@@ -136,8 +136,8 @@ static void an_inquiry_is_sent_again(void **state)
         fini(&t);
 }
 
-/* Between its Join and the Welcome an SFI may hear of more events, and end them. */
-static void what_an_sfi_heard_of_after_its_join_is_no_new_event(void **state)
+/* Between its Join and the Welcome, an SFI may learn of more events and end them. */
+static void events_known_only_after_the_join_are_not_new(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -158,8 +158,8 @@ static void what_an_sfi_heard_of_after_its_join_is_no_new_event(void **state)
         fini(&t);
 }
 
-/* The take-up ends whatever an SFI says of its end. */
-static void an_impossible_end_is_bounded(void **state)
+/* The resumption ends, whatever an SFI reports as its last event. */
+static void an_impossible_newest_event_is_bounded(void **state)
 {
         struct dfm_config c = resume_standard();
         struct inventory_entry none[MESSAGE_ENTRIES_MAX] = {};
@@ -181,7 +181,7 @@ static void an_impossible_end_is_bounded(void **state)
         fini(&t);
 }
 
-/* One of two SFIs is there when the run goes on; what the other did must neither be built again nor be
+/* One of two SFIs is present when the run resumes. The other one's events must neither be built again nor
  * lost. */
 static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
 {
@@ -200,10 +200,10 @@ static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
                 dfm_pass_ns(t, NS_PER_S);
         }
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
-        assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 there, 4 to 7 unknown */
+        assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 is present, 4 to 7 are unknown */
 }
 
-static void an_sfi_that_comes_late_has_not_built_in_vain(void **state)
+static void events_of_a_late_sfi_count(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -214,7 +214,7 @@ static void an_sfi_that_comes_late_has_not_built_in_vain(void **state)
         comes(&t, ROLE_SFI, 1, 2, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
         sfi_grants(&t, 1, 4);
-        assert_dfm_says(&t, "");            /* first it says what it did */
+        assert_dfm_says(&t, "");            /* its inventory comes first */
         inventory(&t, 1, 8, 2, 0x30, 0x40); /* built 4 and 5, has 6 */
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_counts(t.dfm)->complete, 5);
@@ -229,8 +229,8 @@ static void an_sfi_that_comes_late_has_not_built_in_vain(void **state)
         fini(&t);
 }
 
-/* What it had ended and the former DFM had cleared counted as lost until it came. */
-static void what_was_lost_is_found_with_the_late_sfi(void **state)
+/* Events that it had ended, and the former DFM had cleared, counted as lost until it joined. */
+static void lost_events_are_recovered_from_the_late_sfi(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -241,7 +241,7 @@ static void what_was_lost_is_found_with_the_late_sfi(void **state)
         ross_come(&t, 8);
         comes(&t, ROLE_SFI, 0, 4, 8);
         dfm_says_with(&t, false);
-        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 has ended, one of them here */
+        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 have ended, one of them here */
         for (int i = 0; i < 12 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
                 for (uint16_t k = 0; k < 2; k++)
                         ros_says_alive(&t, k, RUN_RUNNING, 0);
@@ -263,8 +263,8 @@ static void what_was_lost_is_found_with_the_late_sfi(void **state)
         fini(&t);
 }
 
-/* It fell silent in the middle of its inventory, and the run went on without it. */
-static void an_sfi_that_fell_silent_while_it_was_asked_is_asked_on(void **state)
+/* It fell silent in the middle of its inventory, and the run resumed without it. */
+static void the_inquiry_continues_after_a_silence(void **state)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
@@ -315,7 +315,7 @@ static void take_up_after(struct dfm_driver *t, uint64_t age_ns)
 }
 
 /* The machine started again in mid-run, so its clock is younger than the run. */
-static void a_run_may_be_older_than_the_clock(void **state)
+static void a_resumed_run_may_be_older_than_the_clock(void **state)
 {
         struct dfm_driver t;
 
@@ -334,7 +334,7 @@ static void a_run_may_be_older_than_the_clock(void **state)
         fini(&t);
 }
 
-static void a_run_whose_time_had_passed_says_so(void **state)
+static void a_resumed_run_past_its_duration_is_reported(void **state)
 {
         struct dfm_driver t;
         struct dfm_notice n;
@@ -353,15 +353,15 @@ static void a_run_whose_time_had_passed_says_so(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(what_nobody_knows_is_assigned_again),
-                cmocka_unit_test(an_inquiry_is_sent_again),
-                cmocka_unit_test(what_an_sfi_heard_of_after_its_join_is_no_new_event),
-                cmocka_unit_test(an_impossible_end_is_bounded),
-                cmocka_unit_test(an_sfi_that_comes_late_has_not_built_in_vain),
-                cmocka_unit_test(what_was_lost_is_found_with_the_late_sfi),
-                cmocka_unit_test(a_run_may_be_older_than_the_clock),
-                cmocka_unit_test(a_run_whose_time_had_passed_says_so),
-                cmocka_unit_test(an_sfi_that_fell_silent_while_it_was_asked_is_asked_on),
+                cmocka_unit_test(unknown_events_are_reassigned),
+                cmocka_unit_test(an_unanswered_inquiry_is_repeated),
+                cmocka_unit_test(events_known_only_after_the_join_are_not_new),
+                cmocka_unit_test(an_impossible_newest_event_is_bounded),
+                cmocka_unit_test(events_of_a_late_sfi_count),
+                cmocka_unit_test(lost_events_are_recovered_from_the_late_sfi),
+                cmocka_unit_test(the_inquiry_continues_after_a_silence),
+                cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
+                cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

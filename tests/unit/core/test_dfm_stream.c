@@ -1,5 +1,4 @@
-/* The DFM's streams to and from the SFIs: credits, entries told and told again, finished events taken in
- * order. */
+/* The DFM's streams to and from the SFIs: credits, resent entries, and finished events in order. */
 #include "dfm_driver.h"
 
 static void credits_are_never_exceeded(void **state)
@@ -13,7 +12,7 @@ static void credits_are_never_exceeded(void **state)
         assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2");
         sfi_acks(&t, 0, 3);
         assert_dfm_says(&t, "");
-        /* Less than before is an overtaken message, not a credit taken back. */
+        /* A lower value comes from an overtaken message and takes no credit back. */
         sfi_grants(&t, 0, 4);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "all: Assign e3>sfi0#3");
@@ -22,13 +21,13 @@ static void credits_are_never_exceeded(void **state)
         dfm_driver_fini(&t);
 }
 
-static void without_a_credit_it_is_busy_and_counts_the_time(void **state)
+static void without_credits_it_counts_busy_time(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
         (void)state;
-        c.trigger_rate_millihertz = 1000000; /* one a millisecond */
+        c.trigger_rate_millihertz = 1000000; /* one per millisecond */
         dfm_driver_start(&t, &c);
         assert_true(dfm_is_busy(t.dfm));
         dfm_pass_ns(&t, 5 * NS_PER_MS);
@@ -36,7 +35,7 @@ static void without_a_credit_it_is_busy_and_counts_the_time(void **state)
         assert_int_equal(dfm_counts(t.dfm)->busy_ns, 5 * NS_PER_MS);
         sfi_grants(&t, 0, 10);
         dfm_pass_ns(&t, 2 * NS_PER_MS);
-        /* What was held back is one trigger, not one for each millisecond. */
+        /* Only one trigger was held back, not one per millisecond. */
         assert_dfm_says(&t, "all: Assign e0>sfi0#0");
         assert_int_equal(dfm_counts(t.dfm)->busy_ns, 7 * NS_PER_MS);
         assert_false(dfm_is_busy(t.dfm));
@@ -47,7 +46,7 @@ static void without_a_credit_it_is_busy_and_counts_the_time(void **state)
         dfm_driver_fini(&t);
 }
 
-static void open_events_have_a_bound(void **state)
+static void open_events_are_bounded(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -61,7 +60,7 @@ static void open_events_have_a_bound(void **state)
         assert_true(dfm_is_busy(t.dfm));
         sfi_acks(&t, 0, 4);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        /* The place is free when the event is cleared: first the Clear, then the next one. */
+        /* The slot is free once the event is cleared: first the Clear, then the next event. */
         dfm_says_with(&t, false);
         assert_int_equal(dfm_counts(t.dfm)->triggers, 5);
         assert_int_equal(dfm_open_events(t.dfm), 4);
@@ -70,7 +69,7 @@ static void open_events_have_a_bound(void **state)
 
 static void the_policy_chooses(void **state)
 {
-        /* Held and free: SFI 0 4 and 6, SFI 1 2 and 2, SFI 2 1 and 1; SFI 0 was chosen last. */
+        /* Held and free: SFI 0 4 and 6, SFI 1 2 and 2, SFI 2 1 and 1. SFI 0 was chosen last. */
         static const char *const expected[POLICIES] = {
                 [POLICY_CREDITS] = "sfi0: Assign e7>sfi0#4",
                 [POLICY_ROUND_ROBIN] = "sfi1: Assign e7>sfi1#2",
@@ -102,7 +101,7 @@ static void the_policy_chooses(void **state)
         }
 }
 
-static void push_tells_all_at_once_pull_each_its_own(void **state)
+static void push_multicasts_assignments_and_pull_does_not(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -125,7 +124,7 @@ static void push_tells_all_at_once_pull_each_its_own(void **state)
         }
 }
 
-static void a_message_holds_what_fits(void **state)
+static void a_message_holds_as_many_entries_as_fit(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -150,7 +149,7 @@ static void tell_info(void *ctx, uint64_t event, struct event_info *ret)
         *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
-static void an_entry_carries_what_the_trigger_knows(void **state)
+static void an_entry_describes_its_trigger(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct message_to to;
@@ -179,7 +178,7 @@ static void an_entry_carries_what_the_trigger_knows(void **state)
         dfm_driver_fini(&t);
 }
 
-static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **state)
+static void unacknowledged_entries_are_resent_with_backoff(void **state)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
         struct dfm_config c = dfm_standard();
@@ -200,7 +199,7 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
                         dfm_pass_ns(&t, 1);
                         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
                 }
-                /* Progress: what is left begins anew with the shortest distance. */
+                /* After progress, the rest starts again with the shortest pause. */
                 sfi_acks(&t, 0, 1);
                 dfm_pass_ns(&t, 20 * NS_PER_MS);
                 assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1");
@@ -247,7 +246,7 @@ static void finished_events_count_once_and_in_order(void **state)
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2");
         t.sfis[0].ack = 3;
-        /* The first Update was lost: neither its successor's events nor its credits count. */
+        /* The first Update was lost, so neither events nor credits of the next one count. */
         t.sfis[0].granted = 9;
         sfi_says_update(&t, 0, 1, 2, entries + 1);
         assert_dfm_says(&t, "sfi0: UpdateAck 0");
@@ -258,7 +257,7 @@ static void finished_events_count_once_and_in_order(void **state)
         assert_int_equal(n->triggers, 3);
         assert_int_equal(n->complete, 1);
         assert_int_equal(n->partial, 1);
-        /* Twice: acknowledged again, counted once. */
+        /* A repetition is acknowledged again, but counted once. */
         sfi_says_update(&t, 0, 0, 2, entries);
         sfi_says_update(&t, 0, 0, 3, entries);
         sfi_says_update(&t, 0, 1, 1, entries + 1);
@@ -273,7 +272,7 @@ static void finished_events_count_once_and_in_order(void **state)
         dfm_driver_fini(&t);
 }
 
-static void latency_is_from_trigger_to_end(void **state)
+static void latency_runs_from_trigger_to_end(void **state)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
@@ -298,16 +297,16 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(credits_are_never_exceeded),
-                cmocka_unit_test(without_a_credit_it_is_busy_and_counts_the_time),
-                cmocka_unit_test(open_events_have_a_bound),
+                cmocka_unit_test(without_credits_it_counts_busy_time),
+                cmocka_unit_test(open_events_are_bounded),
                 cmocka_unit_test(the_policy_chooses),
-                cmocka_unit_test(push_tells_all_at_once_pull_each_its_own),
-                cmocka_unit_test(a_message_holds_what_fits),
-                cmocka_unit_test(an_entry_carries_what_the_trigger_knows),
-                cmocka_unit_test(what_is_not_acknowledged_is_told_again_at_growing_distances),
+                cmocka_unit_test(push_multicasts_assignments_and_pull_does_not),
+                cmocka_unit_test(a_message_holds_as_many_entries_as_fit),
+                cmocka_unit_test(an_entry_describes_its_trigger),
+                cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
                 cmocka_unit_test(an_impossible_acknowledgement_is_ignored),
                 cmocka_unit_test(finished_events_count_once_and_in_order),
-                cmocka_unit_test(latency_is_from_trigger_to_end),
+                cmocka_unit_test(latency_runs_from_trigger_to_end),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

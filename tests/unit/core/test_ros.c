@@ -1,7 +1,7 @@
-/* The ROS with fragments made at the asking: what it holds, sends, lets go and says. */
+/* The ROS with fragments made on request: holding, sending, clearing and its messages. */
 #include "ros_driver.h"
 
-static void holds_and_sends_once(void **state)
+static void holds_and_sends_a_fragment_once(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -19,7 +19,7 @@ static void holds_and_sends_once(void **state)
         ros_free(t.ros);
 }
 
-static void keeps_it_until_it_is_cleared(void **state)
+static void holds_a_fragment_until_it_is_cleared(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -29,7 +29,7 @@ static void keeps_it_until_it_is_cleared(void **state)
         ros_gets_assign(&t, 0, 0, 0);
         ros_gets_assign(&t, 1, 0, 0);
         assert_ros_sends(&t, 0, "e0[0,1000) fill | e1[0,1000) fill");
-        /* Asked for again it is sent again, and not made again. */
+        /* A retry sends it again without making it again. */
         ros_gets_request(&t, 0, 0, 1);
         assert_ros_sends(&t, 0, "e0[0,1000)");
         ros_gets_clear(&t, 0);
@@ -42,7 +42,7 @@ static void keeps_it_until_it_is_cleared(void **state)
         ros_free(t.ros);
 }
 
-static void what_is_void_or_of_nobody_is_not_sent(void **state)
+static void void_and_foreign_assignments_send_nothing(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -56,7 +56,7 @@ static void what_is_void_or_of_nobody_is_not_sent(void **state)
         ros_free(t.ros);
 }
 
-static void sends_the_part_that_is_asked_for(void **state)
+static void sends_the_requested_range(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -64,17 +64,17 @@ static void sends_the_part_that_is_asked_for(void **state)
         (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request_part(&t, 0, 3, 64, 128, 1);
-        ros_gets_request_part(&t, 0, 3, 64, 159, 1);   /* ends on a cut */
+        ros_gets_request_part(&t, 0, 3, 64, 159, 1);   /* ends on a block */
         ros_gets_request_part(&t, 0, 3, 992, 1000, 1); /* or with the fragment */
         ros_gets_request_part(&t, 0, 3, 992, 5000, 1);
-        ros_gets_request_part(&t, 0, 3, 1024, UINT32_MAX, 1); /* behind its end */
-        ros_gets_request_part(&t, 0, 3, 64, 90, 1);           /* less than a cut */
+        ros_gets_request_part(&t, 0, 3, 1024, UINT32_MAX, 1); /* past its end */
+        ros_gets_request_part(&t, 0, 3, 64, 90, 1);           /* less than a block */
         assert_ros_sends(&t, 0, "e3[64,128) fill | e3[64,128) | e3[992,1000) | e3[992,1000)");
         assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
         ros_free(t.ros);
 }
 
-static void what_still_waits_is_not_queued_again(void **state)
+static void a_queued_fragment_is_not_queued_again(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -83,7 +83,7 @@ static void what_still_waits_is_not_queued_again(void **state)
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 3, 0);
         ros_gets_request(&t, 0, 3, 1);
-        ros_gets_request(&t, 1, 3, 1); /* another SFI's */
+        ros_gets_request(&t, 1, 3, 1); /* for another SFI */
         assert_ros_sends(&t, 0, "e3[0,1000) fill");
         assert_ros_sends(&t, 1, "e3[0,1000)");
         ros_gets_request(&t, 0, 3, 2);
@@ -91,7 +91,7 @@ static void what_still_waits_is_not_queued_again(void **state)
         ros_free(t.ros);
 }
 
-static void what_was_cleared_is_not_sent(void **state)
+static void a_cleared_fragment_is_not_sent(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -111,7 +111,7 @@ static void what_was_cleared_is_not_sent(void **state)
         ros_free(t.ros);
 }
 
-static void keep_alive_lets_go_of_what_lost_clears_should_have(void **state)
+static void keep_alive_makes_up_for_lost_clears(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -135,7 +135,7 @@ static void keep_alive_lets_go_of_what_lost_clears_should_have(void **state)
         ros_free(t.ros);
 }
 
-static void a_clear_number_cannot_spoil_the_count(void **state)
+static void a_stray_clear_number_does_not_spoil_the_count(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -146,7 +146,7 @@ static void a_clear_number_cannot_spoil_the_count(void **state)
                 ros_gets_assign(&t, event, 0, 0);
         ros_gets_clear(&t, 0);
         t.clear_next = 1u << 31;
-        ros_gets_clear(&t, 1); /* its number is wrong, but not its content */
+        ros_gets_clear(&t, 1); /* its number is wrong, but its content is right */
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
         assert_int_equal(ros_held(t.ros), 3);
         assert_int_equal(ros_counts(t.ros)->clear_gaps, 0);
@@ -161,7 +161,7 @@ static void a_clear_number_cannot_spoil_the_count(void **state)
         ros_free(t.ros);
 }
 
-static void an_overtaken_keep_alive_is_not_believed(void **state)
+static void an_overtaken_keep_alive_is_ignored(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -170,25 +170,25 @@ static void an_overtaken_keep_alive_is_not_believed(void **state)
         ros_driver_init(&t, &c);
         assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX);
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
-        assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX); /* only who has come so far */
+        assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX); /* only those that joined so far */
         t.keep_alive_next = 9;
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 5);
         assert_int_equal(ros_sfi_live(t.ros)[0], 5);
         t.keep_alive_next = 8;
         ros_gets_keep_alive(&t, RUN_ENDED, 0, 7);
         assert_int_equal(ros_sfi_live(t.ros)[0], 5);
-        t.dfm = TRACE_DFM + 1; /* a DFM that starts again: the ROS joins it */
+        t.dfm = TRACE_DFM + 1; /* a restarted DFM, which the ROS joins */
         t.keep_alive_next = 0;
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
         t.now_ns += NS_PER_S;
         ros_says(&t);
         ros_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
-        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* nor here: only who has joined it so far */
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* again only those that joined it so far */
         assert_int_equal(ros_run_state(t.ros), RUN_RUNNING);
         t.keep_alive_next = 10;
         ros_gets_keep_alive(&t, RUN_ENDED, 0, 0);
-        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* they leave, but finish */
+        assert_int_equal(ros_sfi_live(t.ros)[0], 5); /* they leave, but finish first */
         assert_int_equal(ros_run_state(t.ros), RUN_ENDED);
         ros_free(t.ros);
 }
@@ -201,7 +201,7 @@ static void bytes_in_use_stay_until_unpinned(void **state)
 
         (void)state;
         ros_driver_init(&t, &c);
-        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* all there is */
+        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* the whole buffer */
         ros_gets_assign(&t, 0, 0, 0);
         assert_int_equal(ros_jobs(t.ros, 0, &job, 1), 1);
         ros_pin(t.ros, job.entry);
@@ -219,14 +219,14 @@ static void bytes_in_use_stay_until_unpinned(void **state)
         ros_free(t.ros);
 }
 
-static void a_full_buffer_is_told_by_xoff_and_room_by_xon(void **state)
+static void a_full_buffer_sends_xoff_and_room_sends_xon(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
         (void)state;
         for (int entries = 0; entries < 2; entries++) {
-                /* Ten places: by number, or by bytes. */
+                /* Room for ten fragments: by number, or by bytes. */
                 c.entries = entries ? 10 : 100;
                 c.buffer_bytes = entries ? 16u << 20 : 10u << 20;
                 ros_driver_init(&t, &c);
@@ -251,7 +251,7 @@ static void a_full_buffer_is_told_by_xoff_and_room_by_xon(void **state)
         }
 }
 
-static void what_finds_no_place_takes_no_room(void **state)
+static void a_refused_fragment_takes_no_room(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -263,13 +263,13 @@ static void what_finds_no_place_takes_no_room(void **state)
         ros_gets_assign(&t, 1, 0, 0);
         assert_int_equal(ros_counts(t.ros)->full, 1);
         ros_gets_clear(&t, 0);
-        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* all there is */
+        t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* the whole buffer */
         ros_gets_assign(&t, 2, 0, 0);
         assert_ros_sends(&t, 0, "e2[0,4194304) fill");
         ros_free(t.ros);
 }
 
-static void alive_tells_xoff_in_place_of_a_message(void **state)
+static void alive_reports_xoff_when_the_message_was_lost(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -290,7 +290,7 @@ static void alive_tells_xoff_in_place_of_a_message(void **state)
         ros_free(t.ros);
 }
 
-static void totals_go_with_alive_to_whom_something_was_sent(void **state)
+static void totals_go_with_alive_to_each_served_sfi(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -317,7 +317,7 @@ static void totals_go_with_alive_to_whom_something_was_sent(void **state)
         ros_free(t.ros);
 }
 
-static void a_fragment_of_which_a_part_is_out_goes_on_there(void **state)
+static void a_partly_sent_fragment_continues(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -351,13 +351,13 @@ static void each_sfi_has_its_own_queue(void **state)
         assert_ros_sends(&t, 2, "");
         assert_ros_sends(&t, 0, "e1[0,1000) fill");
         assert_int_equal(ros_held(t.ros), 3);
-        /* It begins anew: what it asks for is sent. */
+        /* It restarts: its requests are served. */
         ros_gets_request(&t, 2, 2, 1);
         assert_ros_sends(&t, 2, "e2[0,1000) fill");
         ros_free(t.ros);
 }
 
-static void a_fragment_without_bytes_is_told_once(void **state)
+static void a_fragment_without_bytes_is_sent_once(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -372,7 +372,7 @@ static void a_fragment_without_bytes_is_told_once(void **state)
         ros_free(t.ros);
 }
 
-static void leaves_when_nothing_is_held_or_the_run_is_over(void **state)
+static void leaves_when_empty_or_when_the_run_is_over(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -401,7 +401,7 @@ static void leaves_when_nothing_is_held_or_the_run_is_over(void **state)
         ros_free(t.ros);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
         struct ros_config c = ros_standard(), wrong[] = {c, c, c, c};
         struct ros_driver t;
@@ -434,25 +434,25 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(holds_and_sends_once),
-                cmocka_unit_test(keeps_it_until_it_is_cleared),
-                cmocka_unit_test(what_is_void_or_of_nobody_is_not_sent),
-                cmocka_unit_test(sends_the_part_that_is_asked_for),
-                cmocka_unit_test(what_still_waits_is_not_queued_again),
-                cmocka_unit_test(what_was_cleared_is_not_sent),
-                cmocka_unit_test(keep_alive_lets_go_of_what_lost_clears_should_have),
-                cmocka_unit_test(a_clear_number_cannot_spoil_the_count),
-                cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
+                cmocka_unit_test(holds_and_sends_a_fragment_once),
+                cmocka_unit_test(holds_a_fragment_until_it_is_cleared),
+                cmocka_unit_test(void_and_foreign_assignments_send_nothing),
+                cmocka_unit_test(sends_the_requested_range),
+                cmocka_unit_test(a_queued_fragment_is_not_queued_again),
+                cmocka_unit_test(a_cleared_fragment_is_not_sent),
+                cmocka_unit_test(keep_alive_makes_up_for_lost_clears),
+                cmocka_unit_test(a_stray_clear_number_does_not_spoil_the_count),
+                cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
                 cmocka_unit_test(bytes_in_use_stay_until_unpinned),
-                cmocka_unit_test(a_full_buffer_is_told_by_xoff_and_room_by_xon),
-                cmocka_unit_test(what_finds_no_place_takes_no_room),
-                cmocka_unit_test(alive_tells_xoff_in_place_of_a_message),
-                cmocka_unit_test(totals_go_with_alive_to_whom_something_was_sent),
-                cmocka_unit_test(a_fragment_of_which_a_part_is_out_goes_on_there),
+                cmocka_unit_test(a_full_buffer_sends_xoff_and_room_sends_xon),
+                cmocka_unit_test(a_refused_fragment_takes_no_room),
+                cmocka_unit_test(alive_reports_xoff_when_the_message_was_lost),
+                cmocka_unit_test(totals_go_with_alive_to_each_served_sfi),
+                cmocka_unit_test(a_partly_sent_fragment_continues),
                 cmocka_unit_test(each_sfi_has_its_own_queue),
-                cmocka_unit_test(a_fragment_without_bytes_is_told_once),
-                cmocka_unit_test(leaves_when_nothing_is_held_or_the_run_is_over),
-                cmocka_unit_test(what_makes_no_sense_is_refused),
+                cmocka_unit_test(a_fragment_without_bytes_is_sent_once),
+                cmocka_unit_test(leaves_when_empty_or_when_the_run_is_over),
+                cmocka_unit_test(malformed_messages_are_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The ROS with fragments that arrive by themselves: frame k is for event k, and may come before or after it
- * is wanted. */
+/* The ROS with fragments that arrive by themselves: frame k is for event k, before or after the first
+ * request for it. */
 #include "ros_driver.h"
 
 static struct ros_config arriving(void)
@@ -25,7 +25,7 @@ static void frame_comes(struct ros_driver *t)
         ros_commit(t->ros);
 }
 
-static void what_is_there_is_sent_at_once(void **state)
+static void an_arrived_fragment_is_sent_at_once(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -41,7 +41,7 @@ static void what_is_there_is_sent_at_once(void **state)
         ros_free(t.ros);
 }
 
-static void what_is_wanted_is_sent_when_it_is_there(void **state)
+static void a_requested_fragment_is_sent_on_arrival(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -61,7 +61,7 @@ static void what_is_wanted_is_sent_when_it_is_there(void **state)
         ros_free(t.ros);
 }
 
-static void what_comes_in_is_not_sent_before_all_of_it_is_there(void **state)
+static void a_fragment_is_sent_only_when_complete(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -69,11 +69,11 @@ static void what_comes_in_is_not_sent_before_all_of_it_is_there(void **state)
         (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
-        ros_gets_assign(&t, 0, 0, 0); /* while its bytes come in */
+        ros_gets_assign(&t, 0, 0, 0); /* while its bytes arrive */
         assert_ros_sends(&t, 0, "");
         ros_commit(t.ros);
         assert_ros_sends(&t, 0, "e0[0,1000)");
-        /* Nor where it breaks off. */
+        /* Nor if it breaks off. */
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
         ros_gets_assign(&t, 1, 0, 0);
         ros_skip(t.ros, 1);
@@ -81,7 +81,7 @@ static void what_comes_in_is_not_sent_before_all_of_it_is_there(void **state)
         ros_free(t.ros);
 }
 
-static void it_goes_to_who_wanted_it_last(void **state)
+static void a_fragment_goes_to_the_last_requester(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -96,7 +96,7 @@ static void it_goes_to_who_wanted_it_last(void **state)
         ros_free(t.ros);
 }
 
-static void what_does_not_arrive_in_time_is_pending(void **state)
+static void a_late_fragment_is_pending(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -108,7 +108,7 @@ static void what_does_not_arrive_in_time_is_pending(void **state)
         ros_gets_request(&t, 0, 0, 1);
         assert_ros_sends(&t, 0, "");
         t.now_ns += 1;
-        ros_gets_request(&t, 0, 0, 0); /* not again: it has not waited */
+        ros_gets_request(&t, 0, 0, 0); /* not again, as it has not waited */
         assert_ros_sends(&t, 0, "");
         ros_gets_request(&t, 0, 0, 2);
         assert_ros_sends(&t, 0, "e0 pending");
@@ -117,7 +117,7 @@ static void what_does_not_arrive_in_time_is_pending(void **state)
         ros_free(t.ros);
 }
 
-static void a_frame_that_never_comes_is_lost(void **state)
+static void a_skipped_frame_is_lost(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -138,7 +138,7 @@ static void a_frame_that_never_comes_is_lost(void **state)
         ros_free(t.ros);
 }
 
-static void a_frame_that_breaks_off_is_lost(void **state)
+static void a_truncated_arrival_is_lost(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -159,7 +159,7 @@ static void a_frame_that_breaks_off_is_lost(void **state)
         ros_free(t.ros);
 }
 
-static void what_was_cleared_before_is_not_stored(void **state)
+static void a_frame_of_a_cleared_event_is_not_stored(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -176,7 +176,7 @@ static void what_was_cleared_before_is_not_stored(void **state)
         ros_free(t.ros);
 }
 
-static void what_is_cleared_while_it_arrives_goes_when_it_is_there(void **state)
+static void a_fragment_cleared_during_arrival_is_released_at_its_end(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -196,7 +196,7 @@ static void what_is_cleared_while_it_arrives_goes_when_it_is_there(void **state)
         ros_free(t.ros);
 }
 
-static void a_full_buffer_takes_no_frame(void **state)
+static void a_full_buffer_refuses_frames(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -219,7 +219,7 @@ static void a_full_buffer_takes_no_frame(void **state)
         ros_free(t.ros);
 }
 
-static void too_many_that_wait_hold_triggers_back(void **state)
+static void too_many_waiting_requests_hold_triggers_back(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -235,7 +235,7 @@ static void too_many_that_wait_hold_triggers_back(void **state)
         assert_ros_says(&t, "");
         frame_comes(&t);
         assert_ros_says(&t, "dfm: XON");
-        /* Those that are cleared or never come do not wait either. */
+        /* Frames that are cleared or lost no longer wait either. */
         ros_skip(t.ros, 1);
         ros_gets_clear(&t, 3);
         ros_gets_clear(&t, 4);
@@ -251,8 +251,8 @@ static void frames_come(struct ros_driver *t, uint32_t n)
                 frame_comes(t);
 }
 
-/* The front-end is ahead of the trigger: it waits for room, and triggers go on. */
-static void what_no_trigger_asked_for_holds_no_trigger_back(void **state)
+/* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
+static void untriggered_frames_hold_no_trigger_back(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -269,7 +269,7 @@ static void what_no_trigger_asked_for_holds_no_trigger_back(void **state)
                 frame_comes(&t);
                 assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
         }
-        /* Triggered frames count, by push and by pull. */
+        /* Triggered frames count, in push and in pull. */
         for (uint64_t event = 100; event < 108; event++)
                 ros_gets_assign(&t, event, 0, 0);
         ros_gets_request(&t, 0, 107, 1); /* once each */
@@ -283,7 +283,7 @@ static void what_no_trigger_asked_for_holds_no_trigger_back(void **state)
         ros_free(t.ros);
 }
 
-static void bytes_count_when_a_trigger_asked_for_them(void **state)
+static void bytes_count_once_they_are_triggered(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -304,7 +304,7 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         for (uint64_t event = 0; event < 4; event++)
                 ros_gets_clear(&t, event);
         assert_ros_says(&t, "dfm: XON");
-        /* Requested before they come: they count from then on. */
+        /* They count from their arrival, although requested earlier. */
         ros_gets_clear(&t, 9);
         for (uint64_t event = 10; event < 14; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -317,8 +317,8 @@ static void bytes_count_when_a_trigger_asked_for_them(void **state)
         ros_free(t.ros);
 }
 
-/* Other ROSs are ahead: whatever this ROS waits for, the next frame finds a place. */
-static void what_is_waited_for_leaves_room_for_what_comes(void **state)
+/* Other ROSs are ahead. Whatever this ROS waits for, the next frame finds room. */
+static void expected_frames_leave_room_for_arrivals(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -329,7 +329,7 @@ static void what_is_waited_for_leaves_room_for_what_comes(void **state)
         for (uint64_t event = 1; event < 20; event++)
                 ros_gets_request(&t, 0, event, 0);
         assert_ros_says(&t, "");
-        ros_gets_request(&t, 0, 0, 0); /* more than frames may be held */
+        ros_gets_request(&t, 0, 0, 0); /* more frames than can be held */
         for (uint64_t event = 0; event < 20; event++) {
                 frame_comes(&t);
                 assert_int_equal(ros_next_with_jobs(t.ros, 0), 0);
@@ -346,7 +346,7 @@ static void what_is_waited_for_leaves_room_for_what_comes(void **state)
         ros_free(t.ros);
 }
 
-static void who_stops_does_not_wait_for_triggers_that_never_come(void **state)
+static void a_stopping_ros_does_not_wait_for_triggers(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -366,21 +366,21 @@ static void who_stops_does_not_wait_for_triggers_that_never_come(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(what_is_there_is_sent_at_once),
-                cmocka_unit_test(what_is_wanted_is_sent_when_it_is_there),
-                cmocka_unit_test(what_comes_in_is_not_sent_before_all_of_it_is_there),
-                cmocka_unit_test(it_goes_to_who_wanted_it_last),
-                cmocka_unit_test(what_does_not_arrive_in_time_is_pending),
-                cmocka_unit_test(a_frame_that_never_comes_is_lost),
-                cmocka_unit_test(a_frame_that_breaks_off_is_lost),
-                cmocka_unit_test(what_was_cleared_before_is_not_stored),
-                cmocka_unit_test(what_is_cleared_while_it_arrives_goes_when_it_is_there),
-                cmocka_unit_test(a_full_buffer_takes_no_frame),
-                cmocka_unit_test(too_many_that_wait_hold_triggers_back),
-                cmocka_unit_test(what_no_trigger_asked_for_holds_no_trigger_back),
-                cmocka_unit_test(bytes_count_when_a_trigger_asked_for_them),
-                cmocka_unit_test(what_is_waited_for_leaves_room_for_what_comes),
-                cmocka_unit_test(who_stops_does_not_wait_for_triggers_that_never_come),
+                cmocka_unit_test(an_arrived_fragment_is_sent_at_once),
+                cmocka_unit_test(a_requested_fragment_is_sent_on_arrival),
+                cmocka_unit_test(a_fragment_is_sent_only_when_complete),
+                cmocka_unit_test(a_fragment_goes_to_the_last_requester),
+                cmocka_unit_test(a_late_fragment_is_pending),
+                cmocka_unit_test(a_skipped_frame_is_lost),
+                cmocka_unit_test(a_truncated_arrival_is_lost),
+                cmocka_unit_test(a_frame_of_a_cleared_event_is_not_stored),
+                cmocka_unit_test(a_fragment_cleared_during_arrival_is_released_at_its_end),
+                cmocka_unit_test(a_full_buffer_refuses_frames),
+                cmocka_unit_test(too_many_waiting_requests_hold_triggers_back),
+                cmocka_unit_test(untriggered_frames_hold_no_trigger_back),
+                cmocka_unit_test(bytes_count_once_they_are_triggered),
+                cmocka_unit_test(expected_frames_leave_room_for_arrivals),
+                cmocka_unit_test(a_stopping_ros_does_not_wait_for_triggers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
-/* What one SFI, one message or one event may take from a ROS: nobody takes the share of others, and releasing
- * costs no more than what is released. */
+/* Limits on the resources of a ROS that one SFI, message or event can use: the share of others stays, and a
+ * release costs no more than the released items. */
 #include "ros_driver.h"
 
 #define ITEMS (10u + 4096u) /* of ros_standard(): entries, and some more */
 
-/* It asks but takes nothing, as if its connection were frozen. */
+/* It requests but takes nothing, as if its connection were frozen. */
 static void freeze(struct ros_driver *t, uint16_t sfi)
 {
         for (uint32_t i = 0; i < 2 * ITEMS; i++)
@@ -39,7 +39,7 @@ static void a_frozen_sfi_leaves_the_others_their_share(void **state)
         ros_free(t.ros);
 }
 
-static void who_is_forgotten_gives_all_back(void **state)
+static void a_forgotten_sfi_releases_its_share(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -59,7 +59,7 @@ static void who_is_forgotten_gives_all_back(void **state)
         ros_forget_sfi(t.ros, 2);
         ros_gets_request(&t, 2, 0, 1);
         assert_ros_sends(&t, 2, "e0[0,1000) fill");
-        /* Nor does a run end wait for it. */
+        /* The end of the run does not wait for it either. */
         ros_gets_clear(&t, 0);
         ros_gets_request(&t, 1, 1, 0);
         ros_stop(t.ros, t.now_ns);
@@ -70,7 +70,7 @@ static void who_is_forgotten_gives_all_back(void **state)
         ros_free(t.ros);
 }
 
-static void what_arrives_is_not_for_who_is_forgotten(void **state)
+static void arriving_frames_do_not_go_to_a_forgotten_sfi(void **state)
 {
         struct ros_fragment f = {.bytes = 100};
         struct ros_config c = ros_standard();
@@ -86,7 +86,7 @@ static void what_arrives_is_not_for_who_is_forgotten(void **state)
         assert_ros_says(&t, "dfm: XOFF");
         ros_forget_sfi(t.ros, 2);
         assert_ros_says(&t, "dfm: XON");
-        ros_gets_assign(&t, 1, 0, 0); /* it was given to another one */
+        ros_gets_assign(&t, 1, 0, 0); /* it was assigned to another SFI */
         for (int i = 0; i < 2; i++) {
                 assert_int_equal(ros_arrive(t.ros, &f, &at), ROS_STORE);
                 ros_commit(t.ros);
@@ -96,7 +96,7 @@ static void what_arrives_is_not_for_who_is_forgotten(void **state)
         ros_free(t.ros);
 }
 
-static void clears_below_whatever_is_held(void **state)
+static void clears_all_events_below_the_oldest(void **state)
 {
         static const uint64_t jumps[] = {1, 2, 3, 50, 1000000};
         struct ros_config c = ros_standard();
@@ -110,7 +110,7 @@ static void clears_below_whatever_is_held(void **state)
                 uint64_t from = oldest, below;
 
                 oldest += jumps[round % 5];
-                /* Held in no order, some below the new oldest and some not; one is in use. */
+                /* Held out of order, some below the new oldest and some above; one is in use. */
                 for (uint64_t k = 0; k < 9; k++)
                         ros_gets_assign(&t, from + k * 7 % 9 * MAX(jumps[round % 5] / 4, UINT64_C(1)), 0, 0);
                 below = ros_held(t.ros);
@@ -126,7 +126,7 @@ static void clears_below_whatever_is_held(void **state)
         ros_free(t.ros);
 }
 
-static void an_event_far_beyond_all_is_refused(void **state)
+static void an_event_far_beyond_all_others_is_refused(void **state)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
@@ -152,10 +152,10 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_frozen_sfi_leaves_the_others_their_share),
-                cmocka_unit_test(who_is_forgotten_gives_all_back),
-                cmocka_unit_test(what_arrives_is_not_for_who_is_forgotten),
-                cmocka_unit_test(clears_below_whatever_is_held),
-                cmocka_unit_test(an_event_far_beyond_all_is_refused),
+                cmocka_unit_test(a_forgotten_sfi_releases_its_share),
+                cmocka_unit_test(arriving_frames_do_not_go_to_a_forgotten_sfi),
+                cmocka_unit_test(clears_all_events_below_the_oldest),
+                cmocka_unit_test(an_event_far_beyond_all_others_is_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* The small rules of the core: when triggers come, which SFI is chosen, what bytes a pattern has, what faults
- * happen. */
+/* The small rules of the core: the trigger's schedule, assignment policies, patterns and faults. */
 #include "../test.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 
 static void periodic_triggers_never_drift(void **state)
 {
-        /* 3 kHz: a period of 333333.33 ns; after a thousand million triggers nothing of it is lost. */
+        /* 3 kHz: a period of 333333.33 ns. After 10^9 triggers, no fraction of it is lost. */
         struct trigger t;
 
         (void)state;
@@ -44,7 +43,7 @@ static void held_back_triggers_wait(void **state)
         assert_int_equal(trigger_next_ns(&t), 8500000);
 }
 
-static void other_kinds_of_triggers(void **state)
+static void burst_and_poisson_triggers_keep_their_rate(void **state)
 {
         double sum = 0, square = 0, last = 0;
         enum { N = 100000 };
@@ -71,7 +70,7 @@ static void other_kinds_of_triggers(void **state)
         assert_true(trigger_next_ns(&t) <= 5);
 }
 
-static void policies_choose(void **state)
+static void each_policy_chooses_by_its_rule(void **state)
 {
         struct policy_sfi s[4] = {{.free = 2, .held = 8},
                                   {.free = 5, .held = 5},
@@ -80,7 +79,8 @@ static void policies_choose(void **state)
         uint32_t last = POLICY_NONE, seen = 0;
 
         (void)state;
-        assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE), 2); /* all of its few are free */
+        assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE),
+                         2); /* all of its few credits are free */
         assert_int_equal(policies[POLICY_LEAST_LOADED].choose(s, 4, POLICY_NONE), 2);
         s[2].free = 0;
         assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE), 1);
@@ -93,7 +93,7 @@ static void policies_choose(void **state)
 
                 for (seen = 0, last = POLICY_NONE; seen != 7;) {
                         last = policies[p].choose(equal, 3, last);
-                        assert_int_equal(seen >> last & 1, 0); /* equals take turns */
+                        assert_int_equal(seen >> last & 1, 0); /* equal SFIs take turns */
                         seen |= 1u << last;
                 }
                 assert_int_equal(policies[p].choose(none, 3, 1), POLICY_NONE);
@@ -109,7 +109,7 @@ static void patterns_are_fixed_and_checked(void **state)
         assert_int_not_equal(key, pattern_key(2, 2, 3));
         assert_int_not_equal(key, pattern_key(1, 3, 3));
         assert_int_not_equal(key, pattern_key(1, 2, 4));
-        /* Golden, so that files stay verifiable: the words are key + k * step. */
+        /* Fixed values, so that existing files stay verifiable: the words are key + k * step. */
         pattern_fill(UINT64_C(0x0102030405060708), whole, 0, 16);
         assert_memory_equal(
                 whole, ((uint8_t[]){8, 7, 6, 5, 4, 3, 2, 1, 0x1d, 0x83, 0x50, 0x84, 0xbd, 0x7c, 0x39, 0x9f}),
@@ -131,7 +131,7 @@ static void patterns_are_fixed_and_checked(void **state)
         }
 }
 
-static void faults_come_at_their_rates(void **state)
+static void faults_occur_at_their_rates(void **state)
 {
         struct fault_config c = {.loss = 0.05, .reorder = 0.1, .duplicate = 0.02, .seed = 4};
         uint32_t counts[4] = {}, overtaken = 0;
@@ -160,10 +160,10 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(periodic_triggers_never_drift),
                 cmocka_unit_test(held_back_triggers_wait),
-                cmocka_unit_test(other_kinds_of_triggers),
-                cmocka_unit_test(policies_choose),
+                cmocka_unit_test(burst_and_poisson_triggers_keep_their_rate),
+                cmocka_unit_test(each_policy_chooses_by_its_rule),
                 cmocka_unit_test(patterns_are_fixed_and_checked),
-                cmocka_unit_test(faults_come_at_their_rates),
+                cmocka_unit_test(faults_occur_at_their_rates),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
-/* The SFI and the DFM: ends and credits. Assignments are in test_sfi_assign.c, the run in test_sfi_run.c. */
+/* The SFI and the DFM: ends and credits. See test_sfi_assign.c for assignments and test_sfi_run.c for the
+ * run. */
 #include "sfi_driver.h"
 
-static void a_complete_event_is_told_with_a_new_credit(void **state)
+static void a_complete_event_is_reported_with_a_new_credit(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_built built;
@@ -26,7 +27,7 @@ static void a_complete_event_is_told_with_a_new_credit(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_header_is_made_of_what_the_trigger_knew(void **state)
+static void the_event_header_comes_from_the_trigger(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_built built;
@@ -57,7 +58,7 @@ static void the_header_is_made_of_what_the_trigger_knew(void **state)
         }
 }
 
-static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **state)
+static void unacknowledged_entries_are_resent_with_backoff(void **state)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
         struct sfi_config c = sfi_standard();
@@ -78,10 +79,10 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
                 t.now_ns += 1;
                 assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e1 complete 200 B");
         }
-        t.config.member.incarnation = 2; /* one for the incarnation before */
+        t.config.member.incarnation = 2; /* one for the previous incarnation */
         sfi_gets_ack(&t, 2);
         t.config.member.incarnation = 3;
-        sfi_gets_ack(&t, 3); /* more than there is */
+        sfi_gets_ack(&t, 3); /* more than there are */
         sfi_gets_ack(&t, 1);
         t.now_ns += 20 * NS_PER_MS;
         assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #1:e1 complete 200 B");
@@ -92,7 +93,7 @@ static void what_is_not_acknowledged_is_told_again_at_growing_distances(void **s
         sfi_driver_fini(&t);
 }
 
-static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
+static void an_expired_event_is_built_without_missing_fragments(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -106,7 +107,7 @@ static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
                 sfi_gets_assign(&t, 1);
                 sfi_says(&t);
                 sfi_gets_fragment(&t, 1, 0);
-                sfi_gets_chunk(&t, piece(0, 0, 0, 32, 100));
+                sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 100));
                 t.now_ns += c.timeout_ns - 1;
                 sfi_says(&t);
                 assert_sfi_writes(&t, "");
@@ -120,7 +121,7 @@ static void when_time_is_up_it_is_built_without_what_is_missing(void **state)
         }
 }
 
-static void what_cannot_be_written_is_lost(void **state)
+static void an_unwritable_event_is_lost(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -138,7 +139,7 @@ static void what_cannot_be_written_is_lost(void **state)
         sfi_driver_fini(&t);
 }
 
-static void credits_are_taken_from_what_fits(void **state)
+static void credits_follow_the_buffer_size(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -147,24 +148,24 @@ static void credits_are_taken_from_what_fits(void **state)
         c.credits = 0;
         c.slots = 16;
         c.n_ros = 1;
-        sfi_driver_init(&t, &c); /* 4 as long as the size of an event is not known */
+        sfi_driver_init(&t, &c); /* 4 until the size of an event is known */
         sfi_gets_assign(&t, 0);
         sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "e0 complete");
-        /* Small ones: three quarters of the slots. */
+        /* For small events: three quarters of the slots. */
         assert_sfi_says(&t, "dfm: Update granted 13 ack 1 #0:e0 complete 100 B");
         sfi_gets_ack(&t, 1);
-        /* One of a mebibyte: three quarters of the buffer, but a credit is not taken back. */
+        /* For an event of one mebibyte: three quarters of the buffer, but no credit is taken back. */
         for (uint64_t event = 1; event < 10; event++) {
                 sfi_gets_assign(&t, event);
-                sfi_gets_chunk(&t, piece(0, event, 0, 1u << 20, 1u << 20));
+                sfi_gets_chunk(&t, chunk_of(0, event, 0, 1u << 20, 1u << 20));
                 sfi_writes_with(&t, false);
         }
         assert_non_null(strstr(sfi_says(&t), "Update granted 16 ack 10 "));
         sfi_driver_fini(&t);
 }
 
-static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
+static void in_push_credits_follow_the_socket_buffer_too(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -178,7 +179,7 @@ static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
                 sfi_gets_assign(&t, 0);
                 sfi_gets_whole(&t, 0); /* takes 512 bytes */
                 assert_sfi_writes(&t, "e0 complete");
-                /* In pull it is enough to ask for no more at a time. */
+                /* In pull, limiting the outstanding requests is enough. */
                 assert_sfi_says(&t, pull ? "dfm: Update granted 7 ack 1 #0:e0 complete 200 B"
                                          : "dfm: Update granted 6 ack 1 #0:e0 complete 200 B");
                 sfi_driver_fini(&t);
@@ -188,13 +189,13 @@ static void in_push_credits_are_taken_from_the_socket_buffer_too(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_complete_event_is_told_with_a_new_credit),
-                cmocka_unit_test(the_header_is_made_of_what_the_trigger_knew),
-                cmocka_unit_test(what_is_not_acknowledged_is_told_again_at_growing_distances),
-                cmocka_unit_test(when_time_is_up_it_is_built_without_what_is_missing),
-                cmocka_unit_test(what_cannot_be_written_is_lost),
-                cmocka_unit_test(credits_are_taken_from_what_fits),
-                cmocka_unit_test(in_push_credits_are_taken_from_the_socket_buffer_too),
+                cmocka_unit_test(a_complete_event_is_reported_with_a_new_credit),
+                cmocka_unit_test(the_event_header_comes_from_the_trigger),
+                cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
+                cmocka_unit_test(an_expired_event_is_built_without_missing_fragments),
+                cmocka_unit_test(an_unwritable_event_is_lost),
+                cmocka_unit_test(credits_follow_the_buffer_size),
+                cmocka_unit_test(in_push_credits_follow_the_socket_buffer_too),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
-/* The SFI and its assignments: in any order, twice, void, for others, beyond what fits. */
+/* The SFI and its assignments: out of order, repeated, void, for others, and beyond its capacity. */
 #include "sfi_driver.h"
 
-static void an_acknowledgement_waits_a_little_for_company(void **state)
+static void an_acknowledgement_waits_for_finished_events(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -20,7 +20,7 @@ static void an_acknowledgement_waits_a_little_for_company(void **state)
         sfi_driver_fini(&t);
 }
 
-static void assignments_come_in_any_order_and_once(void **state)
+static void assignments_arrive_in_any_order_and_count_once(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -40,7 +40,7 @@ static void assignments_come_in_any_order_and_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_is_told_again_is_acknowledged_again(void **state)
+static void a_repeated_assignment_is_acknowledged_again(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -57,7 +57,7 @@ static void what_is_told_again_is_acknowledged_again(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_is_for_another_incarnation_is_not_taken(void **state)
+static void an_assignment_for_another_incarnation_is_ignored(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -68,13 +68,13 @@ static void what_is_for_another_incarnation_is_not_taken(void **state)
         sfi_gets_assign(&t, 0);
         assert_int_equal(sfi_open_events(t.sfi), 0);
         t.config.member.incarnation = 3;
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor what is another SFI's */
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor an assignment of another SFI */
         assert_int_equal(sfi_open_events(t.sfi), 0);
         assert_int_equal(sfi_counts(t.sfi)->assigned, 0);
         sfi_driver_fini(&t);
 }
 
-static void in_push_fragments_may_come_before_their_assignment(void **state)
+static void in_push_fragments_may_precede_their_assignment(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -89,7 +89,7 @@ static void in_push_fragments_may_come_before_their_assignment(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_gives_the_event_its_time(void **state)
+static void an_assignment_restarts_the_event_timer(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -109,9 +109,9 @@ static void an_assignment_gives_the_event_its_time(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_beyond_the_window_is_not_taken(void **state)
+static void an_assignment_beyond_the_window_is_ignored(void **state)
 {
-        const uint32_t window = 16384; /* more than the DFM ever has on its way */
+        const uint32_t window = 16384; /* beyond the DFM's window */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -124,7 +124,7 @@ static void an_assignment_beyond_the_window_is_not_taken(void **state)
         sfi_driver_fini(&t);
 }
 
-static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state)
+static void fragments_without_an_assignment_end_as_late(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -140,7 +140,7 @@ static void fragments_of_what_is_never_assigned_are_late_in_the_end(void **state
         sfi_driver_fini(&t);
 }
 
-static void a_void_assignment_only_gives_its_credit_back(void **state)
+static void a_void_assignment_only_returns_its_credit(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -155,7 +155,7 @@ static void a_void_assignment_only_gives_its_credit_back(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_went_to_another_sfi_is_given_up(void **state)
+static void an_event_assigned_elsewhere_is_given_up(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -164,7 +164,7 @@ static void what_went_to_another_sfi_is_given_up(void **state)
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
-        sfi_gets_fragment(&t, 0, 1); /* of one that is not assigned here */
+        sfi_gets_fragment(&t, 0, 1); /* of an event that is not assigned here */
         sfi_gets_entry(&t, MESSAGE_BUILD, 0, 0, 9, 0);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 1, 0, 10, 0);
         assert_sfi_writes(&t, "e0 lost");
@@ -173,7 +173,7 @@ static void what_went_to_another_sfi_is_given_up(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_is_assigned_twice_ends_once(void **state)
+static void an_event_assigned_twice_is_built_once(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -182,19 +182,19 @@ static void what_is_assigned_twice_ends_once(void **state)
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
-        /* The DFM has run out of patience and found nobody else. */
+        /* The DFM timed out and found no other SFI. */
         sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
         t.now_ns += 2 * NS_PER_MS;
         assert_sfi_says(&t, "dfm: Update granted 4 ack 2");
         sfi_gets_fragment(&t, 1, 0);
         assert_sfi_writes(&t, "e0 complete");
-        /* Both have an end, and the true one is told first. */
+        /* Both assignments get an end, and the actual one is reported first. */
         t.voids = 1;
         assert_sfi_says(&t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
         sfi_driver_fini(&t);
 }
 
-static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
+static void an_event_reassigned_during_writing_is_built_once(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -216,9 +216,9 @@ static void what_is_assigned_again_while_it_is_written_ends_once(void **state)
         }
 }
 
-/* The event went to another SFI, or nothing came in time; then it returns here, whatever was reported of it
- * by then. */
-static void what_comes_back_is_built(void **state)
+/* The event went to another SFI, or nothing arrived in time. Then it returns here, whatever was reported of
+ * it before. */
+static void a_returned_event_is_built(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -242,7 +242,7 @@ static void what_comes_back_is_built(void **state)
                         sfi_written(t.sfi, t.now_ns, slot, false);
                 }
                 if (c.pull)
-                        asks_after(&t, 0);
+                        requests_after(&t, 0);
                 sfi_gets_whole(&t, 0);
                 assert_sfi_writes(&t, "e0 complete again");
                 t.now_ns += 20 * NS_PER_MS;
@@ -253,7 +253,7 @@ static void what_comes_back_is_built(void **state)
         }
 }
 
-static void what_expired_with_nothing_is_built_when_it_comes_back(void **state)
+static void an_event_that_expired_empty_is_built_when_it_returns(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -262,7 +262,7 @@ static void what_expired_with_nothing_is_built_when_it_comes_back(void **state)
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += c.timeout_ns;
-        asks_after(&t, 0);
+        requests_after(&t, 0);
         assert_sfi_writes(&t, "e0 lost");
         sfi_gets_entry(&t, MESSAGE_BUILD, 0, 1, t.assign_next++, 0);
         sfi_gets_whole(&t, 0);
@@ -274,7 +274,7 @@ static void what_expired_with_nothing_is_built_when_it_comes_back(void **state)
         sfi_driver_fini(&t);
 }
 
-static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
+static void an_assignment_without_a_slot_is_not_acknowledged(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -296,21 +296,21 @@ static void without_a_slot_an_assignment_is_not_acknowledged(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_acknowledgement_waits_a_little_for_company),
-                cmocka_unit_test(assignments_come_in_any_order_and_once),
-                cmocka_unit_test(what_is_told_again_is_acknowledged_again),
-                cmocka_unit_test(what_is_for_another_incarnation_is_not_taken),
-                cmocka_unit_test(in_push_fragments_may_come_before_their_assignment),
-                cmocka_unit_test(an_assignment_gives_the_event_its_time),
-                cmocka_unit_test(an_assignment_beyond_the_window_is_not_taken),
-                cmocka_unit_test(fragments_of_what_is_never_assigned_are_late_in_the_end),
-                cmocka_unit_test(a_void_assignment_only_gives_its_credit_back),
-                cmocka_unit_test(what_went_to_another_sfi_is_given_up),
-                cmocka_unit_test(what_is_assigned_twice_ends_once),
-                cmocka_unit_test(what_is_assigned_again_while_it_is_written_ends_once),
-                cmocka_unit_test(what_comes_back_is_built),
-                cmocka_unit_test(what_expired_with_nothing_is_built_when_it_comes_back),
-                cmocka_unit_test(without_a_slot_an_assignment_is_not_acknowledged),
+                cmocka_unit_test(an_acknowledgement_waits_for_finished_events),
+                cmocka_unit_test(assignments_arrive_in_any_order_and_count_once),
+                cmocka_unit_test(a_repeated_assignment_is_acknowledged_again),
+                cmocka_unit_test(an_assignment_for_another_incarnation_is_ignored),
+                cmocka_unit_test(in_push_fragments_may_precede_their_assignment),
+                cmocka_unit_test(an_assignment_restarts_the_event_timer),
+                cmocka_unit_test(an_assignment_beyond_the_window_is_ignored),
+                cmocka_unit_test(fragments_without_an_assignment_end_as_late),
+                cmocka_unit_test(a_void_assignment_only_returns_its_credit),
+                cmocka_unit_test(an_event_assigned_elsewhere_is_given_up),
+                cmocka_unit_test(an_event_assigned_twice_is_built_once),
+                cmocka_unit_test(an_event_reassigned_during_writing_is_built_once),
+                cmocka_unit_test(a_returned_event_is_built),
+                cmocka_unit_test(an_event_that_expired_empty_is_built_when_it_returns),
+                cmocka_unit_test(an_assignment_without_a_slot_is_not_acknowledged),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

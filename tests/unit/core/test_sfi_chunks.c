@@ -1,8 +1,7 @@
-/* The SFI's places for pieces of fragments: in any order, twice, overlapping, contradictory, late, or without
- * room. */
+/* The SFI's data path: chunks out of order, repeated, overlapping, contradictory, late, or without room. */
 #include "sfi_driver.h"
 
-static void pieces_come_in_any_order(void **state)
+static void chunks_arrive_in_any_order(void **state)
 {
         static const uint32_t offsets[] = {64, 0, 96, 32};
         struct sfi_config c = sfi_standard();
@@ -13,7 +12,7 @@ static void pieces_come_in_any_order(void **state)
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
-                struct sfi_chunk p = piece(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
+                struct sfi_chunk p = chunk_of(0, 0, offsets[i], MIN(32u, 100 - offsets[i]), 100);
 
                 assert_sfi_writes(&t, "");
                 sfi_reserve(t.sfi, t.now_ns, &p, 1);
@@ -27,7 +26,7 @@ static void pieces_come_in_any_order(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_double_piece_makes_no_fragment_whole(void **state)
+static void a_repeated_chunk_does_not_complete_a_fragment(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -35,16 +34,16 @@ static void a_double_piece_makes_no_fragment_whole(void **state)
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 64));
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 64));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 64));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 64));
         assert_sfi_writes(&t, "");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
-        sfi_gets_chunk(&t, piece(0, 0, 32, 32, 64));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 32, 32, 64));
         assert_sfi_writes(&t, "e0 complete");
         sfi_driver_fini(&t);
 }
 
-static void a_double_fragment_is_counted_once(void **state)
+static void a_repeated_fragment_is_counted_once(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -52,14 +51,14 @@ static void a_double_fragment_is_counted_once(void **state)
         (void)state;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 64, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 64, 100)), SFI_DUPLICATE);
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 64, 36, 100)), SFI_DUPLICATE);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 64, 36, 100)), SFI_DUPLICATE);
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 1);
         sfi_driver_fini(&t);
 }
 
-static void pieces_may_overlap(void **state)
+static void chunks_may_overlap(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -67,19 +66,20 @@ static void pieces_may_overlap(void **state)
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
-        sfi_gets_chunk(&t, piece(0, 0, 32, 6400, 8000));
-        sfi_gets_chunk(&t, piece(0, 0, 0, 3200, 8000));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 32, 6400, 8000));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 3200, 8000));
         assert_sfi_writes(&t, "");
-        sfi_gets_chunk(&t, piece(0, 0, 6400, 1600, 8000));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 6400, 1600, 8000));
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
         sfi_driver_fini(&t);
 }
 
-static void twice_in_one_batch_is_once(void **state)
+static void a_chunk_twice_in_one_batch_counts_once(void **state)
 {
-        struct sfi_chunk p[] = {piece(0, 0, 0, 100, 100), piece(0, 0, 0, 100, 100), piece(1, 0, 64, 36, 100),
-                                piece(1, 0, 0, 64, 100), piece(1, 0, 0, 64, 100)};
+        struct sfi_chunk p[] = {chunk_of(0, 0, 0, 100, 100), chunk_of(0, 0, 0, 100, 100),
+                                chunk_of(1, 0, 64, 36, 100), chunk_of(1, 0, 0, 64, 100),
+                                chunk_of(1, 0, 0, 64, 100)};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -92,7 +92,7 @@ static void twice_in_one_batch_is_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_contradicts_what_came_before_is_malformed(void **state)
+static void a_contradictory_chunk_is_malformed(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_chunk p;
@@ -100,30 +100,30 @@ static void what_contradicts_what_came_before_is_malformed(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 1);
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 100));
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 32, 68, 101)), SFI_MALFORMED);
-        p = piece(0, 0, 32, 68, 100);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 100));
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 32, 68, 101)), SFI_MALFORMED);
+        p = chunk_of(0, 0, 32, 68, 100);
         p.chunk.form = FORM_ROS3;
         assert_int_equal(sfi_gets_chunk(&t, p), SFI_MALFORMED);
-        p = piece(0, 0, 32, 68, 100);
+        p = chunk_of(0, 0, 32, 68, 100);
         p.chunk.status = FRAGMENT_TRUNCATED;
         assert_int_equal(sfi_gets_chunk(&t, p), SFI_MALFORMED);
         assert_int_equal(sfi_gets_fragment(&t, 2, 0), SFI_MALFORMED); /* there is no such ROS */
         assert_int_equal(sfi_counts(t.sfi)->malformed, 4);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 32, 68, 100)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 32, 68, 100)), SFI_STORE);
         sfi_gets_fragment(&t, 1, 0);
         assert_sfi_writes(&t, "e0 complete");
         sfi_driver_fini(&t);
 }
 
-/* What a datagram says never reaches the places unless it is possible in itself. */
-static void an_impossible_chunk_is_no_piece(void **state)
+/* An impossible chunk header never reaches the slots. */
+static void an_impossible_chunk_header_is_refused(void **state)
 {
         static const struct chunk wrong[] = {
-                {.event = 1, .fragment_bytes = 100, .offset = 96, .length = 5}, /* beyond the end */
+                {.event = 1, .fragment_bytes = 100, .offset = 96, .length = 5}, /* past the end */
                 {.event = 1, .fragment_bytes = 100, .offset = 128, .length = 0},
-                {.event = 1, .fragment_bytes = 100, .offset = 16, .length = 84}, /* begins on no cut */
-                {.event = 1, .fragment_bytes = 100, .offset = 32, .length = 40}, /* ends on none */
+                {.event = 1, .fragment_bytes = 100, .offset = 16, .length = 84}, /* starts within a block */
+                {.event = 1, .fragment_bytes = 100, .offset = 32, .length = 40}, /* ends within a block */
                 {.event = 1, .fragment_bytes = 100, .offset = 32, .length = UINT32_MAX - 31},
                 {.event = 1, .fragment_bytes = EVB_FRAGMENT_MAX_BYTES + 32, .length = 32},
                 {.event = UINT64_MAX, .fragment_bytes = 32, .length = 32},
@@ -147,7 +147,7 @@ static void an_impossible_chunk_is_no_piece(void **state)
         }
 }
 
-static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
+static void the_fragment_status_decides_the_end_of_the_event(void **state)
 {
         static const struct {
                 uint8_t status;
@@ -161,7 +161,7 @@ static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct sfi_chunk p = piece(1, 0, 0, 0, 0);
+                struct sfi_chunk p = chunk_of(1, 0, 0, 0, 0);
                 struct sfi_driver t;
 
                 p.chunk.status = cases[i].status;
@@ -173,7 +173,7 @@ static void what_a_ros_says_of_a_fragment_decides_the_end(void **state)
         }
 }
 
-static void what_comes_after_the_end_is_late(void **state)
+static void a_fragment_after_the_end_is_late(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -185,16 +185,16 @@ static void what_comes_after_the_end_is_late(void **state)
                 sfi_gets_fragment(&t, 0, 0);
                 sfi_gets_fragment(&t, 1, 0);
                 assert_sfi_writes(&t, "e0 complete");
-                assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 64, 100)), SFI_LATE);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 64, 100)), SFI_LATE);
                 assert_int_equal(sfi_counts(t.sfi)->late, 0);
-                assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 64, 36, 100)), SFI_LATE);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 64, 36, 100)), SFI_LATE);
                 assert_int_equal(sfi_counts(t.sfi)->late, 1);
                 assert_int_equal(sfi_open_events(t.sfi), 0);
                 sfi_driver_fini(&t);
         }
 }
 
-static void what_is_older_than_the_oldest_is_late(void **state)
+static void a_fragment_below_the_oldest_event_is_late(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -207,7 +207,7 @@ static void what_is_older_than_the_oldest_is_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_pull_what_was_not_asked_for_is_late(void **state)
+static void in_pull_an_unassigned_fragment_is_late(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -220,14 +220,14 @@ static void in_pull_what_was_not_asked_for_is_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void without_a_slot_there_is_no_room(void **state)
+static void without_a_free_slot_there_is_no_room(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_start(&t, &c, 0);
-        /* Not assigned, they have half of so few slots. */
+        /* Unassigned events have half of so few slots. */
         for (uint64_t event = 0; event < c.slots / 2; event++)
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
         assert_int_equal(sfi_gets_fragment(&t, 0, c.slots / 2), SFI_NO_ROOM);
@@ -235,7 +235,7 @@ static void without_a_slot_there_is_no_room(void **state)
         sfi_driver_fini(&t);
 }
 
-static void where_memory_is_short_the_youngest_gives_way(void **state)
+static void when_memory_is_short_the_youngest_event_gives_way(void **state)
 {
         struct sfi_config c = sfi_standard();
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
@@ -243,25 +243,28 @@ static void where_memory_is_short_the_youngest_gives_way(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 4);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 3, 0, 32, big)), SFI_STORE);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 1, 0, 32, big)), SFI_STORE);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, big, big)), SFI_STORE); /* 3 gives way */
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 3, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, big, big)),
+                         SFI_STORE); /* 3 gives up its memory */
         assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 2, 0, 32, big)), SFI_NO_ROOM); /* nobody is younger */
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 2, 0, 32, big)),
+                         SFI_NO_ROOM); /* no younger event exists */
         assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
-        assert_int_equal(sfi_gets_chunk(&t, piece(1, 0, 0, big, big)), SFI_STORE); /* 1 gives way */
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(1, 0, 0, big, big)),
+                         SFI_STORE); /* 1 gives up its memory */
         assert_sfi_writes(&t, "e0 complete");
         assert_int_equal(sfi_buffer_used_bytes(t.sfi), 0);
-        /* What gave way begins anew: its first piece has to come again. */
-        sfi_gets_chunk(&t, piece(0, 1, 32, big - 32, big));
-        assert_int_equal(sfi_gets_chunk(&t, piece(1, 1, 0, big, big)), SFI_STORE);
+        /* That event starts afresh: its first chunk must arrive again. */
+        sfi_gets_chunk(&t, chunk_of(0, 1, 32, big - 32, big));
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(1, 1, 0, big, big)), SFI_STORE);
         assert_sfi_writes(&t, "");
-        sfi_gets_chunk(&t, piece(0, 1, 0, 32, big));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 32, big));
         assert_sfi_writes(&t, "e1 complete");
         sfi_driver_fini(&t);
 }
 
-static void as_many_give_way_as_it_takes(void **state)
+static void as_many_events_give_way_as_needed(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = sfi_standard();
@@ -269,18 +272,19 @@ static void as_many_give_way_as_it_takes(void **state)
 
         (void)state;
         sfi_driver_start(&t, &c, 4);
-        sfi_gets_chunk(&t, piece(0, 2, 0, 32, big / 2));
-        sfi_gets_chunk(&t, piece(0, 3, 0, 32, big / 2));
-        sfi_gets_chunk(&t, piece(0, 1, 0, 32, big));
-        assert_int_equal(sfi_gets_chunk(&t, piece(0, 0, 0, 32, big)), SFI_STORE);
+        sfi_gets_chunk(&t, chunk_of(0, 2, 0, 32, big / 2));
+        sfi_gets_chunk(&t, chunk_of(0, 3, 0, 32, big / 2));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 32, big));
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, big)), SFI_STORE);
         assert_int_equal(sfi_counts(t.sfi)->no_room, 2);
         sfi_driver_fini(&t);
 }
 
-static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
+static void a_chunk_whose_memory_was_reassigned_is_not_committed(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_chunk p[] = {piece(0, 1, 0, big, big), piece(1, 1, 0, big, big), piece(0, 0, 0, big, big)};
+        struct sfi_chunk p[] = {chunk_of(0, 1, 0, big, big), chunk_of(1, 1, 0, big, big),
+                                chunk_of(0, 0, 0, big, big)};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -299,9 +303,9 @@ static void a_place_that_was_given_away_is_not_taken_for_there(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_place_is_not_another_events(void **state)
+static void a_reservation_does_not_pass_to_another_event(void **state)
 {
-        struct sfi_chunk old = piece(0, 0, 0, 100, 100), new = piece(0, 1, 0, 100, 100);
+        struct sfi_chunk old = chunk_of(0, 0, 0, 100, 100), new = chunk_of(0, 1, 0, 100, 100);
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -309,7 +313,7 @@ static void a_place_is_not_another_events(void **state)
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
         sfi_reserve(t.sfi, t.now_ns, &old, 1);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it is another SFI's */
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* it belongs to another SFI */
         sfi_gets_assign(&t, 1);
         sfi_reserve(t.sfi, t.now_ns, &new, 1);
         assert_true(old.slot == new.slot &&old.at == new.at);
@@ -321,7 +325,7 @@ static void a_place_is_not_another_events(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_last_that_ended_are_remembered(void **state)
+static void recently_ended_events_are_remembered(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -339,34 +343,34 @@ static void the_last_that_ended_are_remembered(void **state)
         sfi_driver_fini(&t);
 }
 
-/* Over TCP a connection can break off between a chunk's header and its payload. */
-static void a_place_that_was_never_filled_can_be_filled_in_parts(void **state)
+/* Over TCP, a connection can break between a chunk's header and its payload. */
+static void a_reservation_without_payload_can_be_filled_in_chunks(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
-        struct sfi_chunk p = piece(0, 1, 0, 4096, 4096);
+        struct sfi_chunk p = chunk_of(0, 1, 0, 4096, 4096);
 
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
-        /* One that came in parts lay there before. */
-        sfi_gets_chunk(&t, piece(0, 0, 0, 2048, 4096));
-        sfi_gets_chunk(&t, piece(0, 0, 2048, 2048, 4096));
+        /* A fragment in several chunks used the memory before. */
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 2048, 4096));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 2048, 2048, 4096));
         assert_sfi_writes(&t, "e0 complete");
         sfi_reserve(t.sfi, t.now_ns, &p, 1);
         assert_int_equal(p.verdict, SFI_STORE);
-        sfi_gets_chunk(&t, piece(0, 1, 0, 2048, 4096));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 2048, 4096));
         assert_sfi_writes(&t, "");
-        sfi_gets_chunk(&t, piece(0, 1, 2048, 2048, 4096));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 2048, 2048, 4096));
         assert_sfi_writes(&t, "e1 complete");
         assert_int_equal(sfi_counts(t.sfi)->duplicate, 0);
         sfi_driver_fini(&t);
 }
 
-static void datagrams_are_counted_by_their_numbers(void **state)
+static void datagrams_are_counted_by_sequence_number(void **state)
 {
         static const uint32_t numbers[] = {100, 101, 104,
-                                           103, 105, 105}; /* 102 is lost, 103 late, 105 double */
+                                           103, 105, 105}; /* 102 is lost, 103 late, 105 repeated */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -374,10 +378,10 @@ static void datagrams_are_counted_by_their_numbers(void **state)
         sfi_driver_start(&t, &c, 0);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 sfi_count_datagram(t.sfi, 0, numbers[i]);
-        sfi_count_datagram(t.sfi, 9, 0); /* of nobody */
+        sfi_count_datagram(t.sfi, 9, 0); /* from an unknown ROS */
         assert_int_equal(sfi_counts(t.sfi)->datagrams_received, 7);
-        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 1); /* the double one does not make up for it */
-        t.message.totals.datagrams = 109; /* 106 to 108 are lost too, though nothing follows them */
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 1); /* the repeated one does not offset it */
+        t.message.totals.datagrams = 109; /* 106 to 108 are lost too, although nothing follows them */
         assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
         assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 4);
         assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
@@ -387,8 +391,8 @@ static void datagrams_are_counted_by_their_numbers(void **state)
         sfi_driver_fini(&t);
 }
 
-/* A ROS that restarts before it has sent much must not hide losses, and neither may one stray number. */
-static void a_datagram_number_cannot_spoil_the_count(void **state)
+/* A ROS that restarts before it has sent much must not hide losses, and neither may a single stray number. */
+static void a_stray_datagram_number_does_not_spoil_the_count(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -413,26 +417,26 @@ static void a_datagram_number_cannot_spoil_the_count(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(pieces_come_in_any_order),
-                cmocka_unit_test(a_double_piece_makes_no_fragment_whole),
-                cmocka_unit_test(a_double_fragment_is_counted_once),
-                cmocka_unit_test(pieces_may_overlap),
-                cmocka_unit_test(twice_in_one_batch_is_once),
-                cmocka_unit_test(what_contradicts_what_came_before_is_malformed),
-                cmocka_unit_test(an_impossible_chunk_is_no_piece),
-                cmocka_unit_test(what_a_ros_says_of_a_fragment_decides_the_end),
-                cmocka_unit_test(what_comes_after_the_end_is_late),
-                cmocka_unit_test(what_is_older_than_the_oldest_is_late),
-                cmocka_unit_test(in_pull_what_was_not_asked_for_is_late),
-                cmocka_unit_test(without_a_slot_there_is_no_room),
-                cmocka_unit_test(where_memory_is_short_the_youngest_gives_way),
-                cmocka_unit_test(as_many_give_way_as_it_takes),
-                cmocka_unit_test(a_place_that_was_given_away_is_not_taken_for_there),
-                cmocka_unit_test(a_place_is_not_another_events),
-                cmocka_unit_test(the_last_that_ended_are_remembered),
-                cmocka_unit_test(a_place_that_was_never_filled_can_be_filled_in_parts),
-                cmocka_unit_test(datagrams_are_counted_by_their_numbers),
-                cmocka_unit_test(a_datagram_number_cannot_spoil_the_count),
+                cmocka_unit_test(chunks_arrive_in_any_order),
+                cmocka_unit_test(a_repeated_chunk_does_not_complete_a_fragment),
+                cmocka_unit_test(a_repeated_fragment_is_counted_once),
+                cmocka_unit_test(chunks_may_overlap),
+                cmocka_unit_test(a_chunk_twice_in_one_batch_counts_once),
+                cmocka_unit_test(a_contradictory_chunk_is_malformed),
+                cmocka_unit_test(an_impossible_chunk_header_is_refused),
+                cmocka_unit_test(the_fragment_status_decides_the_end_of_the_event),
+                cmocka_unit_test(a_fragment_after_the_end_is_late),
+                cmocka_unit_test(a_fragment_below_the_oldest_event_is_late),
+                cmocka_unit_test(in_pull_an_unassigned_fragment_is_late),
+                cmocka_unit_test(without_a_free_slot_there_is_no_room),
+                cmocka_unit_test(when_memory_is_short_the_youngest_event_gives_way),
+                cmocka_unit_test(as_many_events_give_way_as_needed),
+                cmocka_unit_test(a_chunk_whose_memory_was_reassigned_is_not_committed),
+                cmocka_unit_test(a_reservation_does_not_pass_to_another_event),
+                cmocka_unit_test(recently_ended_events_are_remembered),
+                cmocka_unit_test(a_reservation_without_payload_can_be_filled_in_chunks),
+                cmocka_unit_test(datagrams_are_counted_by_sequence_number),
+                cmocka_unit_test(a_stray_datagram_number_does_not_spoil_the_count),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

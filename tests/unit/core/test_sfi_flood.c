@@ -1,4 +1,4 @@
-/* Fragments of events that are not assigned to this SFI, by mistake or by malice: they take a small share for
+/* Fragments of events that are not assigned to this SFI, by mistake or by malice. They use a small share for
  * a short time, and assigned events do not suffer. */
 #include "sfi_driver.h"
 
@@ -8,12 +8,12 @@ static struct sfi_config flooded(void)
 {
         struct sfi_config c = sfi_standard();
 
-        c.slots = 256; /* of which 32 for what is not assigned */
+        c.slots = 256; /* of which 32 for unassigned events */
         c.credits = 4;
         return c;
 }
 
-static void a_flood_takes_its_share_and_no_more(void **state)
+static void a_flood_is_limited_to_its_share(void **state)
 {
         struct sfi_config c = flooded();
         struct sfi_driver t;
@@ -36,7 +36,7 @@ static void a_flood_takes_its_share_and_no_more(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_oldest_is_given_up_when_it_has_had_its_time(void **state)
+static void the_oldest_unassigned_event_is_dropped_after_its_time(void **state)
 {
         struct sfi_config c = flooded();
         struct sfi_driver t;
@@ -64,7 +64,7 @@ static void the_oldest_is_given_up_when_it_has_had_its_time(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_finds_a_slot_in_any_flood(void **state)
+static void an_assignment_finds_a_slot_during_a_flood(void **state)
 {
         struct sfi_config c = sfi_standard(); /* 8 slots */
         struct sfi_driver t;
@@ -85,8 +85,8 @@ static void an_assignment_finds_a_slot_in_any_flood(void **state)
         sfi_free(t.sfi);
 }
 
-/* Whatever their numbers, they neither keep nor take memory from assigned events. */
-static void a_flood_gives_its_memory_back(void **state)
+/* Whatever their numbers, they neither keep memory nor take it from assigned events. */
+static void a_flood_returns_its_memory(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_standard();
@@ -96,25 +96,25 @@ static void a_flood_gives_its_memory_back(void **state)
         sfi_driver_init(&t, &c);
         for (uint64_t unknown = 0; unknown < 200; unknown += 199) {
                 for (uint16_t ros = 0; ros < 2; ros++)
-                        assert_int_equal(sfi_gets_chunk(&t, piece(ros, unknown, 0, big, big)), SFI_STORE);
+                        assert_int_equal(sfi_gets_chunk(&t, chunk_of(ros, unknown, 0, big, big)), SFI_STORE);
                 sfi_gets_assign(&t, unknown + 100);
-                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 100, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 50, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_chunk(&t, piece(1, unknown + 100, 0, big, big)), SFI_STORE);
-                assert_int_equal(sfi_gets_chunk(&t, piece(0, unknown + 51, 0, big, big)), SFI_NO_ROOM);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, unknown + 50, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(1, unknown + 100, 0, big, big)), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, unknown + 51, 0, big, big)), SFI_NO_ROOM);
                 assert_sfi_writes(&t, unknown == 0 ? "e100 complete" : "e299 complete");
         }
         sfi_driver_fini(&t);
 }
 
-static void an_event_far_beyond_all_is_refused(void **state)
+static void an_event_far_beyond_all_others_is_refused(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_init(&t, &c);
-        sfi_gets_entry(&t, MESSAGE_ASSIGN, 50, 0, 0, 0); /* another SFI's */
+        sfi_gets_entry(&t, MESSAGE_ASSIGN, 50, 0, 0, 0); /* from another SFI */
         assert_int_equal(sfi_gets_fragment(&t, 0, 50 + EVB_EVENT_WINDOW + 1), SFI_MALFORMED);
         assert_int_equal(sfi_gets_fragment(&t, 0, UINT64_MAX - 2), SFI_MALFORMED);
         assert_int_equal(sfi_open_events(t.sfi), 0);
@@ -129,11 +129,11 @@ static void an_event_far_beyond_all_is_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_flood_takes_its_share_and_no_more),
-                cmocka_unit_test(the_oldest_is_given_up_when_it_has_had_its_time),
-                cmocka_unit_test(an_assignment_finds_a_slot_in_any_flood),
-                cmocka_unit_test(a_flood_gives_its_memory_back),
-                cmocka_unit_test(an_event_far_beyond_all_is_refused),
+                cmocka_unit_test(a_flood_is_limited_to_its_share),
+                cmocka_unit_test(the_oldest_unassigned_event_is_dropped_after_its_time),
+                cmocka_unit_test(an_assignment_finds_a_slot_during_a_flood),
+                cmocka_unit_test(a_flood_returns_its_memory),
+                cmocka_unit_test(an_event_far_beyond_all_others_is_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

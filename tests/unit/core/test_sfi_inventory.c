@@ -1,9 +1,9 @@
-/* What an SFI says to a DFM that takes the run up, and to one whose events its disk delays. */
+/* The reports of an SFI to a DFM that resumes the run, and on events that a slow disk delays. */
 #include "sfi_driver.h"
 
 #define SECOND_DFM (TRACE_DFM + 1)
 
-/* Nothing is asked for again. */
+/* No request is repeated. */
 static struct sfi_config quiet(void)
 {
         struct sfi_config c = sfi_standard();
@@ -12,7 +12,7 @@ static struct sfi_config quiet(void)
         return c;
 }
 
-/* The DFM that is followed is gone; another one answers. */
+/* The former DFM is gone, and another one answers. */
 static void another_dfm_comes(struct sfi_driver *t, uint64_t dfm, const char *join)
 {
         t->now_ns += 100 * NS_PER_MS;
@@ -31,7 +31,7 @@ static void is_asked(struct sfi_driver *t, uint64_t incarnation, uint64_t from)
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_INQUIRY, 0));
 }
 
-static void it_says_what_ended_and_what_is_open(void **state)
+static void the_inventory_lists_ended_and_open_events(void **state)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
@@ -44,13 +44,13 @@ static void it_says_what_ended_and_what_is_open(void **state)
         sfi_gets_whole(&t, 3); /* built and not written */
         sfi_says(&t);
         another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,4)");
-        /* Its own word begins anew: what it had ended is in the inventory. */
+        /* Its own reports start afresh: the inventory holds the earlier ends. */
         assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0");
         is_asked(&t, c.member.incarnation + 1, 0);
         assert_sfi_says(&t, "");
         is_asked(&t, c.member.incarnation, 0);
         assert_sfi_says(&t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
-        /* What ends now is news, and the inventory stays what it was. */
+        /* Later ends are reported as usual, and the inventory does not change. */
         assert_sfi_writes(&t, "e3 complete");
         assert_sfi_says(&t, "dfm: Update granted 5 ack 0 #0:e3 complete 200 B");
         is_asked(&t, c.member.incarnation, 0);
@@ -63,8 +63,8 @@ static void it_says_what_ended_and_what_is_open(void **state)
         sfi_driver_fini(&t);
 }
 
-/* What could not be written is neither ended nor open: another SFI may build it. */
-static void what_failed_is_in_no_inventory(void **state)
+/* An event that could not be written is neither ended nor open, so another SFI may build it. */
+static void a_failed_event_is_not_in_the_inventory(void **state)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
@@ -81,8 +81,8 @@ static void what_failed_is_in_no_inventory(void **state)
         sfi_driver_fini(&t);
 }
 
-/* It joins when the run is far, and its first KeepAlive is lost: what it builds must not be forgotten. */
-static void a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive(void **state)
+/* It joins late in the run, and its first KeepAlive is lost. It must remember what it builds. */
+static void a_late_sfi_remembers_events_built_before_the_first_keep_alive(void **state)
 {
         const uint64_t far = 3 * (uint64_t)EVB_EVENT_WINDOW + 10;
         struct sfi_config c = quiet();
@@ -103,8 +103,8 @@ static void a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive(void
         sfi_driver_fini(&t);
 }
 
-/* The disk takes longer than the DFM waits for an event: it hears of that once. */
-static void an_event_that_is_being_written_is_said_to_be(void **state)
+/* The disk takes longer than the DFM waits for an event. The DFM is informed once. */
+static void an_event_being_written_is_reported(void **state)
 {
         struct sfi_config c = quiet();
         struct sfi_built built;
@@ -126,7 +126,7 @@ static void an_event_that_is_being_written_is_said_to_be(void **state)
         sfi_gets_ack(&t, 1);
         t.now_ns += 5 * NS_PER_S;
         assert_sfi_says(&t, "");
-        /* Another DFM has to hear of it too. */
+        /* Another DFM must be informed as well. */
         another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
         assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0 #0:e0 writing");
         sfi_gets_ack(&t, 1);
@@ -135,8 +135,8 @@ static void an_event_that_is_being_written_is_said_to_be(void **state)
         sfi_driver_fini(&t);
 }
 
-/* The DFM that takes the run up says who has come so far; who has not is not gone. */
-static void the_map_of_a_dfm_that_has_not_begun_ends_no_event(void **state)
+/* The map of a DFM that resumes the run shows the nodes that joined so far. The others are not gone. */
+static void the_node_map_of_a_starting_dfm_ends_no_event(void **state)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
@@ -156,11 +156,11 @@ static void the_map_of_a_dfm_that_has_not_begun_ends_no_event(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_says_what_ended_and_what_is_open),
-                cmocka_unit_test(what_failed_is_in_no_inventory),
-                cmocka_unit_test(a_late_sfi_remembers_what_it_builds_before_the_first_keep_alive),
-                cmocka_unit_test(an_event_that_is_being_written_is_said_to_be),
-                cmocka_unit_test(the_map_of_a_dfm_that_has_not_begun_ends_no_event),
+                cmocka_unit_test(the_inventory_lists_ended_and_open_events),
+                cmocka_unit_test(a_failed_event_is_not_in_the_inventory),
+                cmocka_unit_test(a_late_sfi_remembers_events_built_before_the_first_keep_alive),
+                cmocka_unit_test(an_event_being_written_is_reported),
+                cmocka_unit_test(the_node_map_of_a_starting_dfm_ends_no_event),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

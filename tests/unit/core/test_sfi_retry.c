@@ -1,7 +1,7 @@
-/* What the SFI asks for again, how often and when; what it asks for at first is in test_sfi_requests.c. */
+/* The number and timing of the SFI's retries. See test_sfi_requests.c for first requests. */
 #include "sfi_driver.h"
 
-static void asks_in_vain_so_often_at_growing_distances(void **state)
+static void unanswered_retries_are_bounded_with_backoff(void **state)
 {
         static const uint64_t distances[] = {1, 1, 2, 4, 8, 16};
         struct sfi_config c = sfi_pulling();
@@ -12,25 +12,24 @@ static void asks_in_vain_so_often_at_growing_distances(void **state)
         for (uint32_t max = 0; max <= ARRAY_SIZE(distances); max++) {
                 c.retries_max = max;
                 sfi_driver_start(&t, &c, 1);
-                assert_asks(&t, 0, "all: Request e0");
+                assert_requests(&t, 0, "all: Request e0");
                 for (uint32_t k = 0; k < max; k++) {
                         uint64_t left_ns = TRACE_BEGIN_NS + c.timeout_ns - t.now_ns;
 
-                        /* The last of many comes late: what is lost may be so for longer than all others
-                         * took. */
-                        assert_asks(&t, (k > 2 && k + 1 == max ? left_ns / 2 : distances[k] * AFTER_NS) - 1,
-                                    "");
-                        assert_true(trace_begins(asks_after(&t, 1), "ros0: Request e0 again "));
+                        /* The last of many retries is late: a loss may outlast all the others. */
+                        assert_requests(
+                                &t, (k > 2 && k + 1 == max ? left_ns / 2 : distances[k] * AFTER_NS) - 1, "");
+                        assert_true(trace_begins(requests_after(&t, 1), "ros0: Request e0 again "));
                 }
                 while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)
-                        assert_asks(&t, AFTER_NS, "");
+                        assert_requests(&t, AFTER_NS, "");
                 assert_sfi_writes(&t, "e0 lost");
                 assert_int_equal(sfi_counts(t.sfi)->retried, max);
                 sfi_driver_fini(&t);
         }
 }
 
-static void without_a_bound_it_asks_until_the_time_is_up(void **state)
+static void unbounded_retries_continue_until_the_event_expires(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -42,12 +41,12 @@ static void without_a_bound_it_asks_until_the_time_is_up(void **state)
         c.retries_max = UINT32_MAX;
         c.timeout_ns = 60 * NS_PER_S;
         sfi_driver_start(&t, &c, 1);
-        assert_asks(&t, 0, "all: Request e0");
+        assert_requests(&t, 0, "all: Request e0");
         end_ns = t.now_ns + c.timeout_ns;
         for (uint64_t distance = 0; t.now_ns < end_ns - 5 * NS_PER_MS;) {
-                if (asks_after(&t, 5 * NS_PER_MS)[0] == 0)
+                if (requests_after(&t, 5 * NS_PER_MS)[0] == 0)
                         continue;
-                /* 10, 10, 20, 40 ... and from then on half a second. */
+                /* 10, 10, 20, 40 ... and finally half a second. */
                 if (asks++ > 1)
                         assert_int_equal(t.now_ns - asked_ns, MIN(2 * distance, 500 * NS_PER_MS));
                 distance = asks == 1 ? AFTER_NS : t.now_ns - asked_ns;
@@ -55,14 +54,14 @@ static void without_a_bound_it_asks_until_the_time_is_up(void **state)
         }
         assert_int_equal(asks, 7 + (60 * 1000 - 650) / 500);
         assert_in_range(asked_ns, end_ns - 500 * NS_PER_MS, end_ns);
-        asks_after(&t, 5 * NS_PER_MS);
+        requests_after(&t, 5 * NS_PER_MS);
         assert_sfi_writes(&t, "e0 lost");
         sfi_driver_fini(&t);
 }
 
-/* Many events miss fragments that one ROS does not send: the SFI asks it at a bounded rate, and the ROSs
- * behind it have their turn. */
-static void retries_have_a_rate(void **state)
+/* Many events miss fragments of one silent ROS. The SFI requests them at a bounded rate, and the next ROSs
+ * get their turn. */
+static void retries_are_rate_limited(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -90,7 +89,7 @@ static void retries_have_a_rate(void **state)
         sfi_free(t.sfi);
 }
 
-static void what_helps_is_not_in_vain(void **state)
+static void progress_resets_the_retry_count(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -99,20 +98,20 @@ static void what_helps_is_not_in_vain(void **state)
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
-        asks_after(&t, 0);
+        requests_after(&t, 0);
         for (uint32_t offset = 0; offset < 6 * 32; offset += 32) {
-                assert_int_equal(strncmp(asks_after(&t, AFTER_NS), "ros0: Request e0", 16), 0);
-                sfi_gets_chunk(&t, piece(0, 0, offset, 32, 1000));
+                assert_int_equal(strncmp(requests_after(&t, AFTER_NS), "ros0: Request e0", 16), 0);
+                sfi_gets_chunk(&t, chunk_of(0, 0, offset, 32, 1000));
         }
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[192,1000) again 1");
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[192,1000) again 2");
-        assert_asks(&t, 4 * AFTER_NS, "");
-        assert_asks(&t, c.timeout_ns, "");
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[192,1000) again 1");
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[192,1000) again 2");
+        assert_requests(&t, 4 * AFTER_NS, "");
+        assert_requests(&t, c.timeout_ns, "");
         assert_sfi_writes(&t, "e0 lost");
         sfi_driver_fini(&t);
 }
 
-static void what_is_there_already_does_not_help(void **state)
+static void repeated_data_are_no_progress(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -121,34 +120,34 @@ static void what_is_there_already_does_not_help(void **state)
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
-        asks_after(&t, 0);
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 1");
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[32,1000) again 2");
-        sfi_gets_chunk(&t, piece(0, 0, 0, 32, 1000));
-        assert_asks(&t, 2 * AFTER_NS, "");
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 1000));
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[32,1000) again 1");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 1000));
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[32,1000) again 2");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 1000));
+        assert_requests(&t, 2 * AFTER_NS, "");
         sfi_driver_fini(&t);
 }
 
-static void a_fragment_without_bytes_helps_too(void **state)
+static void a_fragment_without_bytes_is_progress(void **state)
 {
-        struct sfi_chunk none = piece(0, 0, 0, 0, 0);
+        struct sfi_chunk none = chunk_of(0, 0, 0, 0, 0);
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
         (void)state;
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 1);
-        asks_after(&t, 0);
-        assert_asks(&t, AFTER_NS, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
+        requests_after(&t, 0);
+        assert_requests(&t, AFTER_NS, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
         none.chunk.status = FRAGMENT_NONE;
         assert_int_equal(sfi_gets_chunk(&t, none), SFI_STORE);
-        assert_asks(&t, AFTER_NS, "ros1: Request e0 again 1");
+        assert_requests(&t, AFTER_NS, "ros1: Request e0 again 1");
         sfi_driver_fini(&t);
 }
 
-static void all_asks_come_before_the_time_is_up(void **state)
+static void all_retries_fit_into_the_event_time(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -156,17 +155,17 @@ static void all_asks_come_before_the_time_is_up(void **state)
 
         (void)state;
         c.n_ros = 1;
-        c.retry_after_ns = 300 * NS_PER_MS; /* doubled, it would be too long */
+        c.retry_after_ns = 300 * NS_PER_MS; /* the doubled pause would be too long */
         sfi_driver_start(&t, &c, 1);
-        asks_after(&t, 0);
+        requests_after(&t, 0);
         while (t.now_ns < TRACE_BEGIN_NS + c.timeout_ns)
-                asks += asks_after(&t, NS_PER_MS)[0] != 0;
+                asks += requests_after(&t, NS_PER_MS)[0] != 0;
         assert_int_equal(asks, c.retries_max);
         sfi_writes_with(&t, false);
         sfi_driver_fini(&t);
 }
 
-static void over_a_reliable_transport_it_asks_late(void **state)
+static void a_reliable_transport_retries_late(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -183,7 +182,7 @@ static void over_a_reliable_transport_it_asks_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void how_long_it_waits_is_taken_from_what_is_usual(void **state)
+static void the_retry_interval_follows_the_latency(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -191,10 +190,10 @@ static void how_long_it_waits_is_taken_from_what_is_usual(void **state)
         (void)state;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 0);
-        assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS); /* before anything is known */
+        assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS); /* before the first sample */
         for (uint64_t event = 0; event < 500; event++) {
                 sfi_gets_assign(&t, event);
-                asks_after(&t, 0);
+                requests_after(&t, 0);
                 t.now_ns += 3 * NS_PER_MS;
                 sfi_gets_fragment(&t, 0, event);
                 sfi_gets_fragment(&t, 1, event);
@@ -202,30 +201,30 @@ static void how_long_it_waits_is_taken_from_what_is_usual(void **state)
                 sfi_gets_ack(&t, (uint32_t)event + 1);
         }
         assert_in_range(sfi_retry_after_ns(t.sfi), 13 * NS_PER_MS, 14 * NS_PER_MS);
-        /* Asked again, and then what was on its way all the time comes twice: it was too early. */
+        /* After the retry, the delayed original and its repetition both arrive: the retry was too early. */
         sfi_gets_assign(&t, 500);
-        asks_after(&t, 0);
-        asks_after(&t, 14 * NS_PER_MS);
+        requests_after(&t, 0);
+        requests_after(&t, 14 * NS_PER_MS);
         sfi_gets_fragment(&t, 0, 500);
         assert_int_equal(sfi_gets_fragment(&t, 0, 500), SFI_DUPLICATE);
         assert_in_range(sfi_retry_after_ns(t.sfi), 26 * NS_PER_MS, 28 * NS_PER_MS);
         sfi_driver_fini(&t);
 }
 
-static void a_ros_that_is_gone_is_not_asked(void **state)
+static void a_departed_ros_is_not_retried(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_start(&t, &c, 1);
-        asks_after(&t, 0);
+        requests_after(&t, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 2);
-        assert_asks(&t, AFTER_NS, "ros1: Request e0 again 1");
+        assert_requests(&t, AFTER_NS, "ros1: Request e0 again 1");
         sfi_driver_fini(&t);
 }
 
-static void not_more_is_asked_for_again_at_a_time_than_fits(void **state)
+static void retries_are_bounded_by_the_socket_buffer(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -235,17 +234,17 @@ static void not_more_is_asked_for_again_at_a_time_than_fits(void **state)
         c.outstanding = 4;
         c.room_bytes = 100000;
         sfi_driver_start(&t, &c, 2);
-        asks_after(&t, 0);
+        requests_after(&t, 0);
         for (uint64_t event = 0; event < 2; event++)
-                sfi_gets_chunk(&t, piece(0, event, 0, 32, 200000));
-        /* The oldest first, and of it what fits; the rest has its turn later. */
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[32,100032) again 1");
-        sfi_gets_chunk(&t, piece(0, 0, 32, 100000, 200000));
-        assert_asks(&t, AFTER_NS, "ros0: Request e0[100032,200000) again 1 e1[32,65568) again 1");
+                sfi_gets_chunk(&t, chunk_of(0, event, 0, 32, 200000));
+        /* The oldest first, as far as it fits; the rest follows later. */
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[32,100032) again 1");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 32, 100000, 200000));
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[100032,200000) again 1 e1[32,65568) again 1");
         sfi_driver_fini(&t);
 }
 
-static void what_gave_way_is_asked_for_again(void **state)
+static void an_evicted_event_is_requested_again(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_pulling();
@@ -254,12 +253,12 @@ static void what_gave_way_is_asked_for_again(void **state)
         (void)state;
         c.n_ros = 2;
         sfi_driver_start(&t, &c, 2);
-        asks_after(&t, 0);
-        sfi_gets_chunk(&t, piece(0, 1, 0, big, big));
-        sfi_gets_chunk(&t, piece(0, 0, 0, big, big));
-        sfi_gets_chunk(&t, piece(1, 0, 0, big, big));
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, big, big));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, big, big));
+        sfi_gets_chunk(&t, chunk_of(1, 0, 0, big, big));
         assert_sfi_writes(&t, "e0 complete");
-        assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
+        assert_requests(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
         sfi_gets_fragment(&t, 1, 1);
         assert_sfi_writes(&t, "");
         sfi_gets_fragment(&t, 0, 1);
@@ -267,7 +266,7 @@ static void what_gave_way_is_asked_for_again(void **state)
         sfi_driver_fini(&t);
 }
 
-static void what_gave_way_has_all_its_time_again(void **state)
+static void an_evicted_event_gets_its_full_time_again(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = sfi_pulling();
@@ -277,24 +276,24 @@ static void what_gave_way_has_all_its_time_again(void **state)
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 1);
-        asks_after(&t, 0);
-        sfi_gets_chunk(&t, piece(0, 1, 0, big, big));
-        assert_asks(&t, AFTER_NS, "ros1: Request e1 again 1");
-        assert_asks(&t, c.timeout_ns - 5 * AFTER_NS, ""); /* asks are used up */
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, big, big));
+        assert_requests(&t, AFTER_NS, "ros1: Request e1 again 1");
+        assert_requests(&t, c.timeout_ns - 5 * AFTER_NS, ""); /* the retries are used up */
         sfi_gets_assign(&t, 0);
-        asks_after(&t, 0);
-        sfi_gets_chunk(&t, piece(0, 0, 0, big, big));
-        sfi_gets_chunk(&t, piece(1, 0, 0, big, big));
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, big, big));
+        sfi_gets_chunk(&t, chunk_of(1, 0, 0, big, big));
         assert_sfi_writes(&t, "e0 complete");
-        assert_asks(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
-        assert_asks(&t, c.timeout_ns - 2 * AFTER_NS, "");
+        assert_requests(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
+        assert_requests(&t, c.timeout_ns - 2 * AFTER_NS, "");
         assert_sfi_writes(&t, "");
-        asks_after(&t, AFTER_NS);
+        requests_after(&t, AFTER_NS);
         assert_sfi_writes(&t, "e1 lost");
         sfi_driver_fini(&t);
 }
 
-static void what_was_asked_for_again_overtakes_nothing(void **state)
+static void a_retried_fragment_overtakes_nothing(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
@@ -302,11 +301,11 @@ static void what_was_asked_for_again_overtakes_nothing(void **state)
         (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
-        asks_after(&t, 0);
-        assert_asks(&t, AFTER_NS, "ros0: Request e0 again 1 e1 again 1");
+        requests_after(&t, 0);
+        assert_requests(&t, AFTER_NS, "ros0: Request e0 again 1 e1 again 1");
         t.now_ns += AFTER_NS / 2;
-        sfi_gets_fragment(&t, 0, 1); /* the first e0 may still come, behind it or before the second */
-        assert_asks(&t, AFTER_NS / 2, "");
+        sfi_gets_fragment(&t, 0, 1); /* the first e0 may still arrive, after the second or before it */
+        assert_requests(&t, AFTER_NS / 2, "");
         assert_sfi_writes(&t, "e1 complete");
         sfi_driver_fini(&t);
 }
@@ -314,20 +313,20 @@ static void what_was_asked_for_again_overtakes_nothing(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(asks_in_vain_so_often_at_growing_distances),
-                cmocka_unit_test(without_a_bound_it_asks_until_the_time_is_up),
-                cmocka_unit_test(retries_have_a_rate),
-                cmocka_unit_test(what_helps_is_not_in_vain),
-                cmocka_unit_test(what_is_there_already_does_not_help),
-                cmocka_unit_test(a_fragment_without_bytes_helps_too),
-                cmocka_unit_test(all_asks_come_before_the_time_is_up),
-                cmocka_unit_test(over_a_reliable_transport_it_asks_late),
-                cmocka_unit_test(how_long_it_waits_is_taken_from_what_is_usual),
-                cmocka_unit_test(a_ros_that_is_gone_is_not_asked),
-                cmocka_unit_test(not_more_is_asked_for_again_at_a_time_than_fits),
-                cmocka_unit_test(what_gave_way_is_asked_for_again),
-                cmocka_unit_test(what_gave_way_has_all_its_time_again),
-                cmocka_unit_test(what_was_asked_for_again_overtakes_nothing),
+                cmocka_unit_test(unanswered_retries_are_bounded_with_backoff),
+                cmocka_unit_test(unbounded_retries_continue_until_the_event_expires),
+                cmocka_unit_test(retries_are_rate_limited),
+                cmocka_unit_test(progress_resets_the_retry_count),
+                cmocka_unit_test(repeated_data_are_no_progress),
+                cmocka_unit_test(a_fragment_without_bytes_is_progress),
+                cmocka_unit_test(all_retries_fit_into_the_event_time),
+                cmocka_unit_test(a_reliable_transport_retries_late),
+                cmocka_unit_test(the_retry_interval_follows_the_latency),
+                cmocka_unit_test(a_departed_ros_is_not_retried),
+                cmocka_unit_test(retries_are_bounded_by_the_socket_buffer),
+                cmocka_unit_test(an_evicted_event_is_requested_again),
+                cmocka_unit_test(an_evicted_event_gets_its_full_time_again),
+                cmocka_unit_test(a_retried_fragment_overtakes_nothing),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

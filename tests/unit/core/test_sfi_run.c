@@ -1,7 +1,7 @@
-/* The SFI and the run: who is there, how it ends, what is refused. */
+/* The SFI and the run: presence of nodes, the end, and refused messages. */
 #include "sfi_driver.h"
 
-static void who_stops_finishes_and_takes_nothing_new(void **state)
+static void a_stopping_sfi_finishes_and_takes_no_new_events(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -24,7 +24,7 @@ static void who_stops_finishes_and_takes_nothing_new(void **state)
         sfi_driver_fini(&t);
 }
 
-static void no_event_waits_for_a_ros_that_is_gone(void **state)
+static void no_event_waits_for_a_departed_ros(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -34,19 +34,19 @@ static void no_event_waits_for_a_ros_that_is_gone(void **state)
         sfi_gets_assign(&t, 0);
         sfi_gets_assign(&t, 1);
         sfi_gets_fragment(&t, 0, 0);
-        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1); /* tells only who has come so far */
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1); /* shows only the nodes that joined so far */
         assert_sfi_writes(&t, "");
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
         assert_sfi_writes(&t, "e0 partial");
         sfi_gets_assign(&t, 2);
-        sfi_gets_fragment(&t, 1, 2); /* one that it had sent before */
+        sfi_gets_fragment(&t, 1, 2); /* sent before it left */
         assert_sfi_writes(&t, "");
         sfi_gets_fragment(&t, 0, 2);
         assert_sfi_writes(&t, "e2 complete");
         sfi_gets_assign(&t, 3);
         sfi_gets_fragment(&t, 0, 3);
         assert_sfi_writes(&t, "e3 partial");
-        /* It comes back: the other one waits for it again. */
+        /* It returns: the other event waits for it again. */
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_fragment(&t, 0, 1);
         assert_sfi_writes(&t, "");
@@ -55,8 +55,8 @@ static void no_event_waits_for_a_ros_that_is_gone(void **state)
         sfi_driver_fini(&t);
 }
 
-/* Nor for one that has not joined it yet after a restart. */
-static void a_dfm_that_starts_again_says_of_nobody_that_he_is_gone(void **state)
+/* Nor for one that has not yet joined the restarted DFM. */
+static void a_restarted_dfm_reports_no_node_as_gone(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -79,7 +79,7 @@ static void a_dfm_that_starts_again_says_of_nobody_that_he_is_gone(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_overtaken_keep_alive_is_not_believed(void **state)
+static void an_overtaken_keep_alive_is_ignored(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -99,7 +99,7 @@ static void an_overtaken_keep_alive_is_not_believed(void **state)
         sfi_driver_fini(&t);
 }
 
-static void when_the_run_is_over_nothing_is_open(void **state)
+static void the_end_of_the_run_closes_all_events(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
@@ -117,7 +117,7 @@ static void when_the_run_is_over_nothing_is_open(void **state)
         sfi_driver_fini(&t);
 }
 
-/* The DFM may have given up this SFI: nobody knows of what it built. */
+/* The DFM may have given up this SFI without knowing what it built. */
 static void events_that_the_dfm_does_not_acknowledge_are_counted(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -142,18 +142,18 @@ static void events_that_the_dfm_does_not_acknowledge_are_counted(void **state)
         sfi_driver_fini(&t);
 }
 
-static void totals_of_every_living_ros_are_told_after_the_end(void **state)
+static void totals_are_complete_when_every_living_ros_reported(void **state)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
         (void)state;
         sfi_driver_init(&t, &c);
-        assert_true(sfi_has_totals(t.sfi)); /* nothing has come from any */
+        assert_true(sfi_has_totals(t.sfi)); /* nothing arrived from any ROS */
         sfi_count_datagram(t.sfi, 0, 0);
         sfi_count_datagram(t.sfi, 1, 0);
         t.message.totals.datagrams = 1;
-        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0); /* while the run goes on, they are not the last */
+        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0); /* while the run goes on, they are not final */
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
         assert_false(sfi_has_totals(t.sfi));
         t.message.totals.datagrams = 1;
@@ -167,12 +167,12 @@ static void totals_of_every_living_ros_are_told_after_the_end(void **state)
         sfi_count_datagram(t.sfi, 0, 0);
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
         assert_false(sfi_has_totals(t.sfi));
-        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 2); /* it is gone, and tells nothing more */
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 2); /* it left and reports nothing more */
         assert_true(sfi_has_totals(t.sfi));
         sfi_driver_fini(&t);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
         struct sfi_config c = sfi_standard(), wrong[] = {c, c, c, c, c, c, c};
         struct sfi_driver t;
@@ -205,14 +205,14 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(who_stops_finishes_and_takes_nothing_new),
-                cmocka_unit_test(no_event_waits_for_a_ros_that_is_gone),
-                cmocka_unit_test(a_dfm_that_starts_again_says_of_nobody_that_he_is_gone),
-                cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
-                cmocka_unit_test(when_the_run_is_over_nothing_is_open),
+                cmocka_unit_test(a_stopping_sfi_finishes_and_takes_no_new_events),
+                cmocka_unit_test(no_event_waits_for_a_departed_ros),
+                cmocka_unit_test(a_restarted_dfm_reports_no_node_as_gone),
+                cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
+                cmocka_unit_test(the_end_of_the_run_closes_all_events),
+                cmocka_unit_test(totals_are_complete_when_every_living_ros_reported),
+                cmocka_unit_test(malformed_messages_are_refused),
                 cmocka_unit_test(events_that_the_dfm_does_not_acknowledge_are_counted),
-                cmocka_unit_test(totals_of_every_living_ros_are_told_after_the_end),
-                cmocka_unit_test(what_makes_no_sense_is_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

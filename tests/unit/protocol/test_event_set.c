@@ -1,4 +1,4 @@
-/* The set of events against a plain one, far along a run and across the places where its ring wraps around;
+/* Compares the event set with a plain one, far into a run and across the points where its ring wraps around;
  * and leaps of the oldest event. */
 #include "../test.h"
 
@@ -9,7 +9,7 @@
 
 #define NEAR 512
 
-/* What is in the set, of events [base, base + NEAR) and of as many one window further. */
+/* The contents of the set for events [base, base + NEAR), and for the same number one window further. */
 struct model {
         uint64_t base, from;
         bool here[NEAR], there[NEAR];
@@ -79,7 +79,7 @@ static void step(struct event_set *s, struct model *m, struct random *r)
         }
 }
 
-static void it_holds_what_a_plain_set_holds(void **state)
+static void matches_a_plain_set(void **state)
 {
         static const uint64_t bases[] = {0, EVB_EVENT_WINDOW - 256, 7 * (uint64_t)EVB_EVENT_WINDOW - 64,
                                          UINT64_C(5000000000) / 64 * 64, UINT64_C(1000000000000) / 64 * 64};
@@ -109,7 +109,7 @@ static void it_holds_what_a_plain_set_holds(void **state)
         event_set_fini(&copy);
 }
 
-static void the_oldest_event_grows_freely_and_leaps_by_agreement(void **state)
+static void the_oldest_event_leaps_only_by_agreement(void **state)
 {
         struct random r;
 
@@ -124,9 +124,9 @@ static void the_oldest_event_grows_freely_and_leaps_by_agreement(void **state)
                 assert_true(jump_is_believed(&j, now, now + random_below(&r, window + 1), window));
                 assert_false(jump_is_believed(&j, now, far, window));
                 assert_false(jump_is_believed(&j, now, far + random_below(&r, window), window));
-                if (run % 2) /* one that does not agree begins anew */
+                if (run % 2) /* one that disagrees starts afresh */
                         assert_false(jump_is_believed(&j, now, far + 3 * window, window));
-                else /* the true sender speaks in between */
+                else /* the true sender reports in between */
                         assert_true(jump_is_believed(&j, now, now + 1, window));
         }
         for (int run = 0; run < 1000; run++) {
@@ -145,8 +145,8 @@ static void the_oldest_event_grows_freely_and_leaps_by_agreement(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_holds_what_a_plain_set_holds),
-                cmocka_unit_test(the_oldest_event_grows_freely_and_leaps_by_agreement),
+                cmocka_unit_test(matches_a_plain_set),
+                cmocka_unit_test(the_oldest_event_leaps_only_by_agreement),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

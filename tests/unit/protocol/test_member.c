@@ -1,5 +1,5 @@
-/* A node's membership in a run: whom it believes, when it asks, and what a late word of a DFM that is gone
- * may change. */
+/* A node's membership in a run: which messages it trusts, when it joins, and what late messages of a former
+ * DFM can change. */
 #include "../test.h"
 
 #include "evb/base/util.h"
@@ -56,7 +56,7 @@ static bool joins(struct member *m, uint64_t now_ns)
         return member_make_join(m, now_ns, false, &join);
 }
 
-static void it_asks_until_it_is_welcome(void **state)
+static void joins_until_it_is_welcome(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -80,7 +80,7 @@ static void it_asks_until_it_is_welcome(void **state)
         assert_int_equal(m.run, TRACE_RUN);
 }
 
-static void only_its_own_run_and_dfm_are_believed(void **state)
+static void trusts_only_its_own_run_and_dfm(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -95,14 +95,14 @@ static void only_its_own_run_and_dfm_are_believed(void **state)
         assert_true(hears(&m, now_ns + 2, ROLE_SFI, 0, TRACE_COOKIE));
         assert_int_equal(m.heard_ns, now_ns + 1); /* that was not the DFM */
         assert_false(hears(&m, now_ns, ROLE_SFI, 0, TRACE_COOKIE + 1));
-        assert_false(joins(&m, now_ns + NS_PER_S)); /* another node is no reason to ask */
+        assert_false(joins(&m, now_ns + NS_PER_S)); /* another node is no reason to join */
         assert_false(hears(&m, now_ns + NS_PER_S, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
         assert_int_equal(m.foreign, 2);
         assert_true(joins(&m, now_ns + NS_PER_S));
 }
 
-/* A stranger cannot make it ask more often than every 20 ms. */
-static void strangers_make_few_joins(void **state)
+/* A stranger cannot cause a Join more often than every 20 ms. */
+static void strangers_cause_few_joins(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -118,7 +118,7 @@ static void strangers_make_few_joins(void **state)
         assert_int_equal(n, 49);
 }
 
-static void a_refusal_is_news_once_and_it_asks_again(void **state)
+static void a_refusal_is_reported_once_and_join_repeats(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -133,7 +133,7 @@ static void a_refusal_is_news_once_and_it_asks_again(void **state)
         assert_int_equal(m.refusal, WELCOME_OK);
 }
 
-static void a_welcome_that_is_not_for_it_says_nothing(void **state)
+static void a_welcome_for_another_node_is_ignored(void **state)
 {
         struct message w = {
                 .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
@@ -155,7 +155,7 @@ static void a_welcome_that_is_not_for_it_says_nothing(void **state)
         assert_false(member_is_joined(&m));
 }
 
-static void another_dfm_is_followed_once_it_was_asked(void **state)
+static void another_dfm_is_followed_after_a_join(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -165,7 +165,7 @@ static void another_dfm_is_followed_once_it_was_asked(void **state)
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         now_ns += NS_PER_S;
-        /* A Welcome that it did not ask for may have been on its way for long. */
+        /* A Welcome that answers no Join may be long delayed. */
         assert_int_equal(welcome(&m, now_ns, TRACE_DFM + 1, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
         assert_int_equal(m.dfm, TRACE_DFM);
         assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
@@ -177,8 +177,8 @@ static void another_dfm_is_followed_once_it_was_asked(void **state)
         assert_int_equal(m.dfm, TRACE_DFM + 1);
 }
 
-/* The streams of the new DFM would begin anew here and not there: they would never agree again. */
-static void a_late_welcome_of_a_former_dfm_does_not_bring_it_back(void **state)
+/* The streams of the new DFM would restart here but not there, and never agree again. */
+static void a_late_welcome_of_a_former_dfm_is_ignored(void **state)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -192,7 +192,7 @@ static void a_late_welcome_of_a_former_dfm_does_not_bring_it_back(void **state)
                 assert_true(joins(&m, now_ns));
                 assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NEW_DFM);
                 for (uint64_t former = TRACE_DFM; former < dfm; former++) {
-                        /* Its last words make a Join due, and its last Welcome comes after that. */
+                        /* Its last messages make a Join due, and its last Welcome arrives after that. */
                         now_ns += NS_PER_S;
                         assert_false(hears(&m, now_ns, ROLE_DFM, former, TRACE_COOKIE));
                         assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OK),
@@ -211,13 +211,13 @@ static void a_late_welcome_of_a_former_dfm_does_not_bring_it_back(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_asks_until_it_is_welcome),
-                cmocka_unit_test(only_its_own_run_and_dfm_are_believed),
-                cmocka_unit_test(strangers_make_few_joins),
-                cmocka_unit_test(a_refusal_is_news_once_and_it_asks_again),
-                cmocka_unit_test(a_welcome_that_is_not_for_it_says_nothing),
-                cmocka_unit_test(another_dfm_is_followed_once_it_was_asked),
-                cmocka_unit_test(a_late_welcome_of_a_former_dfm_does_not_bring_it_back),
+                cmocka_unit_test(joins_until_it_is_welcome),
+                cmocka_unit_test(trusts_only_its_own_run_and_dfm),
+                cmocka_unit_test(strangers_cause_few_joins),
+                cmocka_unit_test(a_refusal_is_reported_once_and_join_repeats),
+                cmocka_unit_test(a_welcome_for_another_node_is_ignored),
+                cmocka_unit_test(another_dfm_is_followed_after_a_join),
+                cmocka_unit_test(a_late_welcome_of_a_former_dfm_is_ignored),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Messages and data datagrams: to bytes and back, and what of hostile bytes is refused. */
+/* Encodes and decodes messages and data datagrams, and refuses hostile bytes. */
 #include "../test.h"
 
 #include "evb/base/random.h"
@@ -54,7 +54,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
         }
 }
 
-/* A message with something in every field. */
+/* A message with a value in every field. */
 static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t size)
 {
         struct random r;
@@ -104,7 +104,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         return message_encode(&sent, bytes, size);
 }
 
-static void there_and_back(void **state)
+static void messages_survive_encoding(void **state)
 {
         uint8_t bytes[9000];
 
@@ -120,7 +120,7 @@ static void there_and_back(void **state)
                         got.header.payload_bytes = sent.header.payload_bytes;
                         if (types[t] == MESSAGE_KEEP_ALIVE)
                                 got.n = sent.n;
-                        /* Without infos they are not sent. */
+                        /* Without infos, none are sent. */
                         if (types[t] == MESSAGE_ASSIGN || types[t] == MESSAGE_BUILD)
                                 if (!info)
                                         memset(sent.assign.infos, 0, sizeof sent.assign.infos);
@@ -131,7 +131,7 @@ static void there_and_back(void **state)
         }
 }
 
-static void every_flipped_bit_and_cut_is_refused(void **state)
+static void flipped_bits_and_truncations_are_refused(void **state)
 {
         uint8_t bytes[1472], *copy;
 
@@ -140,7 +140,7 @@ static void every_flipped_bit_and_cut_is_refused(void **state)
                 size_t n = make(types[t], 3, true, bytes, sizeof bytes);
 
                 for (size_t i = 0; i < n; i++) {
-                        /* In memory of its own, so that a sanitizer sees a read behind the end. */
+                        /* In separate memory, so that a sanitizer detects a read past the end. */
                         copy = malloc(MAX(i, (size_t)1));
                         memcpy(copy, bytes, i);
                         assert_int_not_equal(message_decode(&got, copy, i), MESSAGE_OK);
@@ -155,7 +155,7 @@ static void every_flipped_bit_and_cut_is_refused(void **state)
         }
 }
 
-static void strangers_are_told_apart(void **state)
+static void foreign_messages_are_distinguished(void **state)
 {
         uint8_t bytes[1472];
         size_t n = make(MESSAGE_ALIVE, 0, false, bytes, sizeof bytes);
@@ -205,12 +205,12 @@ static void make_jobs(uint64_t seed)
 static uint8_t *back[FRAGMENTS];
 static uint32_t back_bytes[FRAGMENTS];
 
-/* One datagram as a receiver reads it, from bytes that end where it ends. */
+/* Reads one datagram like a receiver, from memory that ends where the datagram ends. */
 static void receive(const struct chunk_datagram *d, size_t datagram_bytes)
 {
         uint8_t *bytes = malloc(d->size_bytes);
         struct chunk_reader reader;
-        const uint8_t *piece;
+        const uint8_t *payload;
         struct chunk c;
         size_t at = 0;
 
@@ -219,20 +219,20 @@ static void receive(const struct chunk_datagram *d, size_t datagram_bytes)
                 memcpy(bytes + at, d->iov[i].iov_base, d->iov[i].iov_len);
         assert_int_equal(at, d->size_bytes);
         assert_int_equal(chunk_reader_init(&reader, bytes, at, COOKIE), MESSAGE_OK);
-        while (chunk_reader_next(&reader, &c, &piece)) {
+        while (chunk_reader_next(&reader, &c, &payload)) {
                 size_t i = c.event - 1000;
 
                 assert_true(i < FRAGMENTS && c.fragment_bytes == jobs[i].chunk.fragment_bytes &&
                             c.order == i);
                 assert_int_equal(c.offset, back_bytes[i]);
-                memcpy(back[i] + c.offset, piece, c.length);
+                memcpy(back[i] + c.offset, payload, c.length);
                 back_bytes[i] += c.length;
         }
         assert_false(reader.malformed);
         free(bytes);
 }
 
-static void fragments_come_back_however_far_each_batch_gets(void **state)
+static void fragments_survive_partly_sent_batches(void **state)
 {
         static const size_t sizes[] = {1472, 1452, 8972, 65000};
         struct message_header h = {.cookie = COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_FRAGMENTS};
@@ -275,7 +275,7 @@ static void fragments_come_back_however_far_each_batch_gets(void **state)
         }
 }
 
-static void datagrams_of_a_batch_are_equal(void **state)
+static void datagrams_of_a_batch_have_equal_size(void **state)
 {
         struct message_header h = {.cookie = COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_FRAGMENTS};
         static uint8_t bytes[1024];
@@ -290,7 +290,7 @@ static void datagrams_of_a_batch_are_equal(void **state)
                         .chunk = {.event = i, .fragment_bytes = 1024}, .to_bytes = 1024, .payload = bytes};
         assert_int_equal(chunk_packer_new(&p, 1472, 256), 0);
         n = chunk_pack(p, &h, equal, ARRAY_SIZE(equal), &d);
-        /* 1440 bytes of chunks a datagram, of which a fragment takes 1024, and 32 for each of its pieces. */
+        /* 1440 bytes of chunks per datagram: each fragment takes 1024, and 32 for each of its chunks. */
         assert_in_range(n, 147, 153);
         for (size_t i = 0; i + 1 < n; i++)
                 assert_int_equal(d[i].size_bytes, 1472);
@@ -302,7 +302,7 @@ static void datagrams_of_a_batch_are_equal(void **state)
         assert_true(chunk_packer_new(&p, 64, 4) < 0);
 }
 
-static void lying_chunks_are_refused(void **state)
+static void inconsistent_chunks_are_refused(void **state)
 {
         static const struct chunk lies[] = {
                 {.event = UINT64_MAX},
@@ -336,12 +336,12 @@ static void lying_chunks_are_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(there_and_back),
-                cmocka_unit_test(every_flipped_bit_and_cut_is_refused),
-                cmocka_unit_test(strangers_are_told_apart),
-                cmocka_unit_test(fragments_come_back_however_far_each_batch_gets),
-                cmocka_unit_test(datagrams_of_a_batch_are_equal),
-                cmocka_unit_test(lying_chunks_are_refused),
+                cmocka_unit_test(messages_survive_encoding),
+                cmocka_unit_test(flipped_bits_and_truncations_are_refused),
+                cmocka_unit_test(foreign_messages_are_distinguished),
+                cmocka_unit_test(fragments_survive_partly_sent_batches),
+                cmocka_unit_test(datagrams_of_a_batch_have_equal_size),
+                cmocka_unit_test(inconsistent_chunks_are_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The observer of sequence numbers: losses are counted exactly, and no single number can spoil the counts. */
+/* Sequence numbers: losses are counted exactly, and no single number can spoil the counts. */
 #include "../test.h"
 
 #include "evb/base/random.h"
@@ -10,12 +10,12 @@ static void note_all(struct sequence *q, uint32_t from, uint32_t n)
                 assert_int_equal(sequence_note(q, from + k), SEQUENCE_NEW);
 }
 
-static void gaps_are_lost_until_they_are_filled(void **state)
+static void gaps_count_as_lost_until_filled(void **state)
 {
         struct sequence q = {};
 
         (void)state;
-        note_all(&q, UINT32_MAX - 2, 5); /* across the end of the numbers */
+        note_all(&q, UINT32_MAX - 2, 5); /* across the wrap-around */
         assert_int_equal(q.expected, 5);
         assert_int_equal(sequence_note(&q, 5), SEQUENCE_NEW); /* without 2, 3 and 4 */
         assert_int_equal(sequence_lost(&q), 3);
@@ -23,7 +23,7 @@ static void gaps_are_lost_until_they_are_filled(void **state)
         assert_int_equal(sequence_note(&q, 3), SEQUENCE_REPEAT);
         assert_int_equal(sequence_note(&q, 5), SEQUENCE_REPEAT);
         assert_int_equal(sequence_lost(&q), 2);
-        /* Earlier numbers than the first are not missing, and offset no loss. */
+        /* Numbers before the first are not missing and offset no loss. */
         assert_int_equal(sequence_note(&q, UINT32_MAX - 3), SEQUENCE_REPEAT);
         assert_int_equal(sequence_lost(&q), 2);
         assert_int_equal(q.suspects + q.resyncs, 0);
@@ -41,7 +41,7 @@ static void repeats_do_not_hide_losses(void **state)
         assert_int_equal(sequence_lost(&q), 49);
 }
 
-static void one_far_number_changes_nothing(void **state)
+static void a_single_far_number_changes_nothing(void **state)
 {
         static const uint32_t far[] = {1u << 31, 0xFFFF0000, 1010 + SEQUENCE_WINDOW, 1u << 20, 1905000000};
         struct sequence q = {};
@@ -51,7 +51,7 @@ static void one_far_number_changes_nothing(void **state)
         for (uint32_t i = 0; i < 5; i++) {
                 assert_int_equal(sequence_note(&q, far[i]), SEQUENCE_SUSPECT);
                 assert_int_equal(q.next, 1000 + i);
-                /* Three that agree are no more than one, if the true sender goes on in between. */
+                /* Three that agree count as one if the true sender continues in between. */
                 assert_int_equal(sequence_note(&q, far[i] + 1), SEQUENCE_SUSPECT);
                 assert_int_equal(sequence_note(&q, far[i] + 2), SEQUENCE_SUSPECT);
                 note_all(&q, 1000 + i, 1);
@@ -71,15 +71,15 @@ static void a_long_outage_is_counted(void **state)
                 assert_int_equal(sequence_note(&q, 500000 + 2 * k), SEQUENCE_SUSPECT);
         assert_int_equal(sequence_lost(&q), 0);
         assert_int_equal(sequence_note(&q, 500006), SEQUENCE_NEW);
-        /* From 10 to 500006, of which four came. */
+        /* From 10 to 500006, of which four arrived. */
         assert_int_equal(sequence_lost(&q), 499997 - 4);
         assert_int_equal(q.resyncs, 1);
         note_all(&q, 500007, 100);
         assert_int_equal(sequence_lost(&q), 499997 - 4);
 }
 
-/* The first numbers of the new place may overtake each other. */
-static void a_restart_is_no_loss_and_hides_none(void **state)
+/* The first numbers after a jump may overtake each other. */
+static void a_restart_is_not_a_loss_and_hides_none(void **state)
 {
         static const uint32_t first[] = {1, 0, 2};
         struct sequence q = {};
@@ -92,7 +92,7 @@ static void a_restart_is_no_loss_and_hides_none(void **state)
         note_all(&q, 3, 20000);
         assert_int_equal(sequence_lost(&q), 5);
         assert_int_equal(q.resyncs, 1);
-        /* Far ahead, more than anybody can have sent. */
+        /* Far ahead, beyond what any sender can have sent. */
         for (uint32_t k = 0; k < 3; k++)
                 assert_int_equal(sequence_note(&q, 1u << 30 | k), SEQUENCE_SUSPECT);
         note_all(&q, 1u << 30 | 3, 10);
@@ -100,7 +100,7 @@ static void a_restart_is_no_loss_and_hides_none(void **state)
 }
 
 /* It restarts before it has sent much, so its numbers look like repeats. */
-static void a_restart_after_few_messages_is_found(void **state)
+static void a_restart_after_few_messages_is_detected(void **state)
 {
         struct sequence q = {};
 
@@ -132,12 +132,12 @@ static void a_known_restart_is_followed_at_once(void **state)
         assert_int_equal(q.suspects, 0);
 }
 
-static void the_sender_tells_what_it_sent(void **state)
+static void a_claim_reveals_lost_messages(void **state)
 {
         struct sequence q = {};
 
         (void)state;
-        assert_false(sequence_claim(&q, 5)); /* nothing is known of what came before we did */
+        assert_false(sequence_claim(&q, 5)); /* numbers before the first one do not count */
         assert_int_equal(sequence_lost(&q), 0);
         note_all(&q, 0, 10);
         assert_true(sequence_claim(&q, 15));
@@ -157,7 +157,7 @@ static void the_sender_tells_what_it_sent(void **state)
         assert_int_equal(sequence_lost(&q), 5);
 }
 
-/* Whatever is lost, doubled and delayed: the count is that of the numbers that never came. */
+/* Whatever is lost, repeated and delayed, the count equals the numbers that never arrived. */
 static void counts_are_exact(void **state)
 {
         for (uint64_t seed = 1; seed <= 50; seed++) {
@@ -190,14 +190,14 @@ static void counts_are_exact(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(gaps_are_lost_until_they_are_filled),
+                cmocka_unit_test(gaps_count_as_lost_until_filled),
                 cmocka_unit_test(repeats_do_not_hide_losses),
-                cmocka_unit_test(one_far_number_changes_nothing),
+                cmocka_unit_test(a_single_far_number_changes_nothing),
                 cmocka_unit_test(a_long_outage_is_counted),
-                cmocka_unit_test(a_restart_is_no_loss_and_hides_none),
-                cmocka_unit_test(a_restart_after_few_messages_is_found),
+                cmocka_unit_test(a_restart_is_not_a_loss_and_hides_none),
+                cmocka_unit_test(a_restart_after_few_messages_is_detected),
                 cmocka_unit_test(a_known_restart_is_followed_at_once),
-                cmocka_unit_test(the_sender_tells_what_it_sent),
+                cmocka_unit_test(a_claim_reveals_lost_messages),
                 cmocka_unit_test(counts_are_exact),
         };
 
