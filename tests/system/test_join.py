@@ -174,7 +174,7 @@ def ended_is_over(evb):
         b.processes["sfi2"].send_signal(signal.SIGCONT)
         b.processes["sfi2"].wait(timeout=LIMIT_S)
         b.wait_log("dfm", "waiting for")
-        assert "of a former DFM" not in b.log("dfm")
+        assert "of an earlier DFM" not in b.log("dfm")
 
 
 def lost_dfm(evb):
