@@ -1,4 +1,5 @@
-/* Control messages on their way between sockets and cores. What they mean is not known here. */
+/* Moves control messages between a node's sockets and its core, and drops those from wrong addresses. Their
+ * content is the core's business. */
 #include "control.h"
 
 #include <errno.h>
@@ -48,18 +49,21 @@ static int open_group(struct control *c, const struct scenario_node *self, const
                 return 0;
         r = net_address_parse(&c->group_address, text, (uint16_t)c->scenario->network.control_port);
         if (r < 0 || !net_address_is_multicast(&c->group_address))
-                return log_error_errno(EINVAL, "network.control-group: \"%s\" is no multicast address", text);
-        if (c->group_address.any.sa_family != own->local.any.sa_family)
                 return log_error_errno(
-                        EINVAL,
-                        "network.control-group: \"%s\" is of another family than the nodes' addresses", text);
+                        EINVAL, "network.control-group: \"%s\" is not a multicast address; use one, or none",
+                        text);
+        if (c->group_address.any.sa_family != own->local.any.sa_family)
+                return log_error_errno(EINVAL,
+                                       "network.control-group: \"%s\" and the nodes' addresses mix IPv4 and "
+                                       "IPv6; use only one of them",
+                                       text);
         c->has_group = true;
         if (self->role == ROLE_DFM)
                 return 0;
         config.group = &c->group_address;
         r = open_socket(c, &c->group, &config, self, loop);
         if (r < 0)
-                log_error("set network.control-group = none if the network has no multicast");
+                log_error("set network.control-group = none if the network does not support multicast");
         return r;
 }
 
@@ -116,7 +120,8 @@ void control_flush(struct control *c)
         if (c->n_batch == 0)
                 return;
         taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
-        /* What a full socket does not take is as if the network had lost it: the protocol says it again. */
+        /* Messages that a full socket does not accept count as lost in the network: the protocol repeats
+         * them. */
         if (taken > 0)
                 stats_add(&c->stats->control_sent, (uint64_t)taken);
         if (taken < (int)c->n_batch)
@@ -135,7 +140,7 @@ static void send_to(struct control *c, const struct net_address *to, const struc
                 control_flush(c);
 }
 
-/* Answers a Join that names a node with another address. */
+/* Answers a Join from a wrong address, so that the node can report the mistake. */
 static void refuse_address(struct control *c, const struct message *m, const struct net_address *from)
 {
         struct message answer = {.header = {.sender_role = ROLE_DFM, .type = MESSAGE_WELCOME}};
@@ -147,7 +152,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
         control_flush(c);
 }
 
-/* A message names its sender, and must come from that node's address. */
+/* A message must come from the address of the node that it names as its sender. */
 static bool is_from_its_sender(struct control *c, const struct message *m, const struct net_address *from)
 {
         const struct message_header *h = &m->header;
@@ -162,7 +167,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
         return false;
 }
 
-/* The next message of one socket; false: none that is ours is left. */
+/* Receives the next valid message of one socket; false: none is left. */
 static bool receive_from(struct control *c, struct control_socket *s)
 {
         while (c->budget > 0 && (s->ready || s->at < s->n || faults_are_holding(s->faults))) {

@@ -1,5 +1,5 @@
-/* The control messages of a node: its own socket, the DFM's multicast group, and a batch of what is to be
- * sent. Where no group is set the DFM sends to each node in turn. One thread. */
+/* Sends and receives a node's control messages on its own socket and the DFM's multicast group, in batches.
+ * Without a group the DFM sends to each node separately. One thread. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -14,9 +14,9 @@
 
 #define CONTROL_RECEIVE_BATCH 16
 
-/* A socket that messages come in by. */
+/* A socket that receives messages. */
 struct control_socket {
-        struct endpoint *endpoint; /* NULL: not there */
+        struct endpoint *endpoint; /* NULL: not open */
         struct faults *faults;
         struct loop_io io;
         bool ready;
@@ -26,7 +26,7 @@ struct control_socket {
 
 /* The sender of a message that names a node but comes from another address. */
 struct control_stranger {
-        bool is_new; /* since the last look */
+        bool is_new; /* the reader clears it */
         enum node_role role;
         uint16_t index;
         struct net_address from;
@@ -36,7 +36,7 @@ struct control {
         const struct scenario *scenario;
         struct node_stats *stats;
         struct control_socket own, group; /* group: not in the DFM, which only sends to it */
-        enum node_role role;              /* our own */
+        enum node_role role;              /* of this node */
         uint64_t incarnation;
 
         struct net_address group_address;
@@ -57,15 +57,17 @@ struct control {
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
-/* Call when a turn of the node begins: limits the datagrams read in it, however many strangers send. */
+/* Begins a turn of the node, which reads a limited number of datagrams even if strangers flood it. */
 void control_begin_turn(struct control *c);
-/* Whether the limit of the turn left datagrams unread. */
+/* The turn's limit may have left datagrams unread. */
 bool control_has_more(const struct control *c);
-/* The next received message that comes from the address of the node it names, or NULL; valid until the next
- * call. */
+/* Returns the next message that comes from the address of the node it names, or NULL. It is valid until the
+ * next call. */
 const struct message *control_receive(struct control *c);
-/* To one node, or to all (MESSAGE_TO_ALL): for a Request all ROSs, one after the other from ROS `first` on.
- */
+/* Queues a message for one node or all (MESSAGE_TO_ALL). A Request to all goes to each ROS, starting with ROS
+ * `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
+/* Sends the queued messages. */
 void control_flush(struct control *c);
+/* The fault injector holds datagrams back: receive again soon. */
 bool control_is_holding(const struct control *c);

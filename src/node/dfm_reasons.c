@@ -1,13 +1,13 @@
-/* Describes why the DFM took no trigger or lost events. It decides nothing. */
+/* Describes why the DFM accepted no trigger or lost events. */
 #include "dfm_reasons.h"
 
 #include "evb/base/strbuf.h"
 #include "roster.h"
 
-/* Names in one list; more of them are only counted. */
+/* Maximum number of names in a list; further nodes are only counted. */
 #define NAMES_MAX 6
 
-typedef bool (*is_meant)(const struct dfm *d, const struct scenario_node *n);
+typedef bool (*node_matches)(const struct dfm *d, const struct scenario_node *n);
 
 static bool was_never_heard(const struct dfm *d, const struct scenario_node *n)
 {
@@ -26,14 +26,14 @@ static bool holds_back(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
 }
 
-/* "ros1, ros2 and 3 more never reached this DFM"; false: no node is meant. */
-static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, is_meant meant,
+/* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
+static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
                       const char *what)
 {
         size_t n = 0;
 
         for (size_t i = 0; i < s->n_nodes; i++) {
-                if (s->nodes[i].role == ROLE_DFM || !meant(d, &s->nodes[i]))
+                if (s->nodes[i].role == ROLE_DFM || !matches(d, &s->nodes[i]))
                         continue;
                 if (n++ < NAMES_MAX)
                         strbuf_add(b, "%s%s", n > 1 ? ", " : b->length > 0 ? "; " : "", s->nodes[i].name);
@@ -80,7 +80,7 @@ void stall_describe(const struct dfm *d, const struct scenario *s, char *text, s
                 strbuf_add(&b, "no SFI has a free credit");
 }
 
-/* Also where its disk failed after all its events were complete here. */
+/* A disk may fail after the DFM has counted all events of the SFI as complete. */
 static void failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {

@@ -1,17 +1,17 @@
-/* Why a DFM's run fell short and, without any trigger, what it waited for. */
+/* Finds the reasons for which a DFM's run fell short, or accepted no trigger. */
 #pragma once
 
 #include "evb/conf/scenario.h"
 #include "evb/core/dfm.h"
 #include "evb/data/reasons.h"
 
-/* What holds up the first trigger, at the last look before the end; at the end all nodes have left. */
+/* Describes what delays the first trigger. Noted during the run, because all nodes have left at its end. */
 struct idle {
         char why[REASON_TEXT_MAX / 2];
 };
 
-/* Call now and then, and before the run stops; it looks only until the first trigger. */
+/* Updates *i until the first trigger. Call it regularly, and before the run stops. */
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
-/* Why triggers are held back now. */
+/* Describes why triggers are held back now. */
 void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes);
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

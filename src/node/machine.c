@@ -1,4 +1,4 @@
-/* Compares a node's section with the machine that it is to run on. */
+/* Checks a node's section against the machine that it runs on. */
 #include "machine.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ int machine_no_memory(const char *key, uint64_t asked_bytes)
 {
         char bytes[QUANTITY_TEXT_MAX];
 
-        return log_error_errno(EINVAL, "%s: this machine has no memory for %s; expected less", key,
+        return log_error_errno(EINVAL, "%s: this machine has no memory for %s; reduce the value", key,
                                quantity_format_bytes(asked_bytes, bytes));
 }
 

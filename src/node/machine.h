@@ -1,4 +1,5 @@
-/* Whether this machine has what a node's section names, and which exit status an error of its start gives. */
+/* Checks whether this machine has the devices that a node's section names, and maps errors of a node's start
+ * to exit statuses. */
 #pragma once
 
 #include "node_internal.h"
@@ -11,5 +12,5 @@ int machine_path_error(int r);
 /* Logs that the kernel does not grant a buffer of this size; -EINVAL. */
 int machine_no_memory(const char *key, uint64_t asked_bytes);
 /* Exit status of a node that could not start: 2 (the scenario does not fit this machine), 77 (a privilege or
- * kernel feature is missing), 75 (out of memory and the like), 1 (anything else). */
+ * kernel feature is missing), 75 (a resource such as memory ran out), 1 (anything else). */
 int machine_exit_status(int r);

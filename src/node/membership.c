@@ -9,7 +9,7 @@
 #include "evb/conf/digest.h"
 #include "node_internal.h"
 
-/* A longer wait is logged. */
+/* A wait longer than this is logged. */
 #define WAIT_LOG_NS (5 * NS_PER_S)
 
 static const struct scenario_node *dfm_of(const struct node *n)
@@ -34,7 +34,7 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                 snprintf(text, size_bytes, "another process runs as %s", n->self->name);
                 break;
         case WELCOME_OVER:
-                snprintf(text, size_bytes, "run %u, which this node is in, has ended or was given up",
+                snprintf(text, size_bytes, "run %u, to which this node belongs, has ended or was abandoned",
                          m->run);
                 break;
         case WELCOME_BEGUN:
@@ -44,8 +44,8 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
                          m->refused_run);
                 break;
         case WELCOME_ADDRESS:
-                snprintf(text, size_bytes, "it has another address for %s than %s, or no such node",
-                         n->self->name, n->self->address);
+                snprintf(text, size_bytes, "its scenario has no node %s at %s", n->self->name,
+                         n->self->address);
                 break;
         case WELCOME_OK:
         case WELCOME_VERDICTS:
@@ -105,7 +105,7 @@ static void log_dfm(struct node *n, const struct member *m)
         if (m->run != s->logged_run)
                 log_info("joined run %u", m->run);
         else
-                log_warning("the DFM %s restarted and took up run %u", dfm_of(n)->name, m->run);
+                log_warning("the DFM %s restarted and resumed run %u", dfm_of(n)->name, m->run);
         s->logged_dfm = m->dfm;
         s->logged_run = m->run;
 }
@@ -120,10 +120,10 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)
-                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after): this node ends",
+                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after); this node exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         else
-                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after): this node ends",
+                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after); this node exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         return true;
 }

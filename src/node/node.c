@@ -1,4 +1,4 @@
-/* A role as a process, from its start to its report. What the roles do differently is in role_dfm.c,
+/* Runs one role as a process, from its start to its report. What differs between the roles is in role_dfm.c,
  * role_ros.c and role_sfi.c. */
 #include "evb/node/node.h"
 
@@ -18,12 +18,12 @@
 #include "node_internal.h"
 #include "report.h"
 
-/* How often counters go to the page and the status to systemd. */
+/* Intervals at which counters are published and the status is sent to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
-/* Time that the service manager grants after each status of a node that seals its last file. */
+/* While a node seals its last file, each status asks the service manager for this much more time. */
 #define EXTEND_NS (30 * NS_PER_S)
-/* While datagrams are held back on purpose, nothing else may wake us. */
+/* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
 #define HOLDING_NS NS_PER_MS
 
 struct data_context node_data_context(const struct node *n)
@@ -46,7 +46,7 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* Before the run there is nothing to serve, but the run may be beginning at this moment. */
+/* A node that is stopped before the run stays this long, because the run may be beginning. */
 #define LINGER_NS NS_PER_S
 
 void node_log_stop(uint64_t heard_dfm_ns)
@@ -97,17 +97,17 @@ static int map_stats(struct node *n)
 {
         const char *inherited = getenv(NODE_STATS_ENV);
         int r, fd = -1;
-        void *page;
+        void *memory;
 
         if (inherited)
-                r = memory_share_map(atoi(inherited), sizeof *n->stats, &page);
+                r = memory_share_map(atoi(inherited), sizeof *n->stats, &memory);
         else
-                r = memory_share_new("evb-stats", sizeof *n->stats, &fd, &page);
+                r = memory_share_new("evb-stats", sizeof *n->stats, &fd, &memory);
         if (r < 0)
-                return log_error_errno(r, "page of counters: %m");
+                return log_error_errno(r, "mapping the counters: %m");
         if (fd >= 0)
                 close(fd);
-        n->stats = page;
+        n->stats = memory;
         histogram_init(&n->stats->latency_ns);
         atomic_store(&n->stats->state, NODE_STARTING);
         n->stats->magic = NODE_STATS_MAGIC;
@@ -165,7 +165,7 @@ static void account(struct node *n)
                               memory_order_relaxed);
 }
 
-static void tell_status(struct node *n)
+static void send_status(struct node *n)
 {
         static const char *const texts[] = {
                 [RUN_RUNNING] = "running",
@@ -188,7 +188,7 @@ static void tell_status(struct node *n)
                 notify_extend(EXTEND_NS);
 }
 
-/* One signal drains; a second one ends it at once. */
+/* The first signal drains, a second one stops the node immediately. */
 static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
 {
         unsigned signals = loop_signals(n->loop);
@@ -238,14 +238,14 @@ static int run_loop(struct node *n)
                         return r;
                 if (membership_watch(n, now_ns))
                         n->kind->stop(n, now_ns);
-                /* A short run may be over before the next time, and a launcher must know that it began. */
+                /* Publish each change of state: a launcher must see that even a short run has begun. */
                 if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         account(n);
                         accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
                 }
                 if (now_ns >= status_ns) {
-                        tell_status(n);
+                        send_status(n);
                         status_ns = now_ns + STATUS_NS;
                 }
                 if (now_ns >= watchdog_ns && watchdog_every_ns != NEVER_NS) {
@@ -301,7 +301,7 @@ int node_run(const struct node_options *options)
         account(&n);
         if (r < 0)
                 reasons_add(&n.reasons,
-                            r == -EINTR ? "a second signal stopped it at once" : "it could not go on: %s",
+                            r == -EINTR ? "a second signal stopped it at once" : "it could not continue: %s",
                             strerror(-r));
         membership_reasons(&n, &n.reasons);
         n.kind->reasons(&n, &n.reasons);

@@ -1,4 +1,4 @@
-/* What the files of the node layer share: the running process of one role. */
+/* The running process of one role, which all files of this layer share. */
 #pragma once
 
 #include <stdio.h>
@@ -15,19 +15,19 @@
 
 struct node;
 
-/* What differs between the three programs. */
+/* The functions that differ between the roles. */
 struct node_kind {
         int (*open)(struct node *n);
         void (*receive)(struct node *n, uint64_t now_ns, const struct message *m);
-        /* After every wake-up: move data, send what is due. */
+        /* After every wake-up: moves data and sends what is due. */
         int (*turn)(struct node *n, uint64_t now_ns);
         uint64_t (*deadline_ns)(struct node *n);
         void (*stop)(struct node *n, uint64_t now_ns);
         bool (*is_done)(struct node *n, uint64_t now_ns);
-        void (*account)(struct node *n); /* core's counters to the stats page */
+        void (*account)(struct node *n); /* publishes the core's counters */
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
-        /* Describes what it waits for before the run begins. */
+        /* Before the run: describes what the node waits for. */
         void (*waits_for)(const struct node *n, char *text, size_t size_bytes);
         void (*close)(struct node *n);
         /* At the end: adds each reason for exit status 1. */
@@ -43,26 +43,27 @@ struct node {
         struct node_stats *stats;
         struct loop *loop;
         struct control control;
-        struct member_config member; /* for Join; the DFM uses the incarnation alone */
-        uint32_t run;                /* 0: not known yet */
+        struct member_config member; /* for Join; the DFM only uses the incarnation */
+        uint32_t run;                /* 0: unknown yet */
         struct membership membership;
         void *state;             /* of the role */
         struct message message;  /* scratch of node_send_due() */
         struct file_list *files; /* of an SFI */
-        bool is_sealing;         /* of an SFI: only the disk has work left */
-        bool check_only;         /* open only, never run: changes nothing on this machine */
+        bool is_sealing;         /* of an SFI: it writes and seals its last files */
+        bool check_only;         /* open and close only; change nothing on this machine */
         unsigned hangups;        /* SIGHUPs that were logged */
         struct reasons reasons;  /* for exit status 1 */
 };
 
-/* What the data path needs of this node; valid after control_open(). */
+/* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* 64 random bits, not 0. Errors are logged. */
+/* Draws 64 random bits that are not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
-/* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that goes on: it serves
- * until the DFM falls silent or run.stop-timeout expires. `heard_dfm_ns` 0: never. */
+/* Logs a stop. `heard_dfm_ns`: time of the DFM's last message, 0: none. */
 void node_log_stop(uint64_t heard_dfm_ns);
+/* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues: it serves
+ * until the DFM falls silent or run.stop-timeout expires. */
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
-/* Sends every message that `step` makes. */
+/* Sends all messages that `step` returns. */
 typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns);

@@ -1,4 +1,4 @@
-/* A node's report, made from its page of counters. */
+/* Writes a node's report from its counters. */
 #include "report.h"
 
 #include <jansson.h>

@@ -1,11 +1,11 @@
-/* What a node reports at its end. */
+/* Writes the report of a node at its end. */
 #pragma once
 
 #include <stdio.h>
 
 #include "node_internal.h"
 
-/* One JSON object: every counter, what the kernel granted, memory and processor time, files. */
+/* Writes one JSON object: all counters, granted buffers, memory and processor time, files, reasons. */
 void report_write_json(const struct node *n, FILE *to);
-/* A line in plain words. */
+/* Writes a one-line summary. */
 void report_write_text(const struct node *n, FILE *to);

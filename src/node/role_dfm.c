@@ -1,4 +1,5 @@
-/* The DFM as a process: its core, fed with messages and the clock. */
+/* Runs the DFM as a process: passes messages and the time to its core, logs its nodes, and records its runs.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -15,12 +16,12 @@
 #define EVENTS_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* A DFM runs at least once per keep-alive. */
+/* Keep-alives without a turn after which the DFM counts as suspended; it normally has one turn in each. */
 #define AWAY_KEEP_ALIVES 3
 
-/* A longer wait for nodes is logged. */
+/* A wait for nodes longer than this is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
-/* So is a run that takes no trigger for longer than this, though one is due. */
+/* Triggers that are held back for longer than this are logged. */
 #define STALL_LOG_NS (5 * NS_PER_S)
 
 /* So is a larger step of the wall clock. */
@@ -32,12 +33,12 @@ struct dfm_role {
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns; /* of the times of events */
         bool noted, step_logged, wait_logged, ended_noted, stall_logged;
-        uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
-        struct replay *replay;                   /* where events come from a file, their headers do too */
+        uint64_t stall_triggers, stall_since_ns; /* number of triggers, and time of its last change */
+        struct replay *replay;                   /* event headers, if the ROSs replay a file; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
-        uint64_t give_up_ns; /* after a stop: the DFM gives up events that are still open */
+        uint64_t give_up_ns; /* after a stop: when the DFM abandons events that are still open */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -60,7 +61,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* The age of a run that is taken up decides when it ends. */
+/* The age of a resumed run decides when it ends. */
 static void log_doubtful_age(enum run_age age, uint64_t age_ns)
 {
         double age_s = (double)age_ns / NS_PER_S;
@@ -86,7 +87,7 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
         }
 }
 
-/* Without a record a DFM that starts again believes the nodes: it may take up a run that has ended. */
+/* Without a record, a restarted DFM relies on the nodes, and may resume a run that has ended. */
 static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
@@ -95,14 +96,14 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
 
         if (r < 0)
                 log_warning_errno(r,
-                                  "cannot keep the state of the run in %s: %m; a DFM that starts again does "
-                                  "not know whether this run has ended",
+                                  "cannot store the state of the run in %s: %m; a restarted DFM cannot find "
+                                  "out whether this run has ended",
                                   d->record.path);
         config->former = run_record_former(&d->record, &damaged, &age);
         if (config->former.cookie != 0 && config->duration_ns > 0)
                 log_doubtful_age(age, config->former.age_ns);
         if (damaged)
-                log_warning("%s is damaged: nothing is known of the last run", d->record.path);
+                log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
 }
 
 static uint32_t next_number(void)
@@ -113,17 +114,17 @@ static uint32_t next_number(void)
 
         if (r == -EBADMSG)
                 log_warning(
-                        "%s is damaged, so the last run number is unknown: this run is number %u, from the "
+                        "%s is damaged, so the last run number is unknown; this run gets number %u, from the "
                         "clock",
                         path, number);
         else if (r < 0)
-                log_warning_errno(r,
-                                  "cannot keep run numbers in %s: %m; this run is number %u, from the clock",
-                                  path, number);
+                log_warning_errno(
+                        r, "cannot store run numbers in %s: %m; this run gets number %u, from the clock",
+                        path, number);
         return number;
 }
 
-/* The number of the run: configured, that of the file whose events are replayed, or a new one. */
+/* Chooses the run number: the configured one, that of the replayed file, or a new one. */
 static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
@@ -195,7 +196,7 @@ static void close_role(struct node *n)
 {
         struct dfm_role *d = n->state;
 
-        /* A stop means the run to end, even if the run did not end in time. */
+        /* A stopped run has ended, even if it did not end in time: a restarted DFM must not resume it. */
         if (d->core && d->noted && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
                 (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
                                        dfm_age_ns(d->core, clock_now_ns()), true);
@@ -218,8 +219,7 @@ static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct 
         return dfm_step(core, now_ns, ret_to, ret);
 }
 
-/* Records on disk whether the run goes on or has ended: after a restart the DFM takes up only a run that goes
- * on. */
+/* Records whether the run continues or has ended: a restarted DFM resumes only a run that continues. */
 static void remember_run(struct dfm_role *d)
 {
         enum run_state state = dfm_state(d->core);
@@ -235,7 +235,7 @@ static void remember_run(struct dfm_role *d)
         r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
                              dfm_age_ns(d->core, clock_now_ns()), ended);
         if (r < 0)
-                log_warning_errno(r, "%s: %m; after a restart the DFM may not take up this run",
+                log_warning_errno(r, "%s: %m; a restarted DFM may be unable to resume this run",
                                   d->record.path);
 }
 
@@ -255,8 +255,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* A process that was stopped, or a machine that stood, has heard of nobody meanwhile. That is not the nodes'
- * silence. */
+/* While the process or its machine was suspended, it received nothing. The nodes must not be blamed for it.
+ */
 static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -264,8 +264,9 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->turn_ns = now_ns;
         if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
                 return;
-        log_warning("this DFM did not run for %.1f s: nodes and events get that time once more",
-                    (double)away_ns / NS_PER_S);
+        log_warning(
+                "this DFM was suspended for %.1f s; the timeouts of nodes and events are extended by that",
+                (double)away_ns / NS_PER_S);
         dfm_was_away(d->core, now_ns, away_ns);
 }
 
@@ -278,7 +279,7 @@ static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
                 d->stall_triggers = triggers;
                 d->stall_since_ns = now_ns;
                 if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
-                        log_info("triggers go on");
+                        log_info("triggers resume");
                 d->stall_logged = false;
                 return;
         }

@@ -1,4 +1,4 @@
-/* The ROS as a process: its core, its buffer, a source, and the way out. */
+/* Runs the ROS as a process: connects its core and buffer with a source of fragments and a data sender. */
 #include "evb/core/ros.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* How often the end is told, should some of it be lost, and how far apart. */
+/* Number and interval of the final messages, some of which may be lost. */
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
@@ -26,15 +26,15 @@ struct ros_node {
         struct ros *core;
         uint8_t *buffer;
         struct source *source;
-        struct front_end *front_end; /* NULL: fragments are made at the asking */
+        struct front_end *front_end; /* NULL: `source` generates fragments */
         struct data_sender sender;
         struct shaping *shaping;             /* NULL: unshaped */
-        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* as last seen */
-        bool more;                           /* to be sent at once */
+        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* at the last turn */
+        bool more;                           /* the sender has more to send now */
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        uint64_t settle_ns;  /* when the count of frames becomes final; 0: the run goes on */
+        uint64_t settle_ns;  /* when the count of frames becomes final; 0: the run continues */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -159,7 +159,7 @@ static uint64_t leave_ns(const struct node *n)
                                 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
 }
 
-/* The count of frames is final once the front-end is silent: the ROS waits for that, up to a limit. */
+/* The count of frames is final once the front-end is silent. The ROS waits for that up to a limit. */
 static void settle_count(struct ros_node *r, uint64_t now_ns)
 {
         if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)
@@ -170,7 +170,7 @@ static void settle_count(struct ros_node *r, uint64_t now_ns)
                 r->settle_ns = MIN(r->settle_ns, now_ns);
 }
 
-/* Holding nothing is no reason to leave: the next event may be on its way. */
+/* An idle ROS stays in the run, because the next event may be on its way. */
 static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
@@ -180,7 +180,7 @@ static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-/* Jobs for SFIs that have left would fill the queue that all SFIs share. */
+/* Drops jobs for SFIs that have left: they would fill the queue that all SFIs share. */
 static void forget_gone(const struct node *n, struct ros_node *r)
 {
         const uint64_t *live = ros_sfi_live(r->core);
@@ -192,7 +192,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* What the DFM must know of a source whose frames are counted. */
+/* Receives frames, and passes to the core what the DFM must know about the front-end. */
 static void turn_front_end(struct ros_node *r, uint64_t now_ns)
 {
         uint64_t down_since_ns;
@@ -271,7 +271,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
-        /* Nobody waits for us now; the report needs the last counters. */
+        /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
 }

@@ -1,4 +1,4 @@
-/* The SFI as a process: its core, its buffer, the way in, and what becomes of built events. */
+/* Runs the SFI as a process: connects its core and buffer with a data receiver and the builder. */
 #include "evb/core/sfi.h"
 
 #include <errno.h>
@@ -15,13 +15,13 @@
 #define SLOTS 2048
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
-/* How long the ROSs' totals are waited for when all else is done. */
+/* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* How long after the end of the run the SFI reports its events to a DFM that does not acknowledge them. The
+/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
  * DFM waits as long for nodes that do not leave. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
-/* A stopped SFI leaves a run that goes on when no event was assigned to it for this many keep-alives: by then
- * the DFM knows. */
+/* A stopped SFI leaves a continuing run once it got no event for this many keep-alives: the DFM then knows of
+ * the stop. */
 #define QUIET_KEEP_ALIVES 5
 
 struct sfi_node {
@@ -46,7 +46,7 @@ struct sfi_node {
 static void builder_is_ready(void *ctx, uint32_t events)
 {
         (void)ctx;
-        (void)events; /* collected at the turn */
+        (void)events; /* take_turn() collects slots */
 }
 
 static int watch_builder(struct node *n, struct sfi_node *s)
@@ -70,7 +70,7 @@ static int open_role(struct node *n)
                 .index = (uint16_t)n->self->index,
                 .n_ros = (uint32_t)sc->ros.count,
                 .pull = sc->scenario.mode == MODE_PULL,
-                /* Some more than credits, for events whose fragments come before their assignment. */
+                /* More slots than credits, for events whose fragments arrive before their assignment. */
                 .slots = credits > 0 ? credits + credits / 4 + 16 : SLOTS,
                 .buffer_bytes = sc->sfi.buffer_size_bytes,
                 .credits = credits,
@@ -108,18 +108,18 @@ static int open_role(struct node *n)
         return r < 0 ? r : watch_builder(n, s);
 }
 
-static bool run_goes_on(enum run_state state)
+static bool run_continues(enum run_state state)
 {
         return state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
-/* Files carry the run number, which is final when the run begins. Until then nothing is built. */
+/* Files carry the run number, which is final once the run begins. Until then no event is built. */
 static int open_files(struct node *n, struct sfi_node *s)
 {
         int r;
 
         if (s->opened || !member_is_joined(sfi_member(s->core)) ||
-            (!run_goes_on(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
+            (!run_continues(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
                 return 0;
         n->run = sfi_member(s->core)->run;
         r = builder_open_files(s->builder, n->run);
@@ -147,7 +147,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Built events to the builder, and what it has done with back to the core. */
+/* Moves built events to the builder, and returns finished slots to the core. */
 static void build(struct sfi_node *s, uint64_t now_ns)
 {
         struct builder_done done[256];
@@ -186,8 +186,8 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* All is built: once the ROSs have sent their totals, or never will, the files are sealed, which may take
- * long. */
+/* Seals the files once the totals of all ROSs have arrived or their time is up. True: sealed, which may take
+ * many turns. */
 static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         bool ended = sfi_run_state(s->core) == RUN_ENDED;
@@ -218,7 +218,7 @@ static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
         return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
 }
 
-/* All is built and the run has ended; or the SFI was stopped, and expects nothing more. */
+/* All events are built, and the run has ended, or the SFI was stopped and expects no more. */
 static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
@@ -238,7 +238,7 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
-/* Once the files are sealed: tells the DFM, then leaves. */
+/* Once the files are sealed: informs the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))

@@ -1,4 +1,4 @@
-/* Logs and describes the nodes of the DFM's core by their names in the scenario. */
+/* Logs and describes the DFM's nodes by their names in the scenario. */
 #include "roster.h"
 
 #include "evb/base/log.h"
@@ -6,7 +6,7 @@
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
 
-/* Between two lines about strangers. */
+/* Minimum interval between two log lines about strangers. */
 #define STRANGER_LOG_NS (10 * NS_PER_S)
 
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)
@@ -30,12 +30,13 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 log_error("refused a second process that runs as %s", name);
                 break;
         case WELCOME_OVER:
-                log_warning("%s is still in run %u, which has ended or was given up: it is refused", name,
+                log_warning("refused %s: it is still in run %u, which has ended or was abandoned", name,
                             o->run);
                 break;
         case WELCOME_BEGUN:
-                log_error("%s is refused: it counts its front-end's frames from the begin of a run, and run "
-                          "%u has begun",
+                log_error("refused %s: run %u has begun, and this node must count its front-end's frames "
+                          "from the "
+                          "beginning",
                           name, n->run);
                 break;
         case WELCOME_OK:
@@ -46,18 +47,18 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
         }
 }
 
-/* Who is missing now costs events, so it must not pass unnoticed. */
+/* A node that is missing now costs events, so the log must mention it. */
 static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
 {
         char text[512];
 
         if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count &&
             dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
-                log_info("run %u: all nodes are there, triggers begin", run);
+                log_info("run %u: all nodes are present; triggers begin", run);
                 return;
         }
         roster_describe_missing(n, core, text, sizeof text);
-        log_warning("run %u: triggers begin without all nodes, after dfm.node-timeout: still %s", run, text);
+        log_warning("run %u: triggers begin without all nodes after dfm.node-timeout; still %s", run, text);
 }
 
 static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)
@@ -67,20 +68,20 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_info("%s has joined", name_of(n, o->role, o->index));
                 break;
         case NOTICE_RESTARTED:
-                log_warning("%s has started again", name_of(n, o->role, o->index));
+                log_warning("%s has restarted", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT:
                 log_info("%s has left", name_of(n, o->role, o->index));
                 break;
         case NOTICE_SILENT:
-                log_warning("no message from %s for dfm.node-timeout: it counts as gone",
+                log_warning("no message from %s for dfm.node-timeout; treating it as gone",
                             name_of(n, o->role, o->index));
                 break;
         case NOTICE_REFUSED:
                 log_refusal(n, o);
                 break;
         case NOTICE_TAKEN_UP:
-                log_warning("took up run %u of a former DFM", o->run);
+                log_warning("resumed run %u of an earlier DFM", o->run);
                 break;
         case NOTICE_OVERDUE:
                 log_warning("run %u ends at once: scenario.duration had passed when this DFM took the run up",
@@ -90,10 +91,10 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_begin(n, core, o->run);
                 break;
         case NOTICE_FAILED:
-                log_error("the output of %s failed: the run is stopped", name_of(n, o->role, o->index));
+                log_error("the output of %s failed; stopping the run", name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:
-                log_error("%s lost frames of its front-end before it counted them: events may combine "
+                log_error("%s lost frames of its front-end before it counted them; events may combine "
                           "fragments of different triggers",
                           name_of(n, o->role, o->index));
                 break;
@@ -110,18 +111,18 @@ static void log_stranger(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Once per node name and not too often, so that strangers cannot fill the log. */
+        /* Logged once per node name and at limited rate, so that strangers cannot fill the log. */
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who || now_ns < n->membership.stranger_ns)
                 return;
         n->membership.logged_stranger = who;
         n->membership.stranger_ns = now_ns + STRANGER_LOG_NS;
         net_address_format(&s->from, text);
         if (!scenario_node_of(n->scenario, s->role, s->index))
-                log_warning("a message of %s number %u from %s is ignored: this scenario has fewer of them",
+                log_warning("ignored a message from %s %u at %s: this scenario has fewer nodes of that role",
                             scenario_role_name(s->role), s->index + 1u, text);
         else
                 log_warning(
-                        "ignored a message in the name of %s: it comes from %s, not from that node's address",
+                        "ignored a message in the name of %s: it came from %s, not from that node's address",
                         name_of(n, s->role, s->index), text);
 }
 
@@ -157,7 +158,7 @@ static const char *reason_text(enum node_reason reason)
         static const char *const texts[NODE_REASONS] = {
                 [REASON_NO_FRONT_END] = "no front-end",
                 [REASON_BUFFER_FULL] = "buffer full",
-                [REASON_SLOW_OUTPUT] = "the disk does not keep up",
+                [REASON_SLOW_OUTPUT] = "slow disk",
         };
 
         return texts[reason];

@@ -1,4 +1,4 @@
-/* Keeps small files, written whole. A file that cannot be parsed counts as missing. */
+/* Stores run numbers and runs in small files that are always written as a whole. */
 #include "run_record.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static void make_folder(char *path)
         (void)mkdir(path, 0755);
 }
 
-/* A locked file of that name in the folder, or a negative errno; its path in either case. */
+/* Opens and locks the file `name` in the folder; `path` is set on errors as well. */
 static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
 {
         char folder[RUN_RECORD_PATH_MAX - 128];
@@ -175,12 +175,13 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         read_boot_id(boot);
         snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, ended ? "ended" : "running",
                  boot, (int64_t)(clock_boot_ns() - age_ns));
-        /* Without the beginning, a power failure would make the nodes strangers. The end need not wait. */
+        /* Sync the begin of a run, so that the DFM recognizes its nodes after a power failure. The end need
+         * not be synced. */
         return write_whole(s->fd, text, !ended);
 }
 
-/* The number behind the one in the file; 0: the file is damaged. An empty one is new. */
-static uint32_t number_behind(int fd)
+/* Returns the number after the stored one; 0: the file is damaged. An empty file is new. */
+static uint32_t number_after(int fd)
 {
         unsigned long last;
         char text[32], *end;
@@ -194,7 +195,7 @@ static uint32_t number_behind(int fd)
         return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
 }
 
-/* The time in seconds. It waits for the next second, so that nobody who asks later gets the same one. */
+/* Returns the time in seconds once that second is over, so that no later call returns the same number. */
 static uint32_t take_second(void)
 {
         uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;
@@ -211,7 +212,7 @@ static uint32_t take_second(void)
 int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX])
 {
         _cleanup_close_ int fd = open_locked("run-number", true, path, RUN_RECORD_PATH_MAX);
-        uint32_t next = fd < 0 ? 0 : number_behind(fd);
+        uint32_t next = fd < 0 ? 0 : number_after(fd);
         int r = fd < 0 ? fd : next == 0 ? -EBADMSG : 0;
         char text[32];
 

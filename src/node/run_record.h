@@ -1,5 +1,5 @@
-/* What this machine stores of its DFMs' runs: the last run number, so that run.number = auto never repeats,
- * and the current run, so that a restarted DFM can take it up. Files in $STATE_DIRECTORY,
+/* Stores the runs of this machine's DFMs: the last run number, so that run.number = auto never repeats, and
+ * the current run, so that a restarted DFM can resume it. The files are in $STATE_DIRECTORY,
  * $XDG_STATE_HOME/evb, /var/lib/evb (root) or ~/.local/state/evb. One thread. */
 #pragma once
 
@@ -19,18 +19,18 @@ enum run_age {
 };
 
 struct run_record {
-        int fd; /* this DFM's file, locked; -1: none, or another DFM of this address holds it */
+        int fd; /* this DFM's file, locked; -1: none, or another DFM with this address has locked it */
         char path[RUN_RECORD_PATH_MAX];
 };
 
-/* `address`: of the DFM. Negative errno: nothing can be kept, so nothing is known; s->path says where. */
+/* `address`: of the DFM. Negative errno: s->path cannot be used, so no run is stored and none is known. */
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
-/* The run that a DFM of this address was in when it last stopped. */
+/* Returns the run in which a DFM with this address last stopped. */
 struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age);
-/* A number that was not given out on this machine before. Negative errno: the last one is not known
- * (-EBADMSG: the file is damaged) or cannot be kept in the file, whose path is given; the number is the
- * time in seconds then. */
+/* Allocates a run number that this machine has not used before. Negative errno: the last number is unknown
+ * (-EBADMSG: the file is damaged) or the new one cannot be stored in `path`; *ret is the time in seconds
+ * then. */
 int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX]);
-/* The run, which began `age_ns` ago, goes on, or (`ended`) has ended. Negative errno. */
+/* Records that the run, which began `age_ns` ago, continues or has ended. Negative errno. */
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended);

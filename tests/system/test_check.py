@@ -50,7 +50,7 @@ def refused(evb):
             ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),
             ("ros1", {"ros.source": f"udp:{taken.getsockname()[1]}"}, 1, "is in use"),
             ("ros1", {"ros.source": "udp:26800"}, 1, "is in use"),
-            ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: "front.end:8"'),
+            ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: invalid front-end address "front.end:8"'),
             ("ros1", {"ros.source": "file:/nowhere.data"}, 2, "ros.source: /nowhere.data: No such file"),
             ("dfm", {"ros.source": "file:/nowhere.data", "run.number": 3}, 2, "ros.source: /nowhere.data: No such file"),
             ("ros2", {"ros.source": f"file:{plain}"}, 2, f"ros.source: {plain}"),

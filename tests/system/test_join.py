@@ -138,13 +138,13 @@ def restart(evb, mode, transport, again=1):
             b.wait_written(400_000 * (i + 1))
             b.kill("dfm")
             b.start("dfm")
-            b.wait_log("dfm", "took up run 1 of a former DFM")
+            b.wait_log("dfm", "resumed run 1 of an earlier DFM")
         reports = b.end_all()
         assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
         assert reports["dfm"]["events_ended_again"] == 0, reports["dfm"]
         assert {r["run"] for r in reports.values()} == {1}, reports
         assert sorted(b.events()) == list(range(6000))
-        assert "restarted and took up run 1" in b.log("ros2")
+        assert "restarted and resumed run 1" in b.log("ros2")
 
 
 def restart_late(evb):
@@ -174,7 +174,7 @@ def ended_is_over(evb):
         b.processes["sfi2"].send_signal(signal.SIGCONT)
         b.processes["sfi2"].wait(timeout=LIMIT_S)
         b.wait_log("dfm", "waiting for")
-        assert "of a former DFM" not in b.log("dfm")
+        assert "of an earlier DFM" not in b.log("dfm")
 
 
 def lost_dfm(evb):
@@ -186,7 +186,7 @@ def lost_dfm(evb):
             if name != "dfm":
                 b.end(name, expect=75)
                 assert "the DFM dfm fell silent in run 1" in b.log(name), b.log(name)
-                assert "(dfm.lost-after): this node ends" in b.log(name), b.log(name)
+                assert "(dfm.lost-after); this node exits" in b.log(name), b.log(name)
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
 
 
@@ -199,8 +199,8 @@ def started_twice(evb):
         twin = b.write("twin.conf", ROLES, sfi1=other)
         b.start("sfi1", file=twin, name="twin")
         b.end("twin", expect=1)
-        assert "it has another address for sfi1" in b.log("twin"), b.log("twin")
-        assert f"ignored a message in the name of sfi1: it comes from {other}:" in b.log("dfm"), b.log("dfm")
+        assert "its scenario has no node sfi1 at " in b.log("twin"), b.log("twin")
+        assert f"ignored a message in the name of sfi1: it came from {other}:" in b.log("dfm"), b.log("dfm")
         # At the same address it does not even come to that.
         b.start("sfi1", name="double")
         b.end("double", expect=1)
@@ -345,7 +345,7 @@ def restarted_front_end(evb):
         b.end("ros2", expect=1)
         assert "run 1 has begun, and this node must count its front-end's frames from the beginning" in b.log("ros2"), b.log("ros2")
         report = b.end("dfm", expect=1)
-        assert "ros2 is refused" in b.log("dfm") and report["events_partial"] > 0, report
+        assert "refused ros2: run 1 has begun" in b.log("dfm") and report["events_partial"] > 0, report
 
 
 def check_word(data):

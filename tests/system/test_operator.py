@@ -36,13 +36,13 @@ def incomplete(evb):
     with bed(evb, {"trigger.events": 100}) as b:
         b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
         b.end("dfm", expect=1)
-        text = "run 1: triggers begin without all nodes, after dfm.node-timeout: still waiting for .*ros3"
+        text = "run 1: triggers begin without all nodes after dfm.node-timeout; still waiting for .*ros3"
         assert re.search(text, b.log("dfm")), b.log("dfm")
         for name in ("ros1", "ros2", "sfi1", "sfi2"):
             b.end(name)
         b.start_all(keys={"dfm.node-timeout": "60s"})
         assert b.end("dfm")["events_complete"] == 100
-        assert "run 2: all nodes are there" in b.log("dfm"), b.log("dfm")
+        assert "run 2: all nodes are present" in b.log("dfm"), b.log("dfm")
 
 
 def run_of(b):
@@ -56,8 +56,8 @@ def no_state(evb):
     with bed(evb, {"trigger.events": 10}) as b:
         (b.folder / "state").write_text("no directory")
         assert run_of(b) != run_of(b)
-        assert "cannot keep run numbers in" in b.log("dfm"), b.log("dfm")
-        assert "cannot keep the state of the run in" in b.log("dfm"), b.log("dfm")
+        assert "cannot store run numbers in" in b.log("dfm"), b.log("dfm")
+        assert "cannot store the state of the run in" in b.log("dfm"), b.log("dfm")
 
 
 def damaged_state(evb):
@@ -69,9 +69,9 @@ def damaged_state(evb):
         next(state.glob("dfm-*")).write_text("run 2")
         number = run_of(b)
         assert number > 1_000_000_000 and run_of(b) == number + 1
-        text = f"run-number is damaged, so the last run number is unknown: this run is number {number}"
+        text = f"run-number is damaged, so the last run number is unknown; this run gets number {number}"
         assert text in b.log("dfm"), b.log("dfm")
-        assert "is damaged: nothing is known of the last run" in b.log("dfm"), b.log("dfm")
+        assert "is damaged, so the state of the last run is unknown" in b.log("dfm"), b.log("dfm")
 
 
 def units_keep_state(evb):
@@ -89,7 +89,7 @@ def other_number(evb):
         for name in NODES:
             b.end(name, expect=75)
             last = b.log(name).splitlines()[-3:]
-            assert any("run 1, which this node is in, has ended or was given up" in line for line in last), b.log(name)
+            assert any("run 1, to which this node belongs, has ended or was abandoned" in line for line in last), b.log(name)
         b.start_all(*NODES)
         assert b.end_all()["dfm"]["run"] == 5
 
@@ -101,8 +101,8 @@ def fewer_nodes(evb):
         b.start("dfm", file=b.write("short.conf", fewer))
         b.start("ros3")
         b.end("ros3", expect=1)
-        assert f"it has another address for ros3 than {b.addresses['ros3']}, or no such node" in b.log("ros3")
-        b.wait_log("dfm", f"a message of ros number 3 from {b.addresses['ros3']}")
+        assert f"its scenario has no node ros3 at {b.addresses['ros3']}" in b.log("ros3")
+        b.wait_log("dfm", f"ignored a message from ros 3 at {b.addresses['ros3']}")
         assert "null" not in b.log("dfm"), b.log("dfm")
 
 
@@ -132,7 +132,7 @@ def stalled(evb):
         b.wait_log("dfm", "triggers have been held back for 5 s: ")
         assert re.search("5 s: .*sfi1, sfi2 left or fell silent", b.log("dfm")), b.log("dfm")
         b.start("sfi1")
-        b.wait_log("dfm", "triggers go on")
+        b.wait_log("dfm", "triggers resume")
         assert b.log("dfm").count("triggers have been held back") == 1, b.log("dfm")
 
 
@@ -148,7 +148,7 @@ def crash_loop(evb):
         lines = b.log("sfi1").splitlines()
         assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
         assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
-        assert b.log("dfm").count("sfi1 has started again") == 6, b.log("dfm")
+        assert b.log("dfm").count("sfi1 has restarted") == 6, b.log("dfm")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* A ROS's sending over UDP, with a clock, a send call and a queue of the test's: pacing, full buffers,
- * refusals. */
+/* A ROS sends over UDP: pacing, full buffers and refused datagrams. The test controls the clock and
+ * sendmmsg(). */
 #include "../test.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 static uint64_t clock_ns = NS_PER_S;
 static int send_errno;      /* 0: datagrams are sent */
-static unsigned send_calls; /* calls that meet it */
+static unsigned send_calls; /* failed calls */
 static size_t jobs_made;
 
 uint64_t __wrap_clock_now_ns(void);
@@ -99,19 +99,8 @@ static void bench_close(struct bench *b)
 
 static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
 {
-        static struct message m;
-
-        m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
-        m.dfm = SAMPLE_DFM;
-        m.n = 1;
-        for (size_t i = 0; i < n; i++) {
-                m.assign.entries[0].event = first + i;
-                m.assign.entries[0].l1_id = (uint32_t)(first + i);
-                m.assign.entries[0].sfi = sfi;
-                m.assign.entries[0].flags = 0;
-                assert_true(ros_receive(b->sender.core, clock_ns, &m));
-        }
+        for (size_t i = 0; i < n; i++)
+                assert_true(ros_receive(b->sender.core, clock_ns, sample_assign(first + i, sfi)));
 }
 
 static bool turn(struct bench *b)
@@ -127,8 +116,9 @@ static uint64_t deadline(struct bench *b)
         return b->sender.ops->deadline_ns(&b->sender);
 }
 
-/* 600 fragments wait and 4 frames may go: the work is that of 4 frames, and the rate is kept. */
-static void pacing_costs_what_it_sends(void **state)
+/* 600 fragments wait, but pacing permits 4 frames: jobs are prepared for these alone, and the rate is kept.
+ */
+static void pacing_prepares_only_what_it_sends(void **state)
 {
         struct bench b;
         uint64_t begin_ns;
@@ -150,14 +140,14 @@ static void pacing_costs_what_it_sends(void **state)
         }
         assert_int_equal(ros_counts(b.sender.core)->fragments_sent, 600);
         assert_in_range(jobs_made, 600, 600 * 12);
-        /* 600 fragments fill some 140 frames of 1514 bytes at 80 ns a byte; the first ones went at once. */
+        /* 600 fragments fill some 140 frames of 1514 bytes at 80 ns a byte; the first frames go at once. */
         assert_in_range(clock_ns - begin_ns, 130 * 1514 * 80, 145 * 1514 * 80);
         assert_int_equal(deadline(&b), NEVER_NS);
         bench_close(&b);
 }
 
-/* Paced and then blocked: only EPOLLOUT wakes it, no deadline that has passed. */
-static void blocked_has_no_deadline(void **state)
+/* A paced SFI whose socket is full waits for EPOLLOUT; its deadline has passed and must not wake the loop. */
+static void a_blocked_sfi_has_no_deadline(void **state)
 {
         struct bench b;
 
@@ -181,7 +171,7 @@ static void blocked_has_no_deadline(void **state)
         while (turn(&b))
                 ;
         assert_true(stats_get(&b.sample.stats->packets_sent) > 6);
-        /* Nor if nothing is left to send. */
+        /* An SFI with nothing to send has no deadline either. */
         assert_true(deadline(&b) != NEVER_NS);
         ros_forget_sfi(b.sender.core, 0);
         clock_ns += NS_PER_S;
@@ -190,8 +180,8 @@ static void blocked_has_no_deadline(void **state)
         bench_close(&b);
 }
 
-/* A datagram that the kernel refuses is lost and counted as such, not as sent; the ROS goes on. */
-static void refused_is_not_sent(void **state)
+/* A datagram that the kernel refuses counts as lost, not as sent, and the ROS continues. */
+static void a_refused_datagram_is_not_counted_as_sent(void **state)
 {
         struct bench b;
         uint64_t sent;
@@ -212,14 +202,14 @@ static void refused_is_not_sent(void **state)
         assert_in_range(sent, 10, 12);
         assert_in_range(stats_get(&b.sample.stats->packets_send_failed), 10, 12);
         assert_true(stats_get(&b.sample.stats->bytes_sent) > 40 * FRAGMENT_BYTES);
-        /* The sequence numbers show the loss to the SFI. */
+        /* The SFI detects the loss by the sequence numbers. */
         assert_int_equal(ros_transaction(b.sender.core, 0),
                          sent + stats_get(&b.sample.stats->packets_send_failed));
         bench_close(&b);
 }
 
-/* Nobody listens: the ICMP error does not keep the loop awake once nothing is left to send. */
-static void an_error_does_not_spin(void **state)
+/* Nobody listens: the ICMP error must not wake the loop again and again. */
+static void an_icmp_error_does_not_keep_the_loop_awake(void **state)
 {
         struct bench b;
         int wakes = 0;
@@ -247,10 +237,10 @@ static void an_error_does_not_spin(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(pacing_costs_what_it_sends),
-                cmocka_unit_test(blocked_has_no_deadline),
-                cmocka_unit_test(refused_is_not_sent),
-                cmocka_unit_test(an_error_does_not_spin),
+                cmocka_unit_test(pacing_prepares_only_what_it_sends),
+                cmocka_unit_test(a_blocked_sfi_has_no_deadline),
+                cmocka_unit_test(a_refused_datagram_is_not_counted_as_sent),
+                cmocka_unit_test(an_icmp_error_does_not_keep_the_loop_awake),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

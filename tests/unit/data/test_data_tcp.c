@@ -1,5 +1,5 @@
-/* The SFI's data connections, with ROSs and strangers played by the test: which are accepted, for how long,
- * and whose they are. */
+/* Data connections over TCP: which peers are accepted and for how long. The test plays ROSs and strangers, or
+ * the SFI. */
 #include "../test.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 #define ROS2 SAMPLE_NET ".3"
 #define SFI1 SAMPLE_NET ".4"
 
-static unsigned watched;   /* connections that end when the other side falls silent */
-static uint8_t flood[256]; /* sent again and again, if flood_bytes is not 0 */
+static unsigned watched;   /* calls of tcp_notice_silence() */
+static uint8_t flood[256]; /* received endlessly, if flood_bytes is not 0 */
 static size_t flood_bytes, flooded;
 
 ssize_t __real_recv(int fd, void *to, size_t n, int flags);
@@ -38,7 +38,7 @@ ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
         for (size_t i = 0; i < n; i++, flooded++)
                 ((uint8_t *)to)[i] = flood[flooded % flood_bytes];
         if (flooded > 1 << 28)
-                fail_msg("a flood has no end, but a turn has");
+                fail_msg("a turn does not end during a flood");
         return (ssize_t)n;
 }
 
@@ -73,7 +73,7 @@ static void bench_close(struct bench *b)
         sample_close(&b->sample);
 }
 
-/* Does all that can be done now. */
+/* Turns until nothing is left to do. */
 static void turns(struct bench *b)
 {
         bool more = true;
@@ -84,7 +84,7 @@ static void turns(struct bench *b)
                 if (!more && i > 5)
                         return;
         }
-        fail_msg("it never comes to rest");
+        fail_msg("the receiver does not become idle");
 }
 
 static int dial(const char *from)
@@ -125,8 +125,8 @@ static bool is_closed(struct bench *b, int fd)
         return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* Whether a request for a ROS reaches the connection. */
-static bool is_asked(struct bench *b, uint16_t ros, int fd)
+/* Requests a fragment from a ROS; true: the request reaches this connection. */
+static bool gets_request(struct bench *b, uint16_t ros, int fd)
 {
         static struct message m;
         struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -150,18 +150,18 @@ static void an_introduction_is_final(void **state)
         fd = dial(ROS1);
         introduce(fd, 0);
         assert_false(is_closed(&b, fd));
-        assert_true(is_asked(&b, 0, fd));
-        introduce(fd, 0); /* it may repeat that */
+        assert_true(gets_request(&b, 0, fd));
+        introduce(fd, 0); /* may be repeated */
         assert_false(is_closed(&b, fd));
         introduce(fd, 1);
         assert_true(is_closed(&b, fd));
-        assert_false(is_asked(&b, 0, fd));
-        assert_false(is_asked(&b, 1, fd));
+        assert_false(gets_request(&b, 0, fd));
+        assert_false(gets_request(&b, 1, fd));
         close(fd);
         bench_close(&b);
 }
 
-static void only_a_ros_at_its_own_address_is_let_in(void **state)
+static void a_ros_is_accepted_only_from_its_own_address(void **state)
 {
         struct bench b;
         int other, ros2, ros1;
@@ -177,7 +177,7 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
         ros2 = dial(ROS2);
         introduce(ros2, 0);
         assert_true(is_closed(&b, ros2));
-        assert_true(is_asked(&b, 0, ros1));
+        assert_true(gets_request(&b, 0, ros1));
         assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 2);
         close(other);
         close(ros1);
@@ -185,8 +185,8 @@ static void only_a_ros_at_its_own_address_is_let_in(void **state)
         bench_close(&b);
 }
 
-/* More idle connections than places, before and after a ROS, keep none out and throw none out. */
-static void idle_connections_keep_nobody_out(void **state)
+/* Idle connections, more than there are places, neither keep a ROS out nor displace one. */
+static void idle_connections_do_not_keep_a_ros_out(void **state)
 {
         enum { IDLE = 40 };
         struct bench b;
@@ -201,12 +201,12 @@ static void idle_connections_keep_nobody_out(void **state)
         for (int i = IDLE / 2; i < IDLE; i++)
                 idle[i] = dial(ROS2);
         turns(&b);
-        assert_true(is_asked(&b, 0, ros1));
+        assert_true(gets_request(&b, 0, ros1));
         ros2 = dial(ROS2);
         introduce(ros2, 1);
         turns(&b);
-        assert_true(is_asked(&b, 1, ros2));
-        assert_true(is_asked(&b, 0, ros1));
+        assert_true(gets_request(&b, 1, ros2));
+        assert_true(gets_request(&b, 0, ros1));
         assert_true(is_closed(&b, idle[0]));
         for (int i = 0; i < IDLE; i++)
                 close(idle[i]);
@@ -215,7 +215,7 @@ static void idle_connections_keep_nobody_out(void **state)
         bench_close(&b);
 }
 
-static void the_silent_are_sent_away(void **state)
+static void a_peer_that_stays_silent_is_closed(void **state)
 {
         struct bench b;
         int idle, ros1;
@@ -237,7 +237,7 @@ static void the_silent_are_sent_away(void **state)
         bench_close(&b);
 }
 
-/* The ROS's end, connected to an SFI that the test plays. */
+/* A ROS; the test plays its SFI. */
 struct ros_bench {
         struct sample sample;
         struct data_sender sender;
@@ -280,7 +280,7 @@ static void ros_bench_open(struct ros_bench *b)
                 b->fd = tcp_accept(b->listener, 0, &local);
         }
         assert_true(b->fd >= 0);
-        assert_int_equal(watched, 2); /* one for each SFI */
+        assert_int_equal(watched, 2); /* one per SFI */
         for (int i = 0; i < 20; i++)
                 ros_turn(b);
 }
@@ -307,7 +307,7 @@ static size_t make_request(uint8_t *bytes, size_t size, uint8_t role, uint16_t s
         return message_encode(&m, bytes, size);
 }
 
-/* The ROS ends the connection after these bytes. */
+/* Sends bytes; true: the ROS closes the connection. */
 static bool is_refused(struct ros_bench *b, const uint8_t *bytes, size_t n)
 {
         uint8_t introduction[256];
@@ -323,8 +323,8 @@ static bool is_refused(struct ros_bench *b, const uint8_t *bytes, size_t n)
         return false;
 }
 
-/* Only the SFI's requests come this way, not messages of the DFM or another SFI. */
-static void a_ros_takes_only_its_sfis_requests(void **state)
+/* The connection is for this SFI's requests, not for messages of the DFM or another SFI. */
+static void a_ros_accepts_only_requests_of_the_connected_sfi(void **state)
 {
         struct ros_bench b;
         static struct message m;
@@ -345,7 +345,7 @@ static void a_ros_takes_only_its_sfis_requests(void **state)
         ros_bench_close(&b);
 }
 
-static void a_flood_of_requests_has_its_turn_and_no_more(void **state)
+static void a_flood_of_requests_does_not_prolong_a_turn(void **state)
 {
         struct ros_bench b;
         uint8_t byte = 0;
@@ -365,11 +365,11 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(an_introduction_is_final),
-                cmocka_unit_test(only_a_ros_at_its_own_address_is_let_in),
-                cmocka_unit_test(idle_connections_keep_nobody_out),
-                cmocka_unit_test(the_silent_are_sent_away),
-                cmocka_unit_test(a_ros_takes_only_its_sfis_requests),
-                cmocka_unit_test(a_flood_of_requests_has_its_turn_and_no_more),
+                cmocka_unit_test(a_ros_is_accepted_only_from_its_own_address),
+                cmocka_unit_test(idle_connections_do_not_keep_a_ros_out),
+                cmocka_unit_test(a_peer_that_stays_silent_is_closed),
+                cmocka_unit_test(a_ros_accepts_only_requests_of_the_connected_sfi),
+                cmocka_unit_test(a_flood_of_requests_does_not_prolong_a_turn),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

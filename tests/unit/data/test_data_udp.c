@@ -1,4 +1,4 @@
-/* The SFI's data socket: fragments count only from the address of the ROS that they name. */
+/* The SFI's data socket accepts fragments only from the address of the ROS that they name. */
 #include "../test.h"
 
 #include "evb/data/data_receive.h"
@@ -31,7 +31,7 @@ static void send_as(uint16_t ros, const char *from)
         chunk_packer_free(packer);
 }
 
-static void strangers_are_foreign(void **state)
+static void fragments_from_other_addresses_are_foreign(void **state)
 {
         struct sfi_config config = sample_sfi();
         struct data_receiver r = {.ops = &data_receive_udp};
@@ -45,9 +45,9 @@ static void strangers_are_foreign(void **state)
         assert_int_equal(sfi_new(&r.core, &config, NS_PER_S), 0);
         assert_true(sfi_receive(r.core, NS_PER_S, sample_welcome()));
         assert_int_equal(r.ops->open(&r), 0);
-        send_as(0, SAMPLE_NET ".3"); /* that of the other ROS */
+        send_as(0, SAMPLE_NET ".3"); /* the address of the other ROS */
         send_as(0, SAMPLE_NET ".77");
-        send_as(2, SAMPLE_NET ".2"); /* there is none */
+        send_as(2, SAMPLE_NET ".2"); /* the scenario has no ROS 3 */
         for (int i = 0; i < 10000 && stats_get(&n.stats->packets_foreign) < 3; i++) {
                 assert_int_equal(loop_wait(n.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(r.ops->turn(&r, NS_PER_S, &more), 0);
@@ -71,7 +71,7 @@ static void strangers_are_foreign(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(strangers_are_foreign),
+                cmocka_unit_test(fragments_from_other_addresses_are_foreign),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

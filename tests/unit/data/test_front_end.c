@@ -1,5 +1,5 @@
-/* Frames of a front-end played by the test: what is counted, which losses are gaps, and that neither a flood
- * nor an error takes the ROS's time. */
+/* Frames of a front-end that the test plays: which frames are counted, which losses are gaps, and that floods
+ * and errors do not stall the ROS. */
 #include "../test.h"
 
 #include <errno.h>
@@ -17,10 +17,10 @@
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 
-static bool flood;        /* the sockets have endless data */
+static bool flood;        /* the sockets deliver endless data */
 static unsigned receives; /* calls to the kernel */
 static uint64_t received_bytes;
-static int fail_adds; /* of descriptors to the loop */
+static int fail_adds; /* number of next additions to the loop that fail */
 static int last_wakes;
 
 int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
@@ -41,7 +41,7 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, str
         if (!flood)
                 return __real_recvmmsg(fd, messages, n, flags, timeout);
         if (++receives > 10000)
-                fail_msg("a flood has no end, but a turn has");
+                fail_msg("a turn does not end during a flood");
         for (unsigned i = 0; i < n; i++) {
                 memcpy(messages[i].msg_hdr.msg_iov->iov_base, frame, sizeof frame);
                 messages[i].msg_len = sizeof frame;
@@ -56,7 +56,7 @@ ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
                 return __real_recv(fd, to, n, flags);
         received_bytes += n;
         if (received_bytes > UINT64_C(1) << 30)
-                fail_msg("a flood has no end, but a turn has");
+                fail_msg("a turn does not end during a flood");
         for (size_t i = 0; i < n; i++)
                 ((uint8_t *)to)[i] = i % 4 == 2 ? 8 : 0; /* lengths of 512 KiB */
         return (ssize_t)n;
@@ -147,7 +147,7 @@ static void bench_close(struct bench *b)
                 close(b->stream);
 }
 
-/* As in the ROS's loop: a wake-up, a turn. */
+/* One pass of the ROS's loop. */
 static void turn(struct bench *b)
 {
         assert_int_equal(loop_wait(b->sample.loop, clock_now_ns() + NS_PER_MS), 0);
@@ -199,7 +199,7 @@ static void reset_at_close(int fd)
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
 }
 
-/* The run proceeds: what is held below `oldest` is released. */
+/* The DFM reports that all events below `oldest` have ended, so the ROS releases them. */
 static void clear_below(struct bench *b, uint64_t oldest)
 {
         static struct message m;
@@ -228,7 +228,7 @@ static void datagrams_are_counted(void **state)
         b.now_ns += 200 * NS_PER_MS;
         turn(&b);
         assert_true(front_end_is_quiet(b.front_end, b.now_ns));
-        /* A frame without room keeps its number, so it is not a gap. */
+        /* A frame that does not fit keeps its number, so it is not a gap. */
         for (int i = 0; i < ENTRIES; i++)
                 send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
         turns_until(&b, 100 + ENTRIES);
@@ -254,8 +254,7 @@ static void a_malformed_datagram_is_a_gap(void **state)
         bench_close(&b);
 }
 
-/* The kernel drops what the full socket cannot hold: every one of them is a gap, which a later datagram or
- * the socket shows. */
+/* Each datagram that the kernel drops is a gap. A later datagram, or else the socket, reports it. */
 static void a_full_socket_is_a_gap(void **state)
 {
         struct bench b;
@@ -278,7 +277,7 @@ static void a_full_socket_is_a_gap(void **state)
         bench_close(&b);
 }
 
-static void a_broken_frame_is_a_gap_and_an_end_is_none(void **state)
+static void a_broken_frame_is_a_gap_but_an_orderly_end_is_not(void **state)
 {
         struct bench b;
 
@@ -287,17 +286,17 @@ static void a_broken_frame_is_a_gap_and_an_end_is_none(void **state)
         accept_stream(&b);
         send_frames(&b, 10);
         turns_until(&b, 10);
-        accept_stream(&b); /* ends in order, between two frames, and connects again */
+        accept_stream(&b); /* an orderly end between two frames, then a new connection */
         send_frames(&b, 10);
         turns_until(&b, 20);
         assert_false(front_end_is_unreliable(b.front_end));
         assert_int_equal(send(b.stream, "\x05\0\0\0ab", 6, 0), 6);
         accept_stream(&b);
-        turns_until(&b, 21); /* the broken one keeps its number */
+        turns_until(&b, 21); /* the broken frame keeps its number */
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
         send_frames(&b, 10);
         turns_until(&b, 31);
-        /* A reset may have taken frames with it. */
+        /* A reset may have lost frames. */
         reset_at_close(b.stream);
         accept_stream(&b);
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
@@ -305,8 +304,8 @@ static void a_broken_frame_is_a_gap_and_an_end_is_none(void **state)
         bench_close(&b);
 }
 
-/* A connection that cannot be watched is tried again. */
-static void it_connects_again(void **state)
+/* A connection that cannot be added to the loop is retried. */
+static void a_failed_connection_is_retried(void **state)
 {
         struct bench b;
 
@@ -319,7 +318,7 @@ static void it_connects_again(void **state)
                 assert_true(front_end_deadline_ns(b.front_end) < NEVER_NS || fail_adds == 0);
         }
         assert_int_equal(fail_adds, 0);
-        /* Given-up frames lie before it. */
+        /* Connections without a frame are no gap. */
         accept_stream(&b);
         for (int i = 0; i < 3; i++)
                 accept_stream(&b);
@@ -329,8 +328,9 @@ static void it_connects_again(void **state)
         bench_close(&b);
 }
 
-/* The buffer is full and the front-end gone: its end waits for room, and wakes nobody until then. */
-static void a_pause_is_quiet(void **state)
+/* The buffer is full and the front-end has closed the stream: this must not wake the loop until there is
+ * room. */
+static void a_paused_stream_does_not_wake_the_loop(void **state)
 {
         struct bench b;
 
@@ -355,7 +355,7 @@ static void a_pause_is_quiet(void **state)
         bench_close(&b);
 }
 
-static void a_flood_of_datagrams_has_its_turn_and_no_more(void **state)
+static void a_flood_of_datagrams_does_not_prolong_a_turn(void **state)
 {
         struct bench b;
 
@@ -367,11 +367,11 @@ static void a_flood_of_datagrams_has_its_turn_and_no_more(void **state)
         front_end_turn(b.front_end, b.now_ns);
         assert_in_range(receives, 1, 128);
         assert_true(front_end_frames(b.front_end) > 0);
-        assert_int_equal(front_end_deadline_ns(b.front_end), 0); /* the rest in the next turn */
+        assert_int_equal(front_end_deadline_ns(b.front_end), 0); /* the rest follows in the next turn */
         bench_close(&b);
 }
 
-static void a_flooding_stream_has_its_turn_and_no_more(void **state)
+static void a_flooding_stream_does_not_prolong_a_turn(void **state)
 {
         struct bench b;
 
@@ -398,11 +398,11 @@ int main(void)
                 cmocka_unit_test(datagrams_are_counted),
                 cmocka_unit_test(a_malformed_datagram_is_a_gap),
                 cmocka_unit_test(a_full_socket_is_a_gap),
-                cmocka_unit_test(a_broken_frame_is_a_gap_and_an_end_is_none),
-                cmocka_unit_test(it_connects_again),
-                cmocka_unit_test(a_pause_is_quiet),
-                cmocka_unit_test(a_flood_of_datagrams_has_its_turn_and_no_more),
-                cmocka_unit_test(a_flooding_stream_has_its_turn_and_no_more),
+                cmocka_unit_test(a_broken_frame_is_a_gap_but_an_orderly_end_is_not),
+                cmocka_unit_test(a_failed_connection_is_retried),
+                cmocka_unit_test(a_paused_stream_does_not_wake_the_loop),
+                cmocka_unit_test(a_flood_of_datagrams_does_not_prolong_a_turn),
+                cmocka_unit_test(a_flooding_stream_does_not_prolong_a_turn),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

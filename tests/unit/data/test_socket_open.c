@@ -1,5 +1,5 @@
-/* Sockets at addresses that are missing, taken, or appear later. In a network namespace of its own, for its
- * addresses. */
+/* Sockets at addresses that are missing, in use, or appear later. The test runs in its own network namespace.
+ */
 #include "../own_network.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define LATER "10.99.9.1"
 
 static int binds;
-static int add_at, stop_at; /* the call of bind() before which the address comes, or a signal */
+static int add_at, stop_at; /* before this call of bind() the address appears, or a signal arrives */
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
@@ -42,7 +42,7 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
 {
         binds++;
         if (binds > 100)
-                fail_msg("it never gives up, and never succeeds");
+                fail_msg("socket_open_udp() neither succeeds nor fails");
         if (binds == add_at)
                 set_address("lo:1", LATER);
         if (binds == stop_at)
@@ -50,7 +50,7 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
         return __real_bind(fd, address, size);
 }
 
-/* The log of `f`. */
+/* Returns what `f` logs. */
 static const char *logged_by(void (*f)(void))
 {
         static char text[4096];
@@ -86,7 +86,7 @@ static void open_later(void)
         result = socket_open_udp(&opened, &config, "fragments");
 }
 
-static void an_address_is_waited_for(void **state)
+static void a_missing_address_is_retried(void **state)
 {
         const char *log;
 
@@ -120,8 +120,8 @@ static void a_stop_ends_the_wait(void **state)
         stop_at = 0;
 }
 
-/* All nodes of `evb run` are on this machine: a missing address is a mistake. */
-static void evb_run_waits_for_nothing(void **state)
+/* Under `evb run` all nodes are on this machine, so a missing address is an error. */
+static void a_node_of_evb_run_does_not_wait(void **state)
 {
         (void)state;
         setenv(NODE_STATS_ENV, "9", 1);
@@ -142,8 +142,8 @@ static void open_taken(void)
                 result = socket_open_listener(&local, 0, "data connections");
 }
 
-/* A socket that permits sharing is not shared either: it is not ours. */
-static void an_address_is_never_shared(void **state)
+/* An address is not shared even with a socket that permits sharing: it belongs to another program. */
+static void an_address_in_use_is_not_shared(void **state)
 {
         struct net_address local = at("127.0.0.2", 5000);
         int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
@@ -186,8 +186,10 @@ static void a_small_buffer_is_logged_once(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_address_is_waited_for),      cmocka_unit_test(a_stop_ends_the_wait),
-                cmocka_unit_test(evb_run_waits_for_nothing),     cmocka_unit_test(an_address_is_never_shared),
+                cmocka_unit_test(a_missing_address_is_retried),
+                cmocka_unit_test(a_stop_ends_the_wait),
+                cmocka_unit_test(a_node_of_evb_run_does_not_wait),
+                cmocka_unit_test(an_address_in_use_is_not_shared),
                 cmocka_unit_test(a_small_buffer_is_logged_once),
         };
 

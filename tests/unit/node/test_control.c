@@ -1,4 +1,5 @@
-/* The control socket: whose messages count, and that a flood of others does not hold up the node. */
+/* The control socket accepts messages only from the addresses of their senders, and a flood from strangers
+ * does not stall the node. */
 #include "../test.h"
 
 #include "evb/net/endpoint.h"
@@ -34,24 +35,28 @@ static void bench_close(struct bench *b)
         sample_node_free(&b->node);
 }
 
-/* An Alive that names ROS 1 of the scenario as its sender. */
+static void send_bytes(struct bench *b, uint8_t *bytes, size_t n)
+{
+        struct iovec iov = {bytes, n};
+        struct net_address to;
+
+        assert_int_equal(net_address_parse(&to, DFM, PORT), 0);
+        assert_int_equal(endpoint_send(b->from, &(struct outgoing){&iov, 1, (uint32_t)n, &to}, 1), 1);
+}
+
+/* Sends an Alive that names ROS 1 of the scenario as its sender. */
 static void send_alive(struct bench *b)
 {
         static struct message m;
-        struct net_address to;
         uint8_t bytes[256];
-        struct iovec iov = {.iov_base = bytes};
 
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
         m.alive.state = RUN_RUNNING;
-        iov.iov_len = message_encode(&m, bytes, sizeof bytes);
-        assert_int_equal(net_address_parse(&to, DFM, PORT), 0);
-        assert_int_equal(endpoint_send(b->from, &(struct outgoing){&iov, 1, (uint32_t)iov.iov_len, &to}, 1),
-                         1);
+        send_bytes(b, bytes, message_encode(&m, bytes, sizeof bytes));
 }
 
-/* One turn; how many messages it gave. */
+/* Takes one turn; returns the number of messages that it accepted. */
 static unsigned turn(struct bench *b)
 {
         unsigned n = 0;
@@ -73,7 +78,7 @@ static unsigned turns_until(struct bench *b, const _Atomic uint64_t *counter, ui
         return got;
 }
 
-static void a_message_comes_from_the_address_that_it_names(void **state)
+static void a_message_from_its_senders_address_is_accepted(void **state)
 {
         struct bench b;
 
@@ -85,7 +90,7 @@ static void a_message_comes_from_the_address_that_it_names(void **state)
         bench_close(&b);
 }
 
-static void another_address_or_port_is_a_stranger(void **state)
+static void a_message_from_another_address_or_port_is_foreign(void **state)
 {
         struct bench b;
 
@@ -100,9 +105,8 @@ static void another_address_or_port_is_a_stranger(void **state)
         }
 }
 
-/* More datagrams of strangers than a turn reads: the rest waits for the next turn, and the loop does not
- * sleep before it. */
-static void a_flood_does_not_hold_up_the_node(void **state)
+/* Strangers send more datagrams than a turn reads. The rest waits for the next turn, which begins at once. */
+static void a_flood_does_not_stall_the_node(void **state)
 {
         struct bench b;
         uint64_t first;
@@ -121,12 +125,70 @@ static void a_flood_does_not_hold_up_the_node(void **state)
         bench_close(&b);
 }
 
+/* The node answers, so that a node with a wrong address can report its mistake. */
+static void a_join_from_a_wrong_address_is_answered(void **state)
+{
+        static struct message m;
+        uint8_t bytes[1472];
+        struct datagram answer;
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, STRANGER, PORT);
+        m.header = (struct message_header){.sender_role = ROLE_ROS, .type = MESSAGE_JOIN};
+        m.join.incarnation = 5;
+        send_bytes(&b, bytes, message_encode(&m, bytes, sizeof bytes));
+        assert_int_equal(turns_until(&b, &b.node.stats->packets_foreign, 1), 0);
+        assert_int_equal(endpoint_receive(b.from, &answer, 1), 1);
+        assert_int_equal(message_decode(&m, answer.bytes, answer.size_bytes), MESSAGE_OK);
+        assert_int_equal(m.header.type, MESSAGE_WELCOME);
+        assert_int_equal(m.welcome.verdict, WELCOME_ADDRESS);
+        assert_int_equal(m.welcome.incarnation, 5);
+        assert_int_equal(m.dfm, SAMPLE_DFM);
+        bench_close(&b);
+}
+
+/* Without a multicast group, a message to all goes to each node. */
+static void a_message_to_all_reaches_each_node(void **state)
+{
+        static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".4", SAMPLE_NET ".5"};
+        static struct message m;
+        struct endpoint *nodes[ARRAY_SIZE(addresses)];
+        struct datagram d;
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, STRANGER, PORT);
+        for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+                struct udp_config config = {};
+
+                assert_int_equal(net_address_parse(&config.local, addresses[i], PORT), 0);
+                assert_int_equal(endpoint_new_udp(&nodes[i], &config), 0);
+        }
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
+        m.keep_alive.state = RUN_RUNNING;
+        control_send(&b.node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
+        control_send(&b.node.control, (struct message_to){ROLE_SFI, 1}, &m, 0);
+        control_flush(&b.node.control);
+        assert_int_equal(stats_get(&b.node.stats->control_sent), 5);
+        for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+                assert_int_equal(endpoint_receive(nodes[i], &d, 1), 1);
+                assert_int_equal(message_decode(&m, d.bytes, d.size_bytes), MESSAGE_OK);
+                assert_int_equal(endpoint_receive(nodes[i], &d, 1), i == 3 ? 1 : 0);
+                endpoint_free(nodes[i]);
+        }
+        bench_close(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_message_comes_from_the_address_that_it_names),
-                cmocka_unit_test(another_address_or_port_is_a_stranger),
-                cmocka_unit_test(a_flood_does_not_hold_up_the_node),
+                cmocka_unit_test(a_message_from_its_senders_address_is_accepted),
+                cmocka_unit_test(a_message_from_another_address_or_port_is_foreign),
+                cmocka_unit_test(a_join_from_a_wrong_address_is_answered),
+                cmocka_unit_test(a_message_to_all_reaches_each_node),
+                cmocka_unit_test(a_flood_does_not_stall_the_node),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A DFM's reasons for a run without a trigger: who is missing, who holds triggers back. */
+/* A DFM's reasons for a run without triggers, or with events that are not complete. */
 #include "../test.h"
 
 #include "../core/dfm_driver.h"
@@ -18,7 +18,7 @@ static void name_nodes(const struct dfm_config *c)
         }
 }
 
-/* The reasons as they are once the DFM has been stopped. */
+/* Stops the DFM; returns the only reason. */
 static const char *why(struct dfm_driver *t, const struct idle *last)
 {
         static struct reasons r;
@@ -30,7 +30,7 @@ static const char *why(struct dfm_driver *t, const struct idle *last)
         return r.text[0];
 }
 
-static void who_never_came(void **state)
+static void missing_nodes_are_named(void **state)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -48,7 +48,7 @@ static void who_never_came(void **state)
         dfm_driver_fini(&t);
 }
 
-static void many_are_counted(void **state)
+static void a_long_list_of_nodes_is_shortened(void **state)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -66,8 +66,8 @@ static void many_are_counted(void **state)
         dfm_driver_fini(&t);
 }
 
-/* Also when all have left and XOFF is forgotten by the time of the reasons. */
-static void who_held_back(void **state)
+/* At the end all nodes have left and XOFF is forgotten, so the reason must come from an earlier note. */
+static void a_ros_that_held_triggers_back_is_named(void **state)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -89,7 +89,7 @@ static void who_held_back(void **state)
         dfm_driver_fini(&t);
 }
 
-static void nobody_had_a_credit(void **state)
+static void missing_credits_are_a_reason(void **state)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -103,8 +103,8 @@ static void nobody_had_a_credit(void **state)
         dfm_driver_fini(&t);
 }
 
-/* With a trigger only the events count. */
-static void open_partial_and_lost(void **state)
+/* After the first trigger, only the fate of events matters. */
+static void open_partial_and_lost_events_are_counted(void **state)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -128,8 +128,8 @@ static void open_partial_and_lost(void **state)
         dfm_driver_fini(&t);
 }
 
-/* An SFI that fails when it seals its last file says so with its farewell. */
-static void failed_at_the_end_and_built_twice(void **state)
+/* An SFI that fails to seal its last file reports that in its last message. */
+static void failed_output_and_repeated_events_are_reasons(void **state)
 {
         struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
         struct dfm_config config = dfm_standard();
@@ -211,7 +211,7 @@ static void an_sfi_that_fell_silent_with_events_is_a_reason(void **state)
         assert_int_equal(r.n, 0);
 }
 
-/* More than are kept are counted, and none is there twice. */
+/* Further reasons are only counted, and no reason is listed twice. */
 static void reasons_are_bounded(void **state)
 {
         struct reasons r = {};
@@ -227,14 +227,14 @@ static void reasons_are_bounded(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(who_never_came),
-                cmocka_unit_test(many_are_counted),
-                cmocka_unit_test(who_held_back),
-                cmocka_unit_test(nobody_had_a_credit),
-                cmocka_unit_test(open_partial_and_lost),
+                cmocka_unit_test(missing_nodes_are_named),
+                cmocka_unit_test(a_long_list_of_nodes_is_shortened),
+                cmocka_unit_test(a_ros_that_held_triggers_back_is_named),
+                cmocka_unit_test(missing_credits_are_a_reason),
+                cmocka_unit_test(open_partial_and_lost_events_are_counted),
                 cmocka_unit_test(reasons_are_bounded),
+                cmocka_unit_test(failed_output_and_repeated_events_are_reasons),
                 cmocka_unit_test(an_sfi_that_fell_silent_with_events_is_a_reason),
-                cmocka_unit_test(failed_at_the_end_and_built_twice),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The ROS as a node, with the DFM played by the test. */
+/* The ROS as a node; the test plays the DFM. */
 #include "../test.h"
 
 #include "evb/core/ros.h"
@@ -36,20 +36,11 @@ static void keep_alive(struct node *n, uint64_t live)
 
 static void assign(struct node *n, uint64_t event, uint16_t sfi)
 {
-        static struct message m;
-
-        m.header = (struct message_header){
-                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
-        m.dfm = SAMPLE_DFM;
-        m.n = 1;
-        m.assign.entries[0].event = event;
-        m.assign.entries[0].l1_id = (uint32_t)event;
-        m.assign.entries[0].sfi = sfi;
-        node_ros.receive(n, NS_PER_S, &m);
+        node_ros.receive(n, NS_PER_S, sample_assign(event, sfi));
 }
 
-/* Jobs for an SFI that left the DFM's map are dropped once, and no others. */
-static void an_sfi_that_is_gone_is_forgotten(void **state)
+/* Jobs for an SFI that has left are dropped once, and those for other SFIs stay. */
+static void jobs_for_an_sfi_that_left_are_dropped(void **state)
 {
         struct node n;
 
@@ -70,7 +61,7 @@ static void an_sfi_that_is_gone_is_forgotten(void **state)
         assert_int_equal(ros_next_with_jobs(core, 0), 0);
         assert_int_equal(ros_next_with_jobs(core, 1), UINT32_MAX);
         keep_alive(&n, 1);
-        keep_alive(&n, 3); /* back again */
+        keep_alive(&n, 3); /* it has returned */
         assign(&n, 21, 1);
         keep_alive(&n, 3);
         assert_int_equal(ros_next_with_jobs(core, 1), 1);
@@ -86,7 +77,7 @@ static void an_sfi_that_is_gone_is_forgotten(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_sfi_that_is_gone_is_forgotten),
+                cmocka_unit_test(jobs_for_an_sfi_that_left_are_dropped),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

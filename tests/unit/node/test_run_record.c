@@ -1,4 +1,4 @@
-/* What a machine remembers of its runs: numbers never repeat, and only a run that goes on is taken up. */
+/* The record of a machine's runs: numbers never repeat, and only an unfinished run can be resumed. */
 #include "../test.h"
 
 #include <errno.h>
@@ -101,8 +101,8 @@ static void numbers_do_not_repeat(void **state)
         }
 }
 
-/* Small numbers were given out before; the time was not. */
-static void a_file_that_makes_no_sense_is_no_new_beginning(void **state)
+/* A small number may have been used before, so a damaged file leads to the time instead. */
+static void a_damaged_file_does_not_restart_the_numbers(void **state)
 {
         static const char *const texts[] = {"x\n",          "-3\n",  "12", "99999999999999999999999\n",
                                             "4294967295\n", "1 2\n", "\n"};
@@ -120,7 +120,7 @@ static void a_file_that_makes_no_sense_is_no_new_beginning(void **state)
         assert_int_equal(next_number(), 42);
 }
 
-static void without_a_file_the_time_is_the_number(void **state)
+static void without_a_file_the_number_is_the_time(void **state)
 {
         uint32_t before = time_now();
         char path[128];
@@ -128,12 +128,12 @@ static void without_a_file_the_time_is_the_number(void **state)
         (void)state;
         drop("run-number");
         path_of("run-number", path, sizeof path);
-        assert_int_equal(mkdir(path, 0700), 0); /* whoever runs this cannot write to it as a file */
+        assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a folder as if it were a file */
         assert_in_range(next_number(), before, time_now());
         drop("run-number");
 }
 
-static void only_a_run_that_goes_on_is_taken_up(void **state)
+static void only_an_unfinished_run_can_be_resumed(void **state)
 {
         struct run_record s, again;
         struct dfm_former f;
@@ -144,7 +144,7 @@ static void only_a_run_that_goes_on_is_taken_up(void **state)
         assert_true(s.fd >= 0);
         assert_false(former(&s).known);
         assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, false), 0);
-        /* Another DFM of this address: it is not its run. */
+        /* Another DFM with this address does not get the record. */
         run_record_open(&again, "127.0.0.1", 5);
         assert_true(again.fd < 0);
         assert_false(former(&again).known);
@@ -238,10 +238,10 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(numbers_do_not_repeat),
-                cmocka_unit_test(a_file_that_makes_no_sense_is_no_new_beginning),
-                cmocka_unit_test(without_a_file_the_time_is_the_number),
+                cmocka_unit_test(a_damaged_file_does_not_restart_the_numbers),
+                cmocka_unit_test(without_a_file_the_number_is_the_time),
+                cmocka_unit_test(only_an_unfinished_run_can_be_resumed),
                 cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
-                cmocka_unit_test(only_a_run_that_goes_on_is_taken_up),
         };
         int failed;
 
