@@ -1,4 +1,4 @@
-"""What the system tests share: runs of the real program, its nodes by name, and the accounts that must always balance."""
+"""Common code of the system tests: runs the real program, finds its nodes, and checks that the accounts balance."""
 import contextlib
 import json
 import os
@@ -13,10 +13,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "configs" / "scenarios"
 SHARED = pathlib.Path(os.environ.get("EVB_SHARED", ROOT.parent / "shared"))
-# Longer than any run here may take, whatever dies in it.
+# Longer than any run may take, whatever dies in it.
 LIMIT_S = 120 * int(os.environ.get("MESON_TEST_TIMEOUT_FACTOR", "1"))
 
-# Times so long that a slow machine makes no event partial; cases that need short ones set them.
+# Timeouts that even a slow machine does not reach; some cases set shorter ones.
 SMALL = """
 [scenario]
 mode = push
@@ -35,7 +35,7 @@ node-timeout = 30s
 
 
 class Skip(Exception):
-    """A test that cannot be done here; says why."""
+    """Skips a test that this machine cannot run, with the reason."""
 
 
 def settings(keys):
@@ -48,7 +48,7 @@ def folder():
         yield pathlib.Path(name)
 
 
-# Loopback addresses of this process alone: evb run takes none of 127.255.
+# Loopback addresses of this process only; evb run never uses 127.255.
 OWN_NET = f"127.255.{os.getpid() % 250}"
 
 
@@ -59,7 +59,7 @@ def scenario(where, text=SMALL, name="test.conf"):
 
 
 def run(evb, path, keys=None, net="loopback", expect=0, limit=LIMIT_S, **options):
-    """One whole run; its report."""
+    """Makes one whole run and returns its report."""
     done = subprocess.run([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})], capture_output=True,
                           text=True, timeout=limit, **options)
     assert done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}"
@@ -69,7 +69,7 @@ def run(evb, path, keys=None, net="loopback", expect=0, limit=LIMIT_S, **options
 
 
 def balance(report):
-    """Every trigger ended once, every fragment is accounted for."""
+    """Checks that every trigger ended once and every fragment is accounted for."""
     fragments = report["fragments"]
     ends = [report["events_complete"], report["events_partial"], report["events_lost"]]
     assert report["triggers"] == sum(ends), f"{report['triggers']} triggers, ends {ends}"
@@ -83,29 +83,29 @@ def complete(report):
     assert report["fragments"]["corrupt"] == 0, report["fragments"]
 
 
-# The most that a test with random faults may fail by chance.
+# Maximum probability that a test with random faults fails by chance.
 CHANCE = 1e-9
 
 
 def chance_of_missing(datagrams, loss, nodes=9, timeout_s=30):
-    """How likely random loss alone leaves something missing in a run of so many data datagrams.
+    """Returns the probability that random loss alone leaves a fragment missing in a run with this many datagrams.
 
-    A datagram stays missing if it is lost, and so is each of its retries: the request or the answer,
-    1 - (1 - p)^2. After the first 2 s, in which distances grow, retries come every 500 ms until sfi.timeout.
-    With p = 0.05 and 30 s this is 0.05 * 0.0975^56 = 1e-58 for each datagram. A node that misses all ten
-    KeepAlives of the run's end, one in 200 ms for 2 s, fails the run as well: 1e-13 for each node.
+    A datagram stays missing if it and each retry of it are lost. A retry fails with 1 - (1 - p)^2, as request or
+    answer may be lost. After 2 s of backoff, retries come every 500 ms until sfi.timeout. With p = 0.05 and 30 s
+    this is 0.05 * 0.0975^56 = 1e-58 per datagram. A node also fails the run if it misses all ten KeepAlives at the
+    end (one per 200 ms for 2 s): 1e-13 per node.
     """
     retries = int((timeout_s - 2) / 0.5)
     return datagrams * loss * (1 - (1 - loss) ** 2) ** retries + nodes * loss ** 10
 
 
 def chance_of_no_loss(datagrams, loss):
-    """How likely a run that should lose something loses nothing: 0.95^2000 = 3e-45."""
+    """Returns the probability that a lossy run loses nothing: 0.95^2000 = 3e-45."""
     return (1 - loss) ** datagrams
 
 
 class Running:
-    """A run in the background, to be disturbed."""
+    """A run in the background, which the test can disturb."""
 
     def __init__(self, evb, path, keys=None, net="loopback", **options):
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
@@ -120,22 +120,22 @@ class Running:
         self.process.communicate()
 
     def nodes(self):
-        """Process ids by node name, of the nodes that have begun."""
+        """Returns the PIDs of the started nodes, by node name."""
         found = {}
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in children:
             with contextlib.suppress(OSError):
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"--node" in words:
-                    found[words[words.index(b"--node") + 1].decode()] = int(pid)
+                arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"--node" in arguments:
+                    found[arguments[arguments.index(b"--node") + 1].decode()] = int(pid)
         return found
 
     def config(self):
-        """The scenario that the nodes were given: its text."""
+        """Returns the text of the scenario that the nodes got."""
         for pid in self.nodes().values():
-            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            return pathlib.Path(words[words.index(b"--config") + 1].decode()).read_text()
-        raise AssertionError("no node lives")
+            arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return pathlib.Path(arguments[arguments.index(b"--config") + 1].decode()).read_text()
+        raise AssertionError("no node is running")
 
     def address(self, node):
         return re.search(rf"\[node {node}\]\nrole = \w+\naddress = (\S+)", self.config())[1]
@@ -151,7 +151,7 @@ class Running:
         self.wait_for(f"{n} nodes", lambda: len(self.nodes()) == n)
 
     def counters(self, node):
-        """The node's page of counters, by its open descriptor: the words that follow the magic number."""
+        """Returns the node's counters, read through its open descriptor; they follow the magic number."""
         pid = self.nodes()[node]
         for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -160,28 +160,28 @@ class Running:
         return b""
 
     def counter(self, node, name):
-        """One of its counters; 0 while there is no page. The header that defines the page says where it is."""
+        """Returns one counter; 0 before the counters exist. stats.h defines its offset."""
         header = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
-        page = header[header.index("struct node_stats {"):]
-        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", page, re.M | re.S)
+        definition = header[header.index("struct node_stats {"):]
+        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", definition, re.M | re.S)
         index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
         at = 16 + 8 * (index + re.findall(r"^ {8}X\((\w+),", header, re.M).index(name))
         try:
-            page = self.counters(node)
+            counters = self.counters(node)
         except (KeyError, OSError):
             return 0
-        return int.from_bytes(page[at:at + 8], "little")
+        return int.from_bytes(counters[at:at + 8], "little")
 
     def wait_running(self):
-        """Until events are being built: the state in the DFM's page is NODE_RUNNING and an event is complete."""
+        """Waits until the DFM counts a complete event."""
         def built():
-            page = self.counters("dfm")
-            return len(page) > 24 and int.from_bytes(page[16:24], "little") > 0
+            counters = self.counters("dfm")
+            return len(counters) > 24 and int.from_bytes(counters[16:24], "little") > 0
 
         self.wait_for("built event", built)
 
     def last_complete_ns(self):
-        """When the last complete event was built, by the monotonic clock."""
+        """Returns the monotonic time of the latest complete event."""
         return int.from_bytes(self.counters("dfm")[24:32], "little")
 
     def end(self, expect):
@@ -196,12 +196,12 @@ class Running:
 
 
 def main(cases):
-    """test_x.py EVB CASE: runs one case. 77: skipped, with the reason on standard output."""
+    """Runs one case of test_x.py EVB CASE. Exits with 77 and prints the reason if it is skipped."""
     evb, case = sys.argv[1:3]
-    # What a test has made goes also where a time limit ends it.
+    # Clean up also if a time limit ends the test.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        # The machine's own run numbers stay as they are.
+        # Do not touch the machine's own run numbers.
         with folder() as state:
             os.environ["XDG_STATE_HOME"] = str(state)
             cases[case](str(pathlib.Path(evb).resolve()))
@@ -212,7 +212,7 @@ def main(cases):
 
 
 def drop_root():
-    """For preexec_fn: what runs then is an ordinary user's."""
+    """For preexec_fn: makes the program run as an ordinary user."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)

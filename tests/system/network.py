@@ -1,4 +1,4 @@
-"""Namespaces of a test's own, joined by a bridge or face to face; gone when it ends, whatever happens."""
+"""Network namespaces of a test, joined by a bridge or a single link; removed when the test ends."""
 import contextlib
 import json
 import os
@@ -13,9 +13,9 @@ from harness import LIMIT_S, Skip, need_root
 _libc = None
 
 
-def sh(*words, check=True, **options):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **options)
-    assert not check or done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+def sh(*arguments, check=True, **options):
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S, **options)
+    assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done
 
 
@@ -32,14 +32,14 @@ class Network:
         return f"evb-{os.getpid()}-{node}"
 
     def __enter__(self):
-        # Not the machine's: what a test leaves behind goes with it.
+        # A temporary state directory, removed with the test.
         self.state = tempfile.TemporaryDirectory(prefix="evb-test-")
         os.environ["EVB_STATE_DIRECTORY"] = self.state.name
         for node in self.names:
             done = sh("ip", "netns", "add", self.name(node), check=False)
             if done.returncode != 0:
                 self.__exit__()
-                raise Skip(f"no network namespace to be had: {done.stderr.strip()}")
+                raise Skip(f"cannot make a network namespace: {done.stderr.strip()}")
             sh("ip", "-n", self.name(node), "link", "set", "lo", "up")
         return self
 
@@ -48,21 +48,21 @@ class Network:
             sh("ip", "netns", "del", self.name(node), check=False)
         self.state.cleanup()
 
-    def ip(self, node, *words):
-        return sh("ip", "-n", self.name(node), *words)
+    def ip(self, node, *arguments):
+        return sh("ip", "-n", self.name(node), *arguments)
 
-    def tc(self, node, *words, check=True):
-        return sh("tc", "-n", self.name(node), *words, check=check)
+    def tc(self, node, *arguments, check=True):
+        return sh("tc", "-n", self.name(node), *arguments, check=check)
 
-    def run(self, node, *words, check=True, **options):
-        return sh("ip", "netns", "exec", self.name(node), *words, check=check, **options)
+    def run(self, node, *arguments, check=True, **options):
+        return sh("ip", "netns", "exec", self.name(node), *arguments, check=check, **options)
 
-    def popen(self, node, *words, **options):
-        return subprocess.Popen(["ip", "netns", "exec", self.name(node), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    def popen(self, node, *arguments, **options):
+        return subprocess.Popen(["ip", "netns", "exec", self.name(node), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, **options)
 
     def pair(self, a, b, net="10.9.0"):
-        """A wire between two: eth0 on both, NET.1 and NET.2."""
+        """Joins two namespaces by a link: eth0 on both, NET.1 and NET.2."""
         self.ip(a, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.name(b))
         for node, host in ((a, 1), (b, 2)):
             self.ip(node, "addr", "add", f"{net}.{host}/24", "dev", "eth0")
@@ -70,7 +70,7 @@ class Network:
             self.ip(node, "link", "set", "eth0", "up")
 
     def bridge(self, switch, hosts, net="10.9.0"):
-        """Each host's eth0 is a wire to the switch: NET.1, NET.2...; no offload, so that a switch sees packets."""
+        """Joins each host's eth0 to the switch: NET.1, NET.2..."""
         self.ip(switch, "link", "add", "bridge", "type", "bridge")
         self.ip(switch, "link", "set", "bridge", "up")
         for i, host in enumerate(hosts, 1):
@@ -81,7 +81,7 @@ class Network:
 
     @contextlib.contextmanager
     def inside(self, node):
-        """This process within a namespace: sockets made here stay there."""
+        """Moves this process into a namespace; sockets made meanwhile stay there."""
         with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.name(node)}") as there:
             _setns(there.fileno())
             try:
@@ -93,12 +93,12 @@ class Network:
         with self.inside(node):
             return socket.socket(family, kind)
 
-    def evb(self, evb, node, *words, check=True, env=None):
-        return self.run(node, str(evb), *words, check=check, env=env)
+    def evb(self, evb, node, *arguments, check=True, env=None):
+        return self.run(node, str(evb), *arguments, check=check, env=env)
 
-    def qos(self, evb, node, *words, env=None):
-        """`evb qos ... --json`, as an object."""
-        return json.loads(self.evb(evb, node, "qos", *words, "--json", env=env).stdout)
+    def qos(self, evb, node, *arguments, env=None):
+        """Returns the output of `evb qos ... --json` as an object."""
+        return json.loads(self.evb(evb, node, "qos", *arguments, "--json", env=env).stdout)
 
 
 def _setns(fd):
@@ -117,7 +117,7 @@ def wait_until(what, condition, limit=LIMIT_S):
 
 
 class Numbered:
-    """A stream of numbered datagrams from one namespace to another, and what of it has come."""
+    """Sends numbered datagrams from one namespace to another and records which arrive."""
 
     def __init__(self, network, sender, receiver, address, port=7000, size=1400, sndbuf=1 << 20):
         self.size = size
@@ -133,7 +133,7 @@ class Numbered:
         self.numbers = []
 
     def send(self, n):
-        """Blocks where the queue is full, as any sender does."""
+        """Sends n datagrams; blocks while the queue is full."""
         for _ in range(n):
             self.out.send(struct.pack("!I", self.sent) + bytes(self.size - 4))
             self.sent += 1
@@ -145,9 +145,9 @@ class Numbered:
         return len(self.numbers)
 
     def check_all(self):
-        """All have come, in order."""
+        """Checks that all have arrived in order."""
         wait_until(f"all {self.sent} datagrams", lambda: self.take() >= self.sent)
-        assert self.numbers == list(range(self.sent)), "lost, doubled or out of order"
+        assert self.numbers == list(range(self.sent)), "datagrams lost, duplicated or out of order"
 
     def close(self):
         self.out.close()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How nodes and runs end: the exit status, its reasons on standard error, and what signals do.
+"""How nodes and runs end: exit status, reasons on standard error, and signals.
 
     test_ends.py EVB CASE
 """
@@ -19,13 +19,13 @@ from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, ma
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
-# Not ignored, as it would be where the tests run under nohup.
+# Restores SIGHUP, which is ignored if the tests run under nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _blocks, _sockets = itertools.count(1), itertools.count(1)
 
 
 class Nodes:
-    """The nodes of a scenario as services start them: each a process of its own, without `evb run`, at addresses of its own."""
+    """The nodes of a scenario as services start them: separate processes, without `evb run`."""
 
     def __init__(self, evb, where, text=SMALL, keys=None, own=None):
         self.evb, self.where, self.own = evb, pathlib.Path(where), own or {}
@@ -34,7 +34,7 @@ class Nodes:
         block, pid = next(_blocks), os.getpid()
         lines, self.names, self.roles = [], [], {}
         for line in plain.splitlines():
-            # No other test's nodes may hear these.
+            # A group of its own: other tests run at the same time.
             group = line.startswith("control-group = ")
             lines.append(f"control-group = 239.{block}.{(pid >> 8) % 250}.{pid & 255}" if group else line)
             if line.startswith("[node "):
@@ -57,7 +57,7 @@ class Nodes:
             listener.close()
 
     def listen(self, name):
-        """Where the node finds its service manager: each start has a socket of its own."""
+        """Makes a service manager's socket for one start of a node."""
         path = self.where / f"{name}.{next(_sockets)}.notify"
         if name in self.listeners:
             self.listeners.pop(name).close()
@@ -69,7 +69,7 @@ class Nodes:
     def start(self, *names, keys=None):
         for name in names or self.names:
             own = {**(keys or {}), **self.own.get(name, {})}
-            # A process that waits for a pipe to be read would not end.
+            # A process that blocks on a full pipe would not exit.
             err, out = open(self.where / f"{name}.err", "wb"), open(self.where / f"{name}.json", "wb")
             with err, out:
                 self.processes[name] = subprocess.Popen(
@@ -82,7 +82,7 @@ class Nodes:
             self.processes[name].send_signal(number)
 
     def said(self, name):
-        """All that the node has said to the service manager, which listens to all: what finds its queue full is lost."""
+        """Returns all that the node has sent to the service manager; messages to a full queue are lost."""
         for other, listener in self.listeners.items():
             with contextlib.suppress(OSError):
                 while True:
@@ -101,7 +101,7 @@ class Nodes:
         assert text in self.error(name), (name, self.processes[name].poll(), self.error(name))
 
     def end(self, *names):
-        """Exit status, report and standard error of each."""
+        """Returns exit status, report and standard error of each node."""
         ends, names = {}, names or list(self.processes)
         for name in names:
             self.listeners[name].close()  # unread notices would hold the node up
@@ -113,7 +113,7 @@ class Nodes:
 
 
 def corrupt(evb):
-    """One ROS has another seed: the SFI logs the first wrong byte at once, and it and the run end with status 1."""
+    """With another seed in one ROS, the SFI logs the first wrong byte at once and ends with status 1."""
     with folder() as where:
         keys = {"trigger.events": 50, "ros.count": 3, "sfi.count": 1}
         with Nodes(evb, where, keys=keys, own={"ros2": {"run.seed": 99}}) as nodes:
@@ -130,7 +130,7 @@ def corrupt(evb):
 
 
 def change_in_memory(pid, before, after):
-    """Every word of a process's memory that is `before` becomes `after`; how many there were."""
+    """Replaces each word `before` in a process's memory by `after` and returns the number of replacements."""
     found = 0
     maps = [line.split() for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()]
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
@@ -150,7 +150,7 @@ def change_in_memory(pid, before, after):
 
 
 def corrupt_run(evb):
-    """The same within `evb run`, where ros2 changes its seed on the way: status 1, and the reason at the end."""
+    """If ros2 changes its seed during `evb run`, the run ends with status 1 and the reason."""
     seed = 0x7172737475767778
     keys = {**ENDLESS, "ros.count": 3, "sfi.count": 1, "run.seed": seed}
     with folder() as where, Running(evb, scenario(where), keys) as running:
@@ -159,7 +159,7 @@ def corrupt_run(evb):
         try:
             assert change_in_memory(running.nodes()["ros2"], seed.to_bytes(8, "little"), (99).to_bytes(8, "little")) > 0
         except PermissionError as refusal:
-            raise Skip(f"the memory of a child may not be written (ptrace): {refusal}") from refusal
+            raise Skip(f"cannot write the memory of a child (ptrace): {refusal}") from refusal
         seen = ""
         while "corrupt fragment" not in seen:
             seen = running.process.stderr.readline()
@@ -177,7 +177,7 @@ def corrupt_run(evb):
 
 
 def no_trigger(evb):
-    """A run without a trigger ends with status 1 and says why: of a DFM alone, of nodes, of `evb run`."""
+    """A run without a trigger ends with status 1 and a reason: for a DFM alone, for nodes, for `evb run`."""
     with folder() as where, Nodes(evb, where, keys={"ros.count": 2, "sfi.count": 1}) as nodes:
         nodes.start("dfm")
         nodes.wait_for_notice("dfm", "READY=1")
@@ -192,7 +192,7 @@ def no_trigger(evb):
 
 
 def stopped_before_begin(evb):
-    """`evb run` stopped before its nodes have found each other: status 1, nothing is killed, no node outlives it."""
+    """Stopping `evb run` before its nodes have connected gives status 1; no node is killed or survives."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_for("first node", running.nodes)
         running.signal()
@@ -204,7 +204,7 @@ def stopped_before_begin(evb):
 
 
 def no_front_end(evb):
-    """A ROS that does not reach its front-end says so after 2 s, once, and when it does; one that never did ends with status 1."""
+    """A ROS without front-end logs so once after 2 s, and logs the connection; without one it ends with status 1."""
     with folder() as where:
         spare = socket.create_server(("127.0.0.1", 0))
         port = spare.getsockname()[1]
@@ -219,7 +219,7 @@ def no_front_end(evb):
         with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
             nodes.start("ros1")
             nodes.wait_for_text("ros1", "no connection to front-end")
-            # It sends nothing: a connection is enough.
+            # A connection is enough: it sends nothing.
             with socket.create_server(("127.0.0.1", port)) as listener:
                 peer, _ = listener.accept()
                 nodes.wait_for_text("ros1", f"connected to front-end 127.0.0.1:{port} after ")
@@ -233,7 +233,7 @@ QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "3s", "ros.count": 3, "sf
 
 
 def stop_all(evb, mode):
-    """SIGTERM to all nodes at the same moment: what has begun is finished, nothing is partial or lost; five times over."""
+    """SIGTERM to all nodes at once finishes the open events; none is partial or lost. Repeats five times."""
     for _ in range(5):
         with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "trigger.rate": "5kHz", "scenario.mode": mode}) as nodes:
             nodes.start()
@@ -247,14 +247,14 @@ def stop_all(evb, mode):
 
 
 def stop_ros_first(evb, mode):
-    """The ROSs are stopped while triggers still come, then the rest: a ROS serves on until the DFM has ended the run."""
+    """A ROS stopped during triggers serves until the DFM ends the run."""
     with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "scenario.mode": mode}) as nodes:
         nodes.start()
         nodes.wait_for_notice("dfm", "running: ")
         nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
         for name in ("ros1", "ros2", "ros3"):
             nodes.wait_for_notice(name, "STOPPING=1")
-        # The DFM reports its status once a second.
+        # The DFM reports its status once per second.
         known = nodes.said("dfm").count("running: ")
         wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
         nodes.signal(signal.SIGTERM, "dfm", "sfi1", "sfi2")
@@ -265,7 +265,7 @@ def stop_ros_first(evb, mode):
 
 
 def stop_sfi(evb):
-    """One of two SFIs is stopped while the run goes on: it finishes what it has and leaves; no event is lost."""
+    """A stopped SFI finishes its events and leaves the run; no event is lost."""
     with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
         nodes.start()
         nodes.wait_for_notice("sfi1", "running: ")
@@ -278,7 +278,7 @@ def stop_sfi(evb):
 
 
 def stop_ros(evb):
-    """A ROS that is stopped serves a run that goes on until run.stop-timeout, and of one whose DFM has died until it is silent."""
+    """A stopped ROS serves until run.stop-timeout, or until a dead DFM counts as silent."""
     for kill_dfm in (False, True):
         keys = {**ENDLESS, **QUICK, "run.stop-timeout": "50s" if kill_dfm else "1500ms"}
         with folder() as where, Nodes(evb, where, keys=keys) as nodes:
@@ -294,7 +294,7 @@ def stop_ros(evb):
 
 
 def hangup(evb):
-    """SIGHUP ends no node: it is logged, and the run goes on to its end."""
+    """SIGHUP does not stop a node: it logs the signal, and the run completes."""
     with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
         nodes.start()
         nodes.wait_for_notice("dfm", "running: ")
@@ -307,7 +307,7 @@ def hangup(evb):
 
 
 def hangup_run(evb):
-    """A closed terminal stops `evb run` as SIGTERM does, also where both come together; under nohup it goes on."""
+    """SIGHUP stops `evb run` as SIGTERM does, also if both arrive together, but not under nohup."""
     for numbers in ((signal.SIGHUP,), (signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)):
         with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
             running.wait_nodes(9)
@@ -325,7 +325,7 @@ def hangup_run(evb):
 
 
 def terminal_closed(evb):
-    """The terminal of a foreground run goes: the run is finished, reported, and no node outlives it."""
+    """If the terminal of a foreground run closes, the run drains and reports; no node survives."""
     with at_terminal(evb) as (runner, master, out):
         pids = pathlib.Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
         os.close(master)
@@ -338,7 +338,7 @@ def terminal_closed(evb):
 
 @contextlib.contextmanager
 def at_terminal(evb):
-    """A run in the foreground of a terminal of its own, once it builds events."""
+    """Starts a run in the foreground of its own terminal and waits until it builds events."""
     with folder() as where:
         out = where / "out.json"
         master, slave = os.openpty()
@@ -364,14 +364,14 @@ def freeze(pid):
 
 
 def wait_for_triggers(running):
-    """Until triggers were taken after now: the first count that differs may tell of earlier ones, the second does not."""
+    """Waits for triggers after this moment: only the second change of the counter proves them."""
     for _ in range(2):
         before = running.counter("dfm", "triggers")
         running.wait_for("triggers", lambda before=before: running.counter("dfm", "triggers") > before)
 
 
 def give_up(evb):
-    """A DFM that cannot finish its open events before run.stop-timeout ends: they are lost, and the accounts balance."""
+    """A DFM that cannot finish its open events exits at run.stop-timeout; they are lost, the accounts balance."""
     keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "dfm.reassign": 0, "sfi.count": 1}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(8)
@@ -394,7 +394,7 @@ def namespaces(pid):
 
 
 def lab_signals(evb):
-    """Whichever signal stops a run in namespaces, and whenever: they are removed, and no node outlives it."""
+    """Any signal at any time removes the namespaces of a run; no node survives."""
     need_root()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 2}, net="lab") as running:
@@ -415,7 +415,7 @@ def lab_signals(evb):
 
 
 def ctrl_c(evb):
-    """Ctrl-C at a terminal reaches the run alone: what has begun is finished, nothing is lost, status 0."""
+    """Ctrl-C in a terminal reaches only the launcher: open events are finished, nothing is lost, status 0."""
     with at_terminal(evb) as (runner, master, out):
         os.write(master, b"\x03")
         while True:
@@ -430,7 +430,7 @@ def ctrl_c(evb):
 
 
 def killed_run(evb):
-    """`evb run` killed without a word: no node outlives it."""
+    """No node survives a killed `evb run`."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()

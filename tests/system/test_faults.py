@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whatever dies, is lost, or is sent to it, a run ends with its accounts in balance.
+"""Whatever dies, gets lost or arrives, a run ends with balanced accounts.
 
     test_faults.py EVB CASE
 """
@@ -18,7 +18,7 @@ from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing,
 
 LIBC = ctypes.CDLL(None)
 
-# Short times, so that what dies is noticed soon.
+# Short timeouts, so that dead nodes are noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
 ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
@@ -37,7 +37,7 @@ def loss(evb, mode, transport="udp"):
 
 
 def no_re_asking(evb):
-    """Without retries loss shows as partial events, and is reported."""
+    """Without retries, loss makes partial events and is reported."""
     assert chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"network.loss": "0.05", "sfi.retries": 0, "sfi.timeout": "200ms"}, expect=1)
@@ -61,7 +61,7 @@ def kill(evb, victim, mode):
 
 
 def only_sfi(evb):
-    """No SFI is left: nothing can be built, and the run ends by itself."""
+    """Without any SFI left, the run ends by itself."""
     with folder() as where, Running(evb, scenario(where), {"sfi.count": 1, **LONG}) as running:
         running.wait_nodes(8)
         running.wait_running()
@@ -71,7 +71,7 @@ def only_sfi(evb):
 
 
 def interrupt(evb, number):
-    """Ctrl-C: what has begun is finished, nothing is lost, status 0."""
+    """Ctrl-C finishes open events; nothing is lost, status 0."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
@@ -91,7 +91,7 @@ def interrupt_twice(evb):
 
 
 def foreign(evb):
-    """Datagrams that are not ours are counted as what they are, and change nothing."""
+    """Foreign and malformed datagrams are counted as such and have no effect."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
@@ -113,7 +113,7 @@ def foreign(evb):
 
 
 def full_disk(evb):
-    """A write error is told, ends the run, and leaves a file that others can read."""
+    """A write error is reported, ends the run, and leaves a readable file."""
     limit = 3 << 20
 
     def limited():
@@ -133,7 +133,7 @@ def full_disk(evb):
 
 
 def small_memory(evb):
-    """Buffers far too small for the rate: overload is busy, not memory, and nothing is lost for it."""
+    """With small buffers, overload makes triggers busy; it neither loses events nor uses more memory."""
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.buffer-size": "4MiB", "ros.buffer-size": "4MiB", "ros.fragment-size": "200KiB",
                                             "trigger.events": 200, "sfi.count": 1})
@@ -142,7 +142,7 @@ def small_memory(evb):
 
 
 def flat_memory(evb):
-    """Four times as many events need no more memory."""
+    """Memory does not grow with the number of events."""
     with folder() as where:
         peaks = [run(evb, scenario(where), {"trigger.events": n})["peak_rss_bytes"] for n in (20000, 80000)]
         for role in ("ros", "dfm", "sfi"):
@@ -150,14 +150,14 @@ def flat_memory(evb):
 
 
 def second_process(evb):
-    """A node that is started twice does not share its sockets: the second one says so and leaves."""
+    """The second process of a node cannot share its sockets; it logs so and exits."""
     with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
         running.wait_nodes(9)
         running.wait_running()
         (where / "again.conf").write_text(running.config())
         for node in ("dfm", "ros1", "sfi1"):
-            words = [evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node]
-            again = subprocess.run(words, capture_output=True, text=True, timeout=60)
+            arguments = [evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node]
+            again = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
             assert again.returncode == 1 and "in use" in again.stderr, again
             assert running.address(node) in again.stderr, again
         running.signal()
@@ -165,14 +165,14 @@ def second_process(evb):
 
 
 def three_nodes(where, net, keys):
-    """A scenario of three nodes at addresses NET.1 to NET.3, to be started one by one."""
+    """Makes a scenario of three nodes at addresses NET.1 to NET.3, to start one by one."""
     nodes = [f"[node {node}]\nrole = {node[:3]}\naddress = {net}.{i}\n"
              for i, node in enumerate(("dfm", "ros1", "sfi1"), 1)]
     return scenario(where, keys + "".join(nodes))
 
 
 def port_in_use(evb, transport):
-    """Another program has the SFI's data port, and would share it."""
+    """A program that uses the SFI's data port makes the SFI fail, even with SO_REUSEADDR."""
     keys = f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
     kind = socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM
     with folder() as where, socket.socket(socket.AF_INET, kind) as other:
@@ -181,15 +181,15 @@ def port_in_use(evb, transport):
         other.bind((f"{OWN_NET}.3", 46921))
         if transport == "tcp":
             other.listen()
-        words = [evb, "sfi", "--config", path, "--node", "sfi1"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        arguments = [evb, "sfi", "--config", path, "--node", "sfi1"]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1, done
         assert f"cannot open {OWN_NET}.3:46921 for " in done.stderr, done
         assert "is this node running already?" in done.stderr, done
 
 
 def late_address(evb):
-    """A node starts before its address is there: it waits for it, and a signal ends the wait with status 0."""
+    """A node waits for its address to appear; a signal ends the wait with status 0."""
     def start(net):
         return net.popen("a", evb, "sfi", "--config", path, "--node", "sfi1")
 
@@ -213,7 +213,7 @@ def late_address(evb):
 
 
 def small_buffers(evb):
-    """Without the privilege to pass the system's limit: the log says which buffer is small, and what to raise."""
+    """Without the privilege to exceed the system's limit, the log names the small buffer and the limit."""
     def unprivileged():
         pr_capbset_drop, cap_net_admin = 24, 12
         LIBC.prctl(pr_capbset_drop, cap_net_admin, 0, 0, 0)
@@ -223,8 +223,8 @@ def small_buffers(evb):
     with folder() as where:
         path = three_nodes(where, OWN_NET, keys)
         for role, limit in (("sfi", "rmem_max"), ("ros", "wmem_max")):
-            words = [evb, role, "--config", path, "--node", f"{role}1"]
-            node = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=unprivileged)
+            arguments = [evb, role, "--config", path, "--node", f"{role}1"]
+            node = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=unprivileged)
             try:
                 line = node.stderr.readline()
                 assert f"raise net.core.{limit} to 1073741824" in line, line
@@ -234,7 +234,7 @@ def small_buffers(evb):
 
 
 def frozen_sfi(evb):
-    """An SFI that stands still over TCP, with all credits taken, is given up: the others build on, and it comes back."""
+    """The DFM gives up a stopped SFI over TCP; the others continue, and the SFI can rejoin."""
     keys = {"scenario.transport": "tcp", "sfi.count": 3, "sfi.credits": 300, **LONG}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(10)

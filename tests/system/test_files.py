@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an SFI writes, and fragments that come from front-end electronics.
+"""Files that an SFI writes, and fragments from front-end electronics.
 
     test_files.py EVB CASE
 """
@@ -24,7 +24,7 @@ def dump(evb, *words):
 
 
 def written(evb, format_):
-    """Every file of a run is whole, and all of its events are there once, every byte as the sources made it."""
+    """Every file of a run is complete, with each event once and every byte as generated."""
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.format": format_,
                                             "sfi.file-events": 300, "ros.fragment-sizes": "uniform:1-3000"})
@@ -33,10 +33,10 @@ def written(evb, format_):
         assert not list(where.glob("*.writing"))
         events = 0
         for path in report["files"]:
-            status, told = dump(evb, path, "--verify")
-            assert status == 0 and told["verify"]["right"] and told["verify"]["pattern_wrong"] == 0, told
-            assert told["verify"]["pattern_fragments"] == told["events"] * 6 <= 1800, told
-            events += told["events"]
+            status, dumped = dump(evb, path, "--verify")
+            assert status == 0 and dumped["verify"]["right"] and dumped["verify"]["pattern_wrong"] == 0, dumped
+            assert dumped["verify"]["pattern_fragments"] == dumped["events"] * 6 <= 1800, dumped
+            events += dumped["events"]
         assert events == report["triggers"] == 2000
         checker = SHARED / "tools" / "eformat3_check.py"
         if format_ == "eformat3" and checker.exists():
@@ -53,19 +53,19 @@ def by_size(evb):
 
 
 def partial(evb):
-    """Events that lack fragments are written with dummies in their place."""
+    """Partial events are written with dummy fragments in place of missing ones."""
     assert chance_of_no_loss(300 * 6, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.retries": 0,
                                             "sfi.timeout": "200ms", "trigger.events": 300, "sfi.count": 1}, expect=1)
-        status, told = dump(evb, report["files"][0], "--verify")
-        assert status == 0 and told["verify"]["partial_events"] == report["events_partial"] > 0, (told, report["events_partial"])
-        assert told["events"] == report["events_complete"] + report["events_partial"]
-        assert told["verify"]["dummies"] > 0
+        status, dumped = dump(evb, report["files"][0], "--verify")
+        assert status == 0 and dumped["verify"]["partial_events"] == report["events_partial"] > 0, (dumped, report["events_partial"])
+        assert dumped["events"] == report["events_complete"] + report["events_partial"]
+        assert dumped["verify"]["dummies"] > 0
 
 
 def crash(evb):
-    """A killed SFI leaves a file that repair makes whole."""
+    """A killed SFI leaves a file that repair completes."""
     with folder() as where, Running(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.count": 1,
                                                            "trigger.events": 0, "trigger.rate": "2kHz"}) as running:
         running.wait_nodes(8)
@@ -77,15 +77,15 @@ def crash(evb):
             f.truncate(path.stat().st_size - 1001)
         done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and "complete events kept" in done.stdout, done
-        status, told = dump(evb, path, "--verify")
-        assert status == 0 and told["events"] > 0, told
+        status, dumped = dump(evb, path, "--verify")
+        assert status == 0 and dumped["events"] > 0, dumped
 
 
 def raw_payloads(evb, path):
-    """The payload of every fragment, trigger by trigger, read with the layout alone.
+    """Returns the payload of each fragment, trigger by trigger, read by layout only.
 
     A file holds events in the order in which they became complete, which is not that of the triggers
-    where a fragment has to be sent again."""
+    if a fragment has to be retried."""
     raw = pathlib.Path(path).read_bytes()
     found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
     while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
@@ -111,7 +111,7 @@ def frame(k, bytes_=700):
 
 
 def serve(listener, n, broken):
-    """A front-end: sends n frames to whoever connects; breaks off once in the middle of a frame."""
+    """A front-end that sends n frames to each client and once disconnects within a frame."""
     with listener.accept()[0] as connection:
         for k in range(n):
             data = frame(k)
@@ -134,7 +134,7 @@ def serve_rest(listener, n, broken):
 
 
 def front_end_tcp(evb, broken=None, loss=0):
-    # 500 fragments of 700 bytes and more: at least 250 datagrams of 1472 bytes.
+    # 500 fragments of at least 700 bytes: at least 250 datagrams of 1472 bytes.
     n = 500
     assert loss == 0 or max(chance_of_no_loss(250, loss), chance_of_missing(n, loss, nodes=3)) < CHANCE
     listener = socket.create_server(("127.0.0.1", 0))
@@ -158,7 +158,7 @@ def front_end_tcp(evb, broken=None, loss=0):
 
 
 def serve_ahead(listener, n, late):
-    """Two front-ends send n frames as fast as possible; one begins when the other is `late` ahead."""
+    """Two front-ends send n frames as fast as possible; one starts when the other is `late` frames ahead."""
     ahead = threading.Event()
 
     def send(connection, first):
@@ -178,7 +178,7 @@ def serve_ahead(listener, n, late):
 
 
 def front_end_ahead(evb, mode, rate):
-    """The front-ends are ahead of the trigger, and of each other, by more than the buffer holds."""
+    """Front-ends run ahead of the trigger, and of each other, by more than the buffer holds."""
     n = 4000
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=serve_ahead, args=(listener, n, 1000), daemon=True).start()
@@ -197,7 +197,7 @@ UDP_PORT = 47000
 
 @contextlib.contextmanager
 def udp_run(evb, n):
-    """A run whose one ROS takes UDP frames; yields it and a sender once the ROS listens."""
+    """Starts a run whose only ROS receives UDP frames; yields the run and a sender."""
     with folder() as where, Running(evb, scenario(where), {
             "ros.source": f"udp:{UDP_PORT}", "ros.count": 1, "sfi.count": 1, "trigger.events": n,
             "trigger.rate": "1kHz", "sfi.output": "file", "sfi.directory": where, "sfi.timeout": "20s",
@@ -229,7 +229,7 @@ def front_end_udp(evb):
 
 
 def front_end_udp_gap(evb):
-    """A datagram that is no frame may have been one: the events are complete, but not to be relied on."""
+    """A malformed datagram may replace a frame, so the run fails although its events are complete."""
     n = 200
     with udp_run(evb, n) as (running, sender):
         sender.send(b"\x05\x00\x00\x00lie")  # a lying length
@@ -245,13 +245,13 @@ def front_end_udp_gap(evb):
 
 
 def front_end_udp_dropped(evb):
-    """More than the socket holds while the ROS sleeps: the ROS sees what the kernel drops, and the run fails."""
+    """If a stopped ROS's socket overflows, the ROS detects the kernel's drops and the run fails."""
     with udp_run(evb, 0) as (running, sender):
         os.kill(running.nodes()["ros1"], signal.SIGSTOP)
         send_frames(sender, 40000)
         os.kill(running.nodes()["ros1"], signal.SIGCONT)
         running.wait_running()
-        # A run that ends before the ROS has read all it got may end without knowing.
+        # The ROS detects drops only when it reads the socket.
         running.wait_for("drops", lambda: running.counter("ros1", "packets_socket_dropped") > 0)
         running.signal()
         out, err = running.process.communicate(timeout=LIMIT_S)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes that are started one by one, as services are: who may take part in a run, and what becomes of it when its DFM dies
+"""Nodes that start one by one, as services do: which nodes may join a run, and what happens when its DFM dies
 and starts again.
 
     test_join.py EVB CASE
@@ -41,12 +41,12 @@ ROLES = {"dfm": "dfm", "ros1": "ros", "ros2": "ros", "ros3": "ros", "sfi1": "sfi
 
 
 class Bed:
-    """A scenario with nodes at addresses of this test alone, and its processes."""
+    """A scenario whose nodes have addresses of this test only, and its processes."""
 
     def __init__(self, evb, where, keys=None):
         self.evb, self.folder, self.processes, self.logs = evb, pathlib.Path(where), {}, {}
         self.keys = keys or {}
-        # Two addresses of another test are never the same: a process has its own number.
+        # The PID makes the addresses differ from those of other tests.
         block = 64 + os.getpid() // 40 % 128, os.getpid() % 40 * 6
         self.addresses = {name: f"127.{block[0]}.{1 + os.getpid() // 5120 % 200}.{block[1] + i + 1}" for i, name in enumerate(ROLES)}
         self.file = self.write("test.conf", ROLES)
@@ -60,14 +60,14 @@ class Bed:
         return path
 
     def start(self, node, file=None, keys=None, name=None):
-        """`name`: of the process in this bed, where a node is started twice."""
+        """`name` distinguishes the processes if a node is started twice."""
         name = name or node
-        words = [self.evb, ROLES[node], "--config", str(file or self.file), "--node", node, "--json", str(self.folder / f"{name}.json")]
+        arguments = [self.evb, ROLES[node], "--config", str(file or self.file), "--node", node, "--json", str(self.folder / f"{name}.json")]
         for key, value in {**self.keys, **(keys or {})}.items():
-            words += ["--set", f"{key}={value}"]
+            arguments += ["--set", f"{key}={value}"]
         self.logs[name] = open(self.folder / f"{name}.log", "a+", encoding="utf-8")
         environment = dict(os.environ, XDG_STATE_HOME=str(self.folder / "state"), EVB_LOG="debug")
-        self.processes[name] = subprocess.Popen(words, stderr=self.logs[name], stdout=subprocess.DEVNULL, env=environment)
+        self.processes[name] = subprocess.Popen(arguments, stderr=self.logs[name], stdout=subprocess.DEVNULL, env=environment)
         return self
 
     def start_all(self, *nodes, **options):
@@ -95,7 +95,7 @@ class Bed:
         self.processes[name].wait()
 
     def end(self, name, expect=0):
-        """Waits for the end of a process; its report."""
+        """Waits for the end of a process and returns its report."""
         status = self.processes[name].wait(timeout=LIMIT_S)
         assert status == expect, f"{name}: exit {status}, not {expect}: {self.log(name)}"
         text = (self.folder / f"{name}.json").read_text()
@@ -105,7 +105,7 @@ class Bed:
         return {name: self.end(name, expect) for name in ROLES}
 
     def events(self):
-        """The L1 ids of all events in the files, which are the numbers of the triggers."""
+        """Returns the L1 IDs of all events in the files, which equal the trigger numbers."""
         found = []
         for path in sorted(self.folder.glob("*.data")):
             done = subprocess.run([self.evb, "dump", str(path), "--tree"], capture_output=True, text=True, timeout=120, check=True)
@@ -131,7 +131,7 @@ def bed(evb, keys=None):
 
 
 def restart(evb, mode, transport, again=1):
-    """kill -9 of the DFM in mid-run, and again: each event is built once, whichever DFM assigned it."""
+    """A DFM killed and restarted during a run: each event is built once, whichever DFM assigned it."""
     with bed(evb, {"scenario.mode": mode, "scenario.transport": transport}) as b:
         b.start_all()
         for i in range(again):
@@ -148,7 +148,7 @@ def restart(evb, mode, transport, again=1):
 
 
 def restart_late(evb):
-    """Triggers go on, and a node that joins a run for the first time can do so after a restart too."""
+    """After a restart of the DFM, triggers continue and a new node can still join."""
     with bed(evb) as b:
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
         b.wait_written(300_000)
@@ -163,7 +163,7 @@ def restart_late(evb):
 
 
 def ended_is_over(evb):
-    """A node that missed the end of a run does not drag the next DFM into it."""
+    """A node that missed the end of a run does not make the next DFM resume it."""
     with bed(evb, {"trigger.events": 300}) as b:
         b.start_all()
         b.wait_log("sfi2", "joined run 1")
@@ -191,7 +191,7 @@ def lost_dfm(evb):
 
 
 def started_twice(evb):
-    """The second process of a name is refused, and both sides say so; the first one goes on."""
+    """The second process of a node is refused, which both sides log; the first one continues."""
     with bed(evb) as b:
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2")
         b.wait_written(100_000)
@@ -201,7 +201,7 @@ def started_twice(evb):
         b.end("twin", expect=1)
         assert "its scenario has no node sfi1 at " in b.log("twin"), b.log("twin")
         assert f"ignored a message in the name of sfi1: it came from {other}:" in b.log("dfm"), b.log("dfm")
-        # At the same address it does not even come to that.
+        # At the same address, the second process cannot even open its sockets.
         b.start("sfi1", name="double")
         b.end("double", expect=1)
         assert "in use" in b.log("double"), b.log("double")
@@ -215,7 +215,7 @@ def complete_run(b):
 
 
 def other_scenario(evb):
-    """An SFI whose file lacks a ROS builds nothing, and the DFM names node and key."""
+    """An SFI whose scenario lacks a ROS builds nothing; the DFM logs node and key."""
     with bed(evb, {"trigger.events": 500}) as b:
         short = b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"})
         b.start("sfi2", file=short)
@@ -239,7 +239,7 @@ def other_run(evb):
 
 
 def waiting(evb):
-    """Who waits says for whom."""
+    """A waiting node logs what it waits for."""
     with bed(evb, {"trigger.events": 10}) as b:
         b.start_all("ros1", "sfi1")
         b.wait_log("ros1", f"waiting for the DFM dfm at {b.addresses['dfm']}")
@@ -250,7 +250,7 @@ def waiting(evb):
 
 
 def numbers(evb):
-    """run.number = auto never repeats on a machine."""
+    """run.number = auto never repeats a number on a machine."""
     with bed(evb, {"trigger.events": 10}) as b:
         for number in (1, 2):
             b.start_all()
@@ -260,7 +260,7 @@ def numbers(evb):
 
 
 def strangers(evb):
-    """Datagrams from addresses of nobody, and from nodes' machines without the cookie, change nothing."""
+    """Datagrams from unknown addresses, or without the cookie, have no effect."""
     with bed(evb) as b:
         b.start_all()
         b.wait_written(100_000)
@@ -279,7 +279,7 @@ def strangers(evb):
 
 
 class FrontEnds:
-    """Electronics that send frame k of each ROS as a datagram; the port is that of `ros.source`."""
+    """Front-ends that send frame k of each ROS as a datagram to the port of `ros.source`."""
 
     def __init__(self, b):
         self.bed = b
@@ -310,7 +310,7 @@ def counted(evb, keys):
 
 
 def lost_frame(evb):
-    """One datagram less at one ROS: the ROSs' counts differ in the end, and no event is to be relied on."""
+    """If one ROS misses a datagram, the ROSs' counts differ and the run fails."""
     with counted(evb, {"trigger.events": 100, "trigger.rate": "1kHz"}) as (b, front_ends):
         b.start_all()
         front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
@@ -333,7 +333,7 @@ def equal_frames(evb):
 
 
 def restarted_front_end(evb):
-    """A ROS that starts again while the run goes on would count from 0: it says that it cannot take part."""
+    """A ROS restarted during a run would count from 0, so it logs that it cannot take part."""
     with counted(evb, {"trigger.events": 200, "trigger.rate": "200Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms"}) as (b, front_ends):
         b.start_all()
         front_ends.wait_until_they_listen("ros1", "ros2", "ros3")

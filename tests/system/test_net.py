@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same runs over other ways: namespaces joined by a bridge, IPv6, no multicast, no super-packets, large datagrams.
+"""Runs over other networks: namespaces with a bridge, IPv6, no multicast, no super-packets, large datagrams.
 
     test_net.py EVB CASE
 """
@@ -37,7 +37,7 @@ def lossy(how, evb, datagrams, loss, **keys):
 
 
 def killed_launcher(evb):
-    """What a killed launcher leaves behind goes with the next run; its nodes die with it."""
+    """The nodes of a killed launcher die with it; the next run removes its namespaces."""
     need_root()
     with folder() as where:
         path = scenario(where)
@@ -57,7 +57,7 @@ def killed_launcher(evb):
 
 
 def rate(evb, *, link_bps=10**9, events=1500, **keys):
-    """Wires and ports have a rate: no more passes, what the SFIs miss is what ports drop, and all of it is recovered."""
+    """Links limit the rate; the SFIs miss only what ports drop, and recover all of it."""
     need_root()
     with folder() as where:
         report = run(evb, scenario(where), {"network.link-rate": f"{link_bps}bit",
@@ -69,21 +69,21 @@ def rate(evb, *, link_bps=10**9, events=1500, **keys):
     drops = report["drops"]
     assert drops["switch_packets"] is not None
     if report["transport"] == "udp":
-        # Control messages to the SFI pass the same port, and are not counted by it.
+        # The port also drops control messages, which the SFI does not count.
         assert drops["network_packets"] <= drops["switch_packets"] <= 1.1 * drops["network_packets"] + 50, drops
     if report["qos_backend"] != "none":
         assert drops["switch_packets"] == 0 and drops["source_qdisc_packets"] == 0, drops
-        # Nothing on its way is taken for lost, but where a process had to wait for a processor.
+        # Fragments in transit do not count as lost, except when a process waited for a processor.
         assert report["fragments"]["lost"] == 0, report["fragments"]
 
 
 def rate_shaped(evb, **keys):
-    """At a tenth of the rate the port's buffer lasts ten times as long: a processor may be away for that while and nothing is lost."""
+    """At a tenth of the rate, the port's buffer bridges longer scheduling delays, and nothing is lost."""
     rate(evb, link_bps=10**8, **{"qos.backend": "auto", **keys})
 
 
 def summary(evb, net, keys):
-    """The same in plain words, for a reader."""
+    """Returns the summary for people."""
     with folder() as where:
         done = subprocess.run([evb, "run", str(scenario(where)), "--net", net, *settings(keys)], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done

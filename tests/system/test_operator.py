@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What careless operators do to nodes that run as services: every party says what became of the run, and why.
+"""Operator mistakes with nodes that run as services: each node logs what happened to the run, and why.
 
     test_operator.py EVB CASE
 """
@@ -13,7 +13,7 @@ NODES = [name for name in ROLES if name != "dfm"]
 
 
 def removed_folder(evb):
-    """Files that are removed while they are written end the run: no event is complete that nobody has."""
+    """Removing a file that is being written ends the run; lost events do not count as complete."""
     with bed(evb, {"trigger.events": 0}) as b:
         output = b.folder / "output"
         output.mkdir()
@@ -32,7 +32,7 @@ def removed_folder(evb):
 
 
 def incomplete(evb):
-    """A run that begins without a node says so at once, and not only by its partial events."""
+    """A run that begins without a node logs so at once, not only through partial events."""
     with bed(evb, {"trigger.events": 100}) as b:
         b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
         b.end("dfm", expect=1)
@@ -46,13 +46,13 @@ def incomplete(evb):
 
 
 def run_of(b):
-    """One whole run; its number."""
+    """Makes one whole run and returns its number."""
     b.start_all()
     return b.end_all()["dfm"]["run"]
 
 
 def no_state(evb):
-    """Without a place for run numbers, two runs one after the other do not share one; the DFM says so."""
+    """Without a state directory, consecutive runs still have different numbers; the DFM logs a warning."""
     with bed(evb, {"trigger.events": 10}) as b:
         (b.folder / "state").write_text("no directory")
         assert run_of(b) != run_of(b)
@@ -61,7 +61,7 @@ def no_state(evb):
 
 
 def damaged_state(evb):
-    """Numbers of runs that may be in use do not come again where their record is damaged."""
+    """A damaged record of run numbers does not lead to a number that may be in use."""
     with bed(evb, {"trigger.events": 10}) as b:
         assert [run_of(b), run_of(b)] == [1, 2]
         state = b.folder / "state" / "evb"
@@ -75,12 +75,12 @@ def damaged_state(evb):
 
 
 def units_keep_state(evb):
-    """The DFM's unit gives it a folder that it may write to; all else is read-only to it."""
+    """The DFM's unit grants write access to its state directory only."""
     assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service").read_text()
 
 
 def other_number(evb):
-    """A DFM that starts again with another run.number gives the run up: nodes say so, and join its own."""
+    """A DFM restarted with another run.number abandons the run; nodes log so and join the new run."""
     with bed(evb) as b:
         b.start_all()
         b.wait_written(100_000)
@@ -95,7 +95,7 @@ def other_number(evb):
 
 
 def fewer_nodes(evb):
-    """A node that the DFM's scenario does not have is named by what is known of it, and learns why."""
+    """The DFM logs a node that its scenario lacks; the node learns the reason."""
     with bed(evb) as b:
         fewer = {name: role for name, role in ROLES.items() if name != "ros3"}
         b.start("dfm", file=b.write("short.conf", fewer))
@@ -107,7 +107,7 @@ def fewer_nodes(evb):
 
 
 def comes_back(evb):
-    """Nodes whose DFM was away for too long are there for its next run, as their units start them again."""
+    """Nodes that lost their DFM exit, and their units restart them for its next run."""
     with bed(evb, {"dfm.lost-after": "5s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
@@ -123,7 +123,7 @@ def comes_back(evb):
 
 
 def stalled(evb):
-    """A run that stands still says so once, and why; and when it goes on."""
+    """A stalled run is logged once with the reason, and again when it continues."""
     with bed(evb, {"trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
@@ -137,7 +137,7 @@ def stalled(evb):
 
 
 def crash_loop(evb):
-    """An SFI that comes back at once is noticed, and each start logs few lines, however many there are."""
+    """An SFI that restarts at once is noticed, and each restart logs few lines."""
     with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "60s"}) as b:
         b.start_all()
         b.wait_written(100_000)

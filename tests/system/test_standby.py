@@ -82,12 +82,12 @@ class Testbed:
             process.wait()
         self.network.__exit__()
 
-    def start(self, name, *words, scenario=None, before=()):
+    def start(self, name, *arguments, scenario=None, before=()):
         log = open(self.where / f"{name}.log", "a", encoding="utf-8")
         with log:
             self.standby[name] = subprocess.Popen(
                 ["ip", "netns", "exec", self.network.name(name), *before, self.evb, self.roles[name], "--config", str(scenario or self.scenario), "--node", name,
-                 "--standby", *words], stdout=log, stderr=log, env={**os.environ, "EVB_LOG": "info"})
+                 "--standby", *arguments], stdout=log, stderr=log, env={**os.environ, "EVB_LOG": "info"})
 
     def log(self, name):
         return (self.where / f"{name}.log").read_text()
@@ -110,12 +110,12 @@ class Testbed:
         for name in self.roles:
             self.wait_for("dfm", f"node {name} is on standby\n")
 
-    def command(self, *words):
-        return ["ip", "netns", "exec", self.network.name("desk"), self.evb, "lab", "run", *words, "--scenario", str(self.scenario), "--results",
+    def command(self, *arguments):
+        return ["ip", "netns", "exec", self.network.name("desk"), self.evb, "lab", "run", *arguments, "--scenario", str(self.scenario), "--results",
                 str(self.where / "results.jsonl"), "--quick"]
 
-    def lab(self, *words):
-        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    def lab(self, *arguments):
+        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=LIMIT_S, check=False)
         return done
 
     @contextlib.contextmanager
@@ -156,8 +156,8 @@ def events(evb):
         pids = re.findall(r"run (\d+) started", bed.log("ros1"))
         assert len(pids) == len(points), bed.log("ros1")
         # Settings of the command line apply to all nodes, except those that are local to a machine.
-        words = ("--again", "--set", "run.seed=99", "--set", "network.order-port=26802")
-        with subprocess.Popen(bed.command("C1", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        arguments = ("--again", "--set", "run.seed=99", "--set", "network.order-port=26802")
+        with subprocess.Popen(bed.command("C1", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
             bed.wait_for("ros1", "started", times=len(points) + 1)
             given = bed.child_words("ros1")
             said = running.communicate(timeout=LIMIT_S)[1]
@@ -616,11 +616,11 @@ def hostile(evb):
     """Invalid messages to the command port end their own connection only."""
     with testbed(evb) as bed:
         bed.wait_all_on_standby()
-        for words in (b"\x00\xff\x00\n", b"[]\n", b"{}\n", b'{"a":1,"a":2}\n', b"[" * 100000 + b"\n", b'{"command":{"kind":"run"},"to":["ros1"]}\n',
+        for raw in (b"\x00\xff\x00\n", b"[]\n", b"{}\n", b'{"a":1,"a":2}\n', b"[" * 100000 + b"\n", b'{"command":{"kind":"run"},"to":["ros1"]}\n',
                       b'{"answer":{}}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 3000000, b'{"standby":[]}\n', b'{"coordinator":7}\n'):
             with bed.connect() as s:
                 with contextlib.suppress(ConnectionError):
-                    s.send(words)
+                    s.send(raw)
                 while (message := s.receive()) is not None:
                     assert "refused" in message, message
         with bed.connect() as s:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What "complete" promises of an event: it is in a file, whatever ends the SFI or holds up its disk.
+"""A complete event is in a file, whatever kills the SFI or delays its disk.
 
     test_storage.py EVB CASE SLOW_DISK
 """
@@ -18,14 +18,14 @@ from harness import (LIMIT_S, Running, Skip, balance, complete, drop_root, folde
                      settings)
 
 SLOW_DISK = sys.argv[3]
-# So that the death of the SFI is noticed soon.
+# Short timeouts, so that the death of the SFI is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
          "sfi.timeout": "400ms"}
 
 
 def to_files(where, events=0, **others):
-    """One SFI that writes to a folder; without a number of events it goes on until it is stopped."""
-    # With a number of its own the run asks no disk for one, which the test may hold up.
+    """Makes a scenario with one SFI that writes to a directory; without a number of events it runs until stopped."""
+    # A fixed run number avoids access to a disk that the test may block.
     return {"sfi.count": 1, "sfi.output": "file", "sfi.directory": where, "trigger.events": events, "run.number": 7,
             **{name.replace("_", ".", 1).replace("_", "-"): value for name, value in others.items()}}
 
@@ -37,15 +37,15 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def dump(evb, *words):
-    done = subprocess.run([evb, "dump", *map(str, words), "--json"], capture_output=True, text=True,
+def dump(evb, *arguments):
+    done = subprocess.run([evb, "dump", *map(str, arguments), "--json"], capture_output=True, text=True,
                           timeout=60)
     assert done.returncode == 0, done
     return json.loads(done.stdout)
 
 
 def holds_events(evb, where, files):
-    """Some file that is still being written; one that is read within a write looks damaged."""
+    """Returns whether a file that is being written holds events; it may look damaged during a write."""
     for path in where.glob(files):
         done = subprocess.run([evb, "dump", path, "--json"], capture_output=True, text=True, timeout=60)
         if done.returncode == 0 and json.loads(done.stdout)["events"] > 0:
@@ -54,14 +54,14 @@ def holds_events(evb, where, files):
 
 
 def verified(evb, path):
-    """The events of a file in which all is right."""
+    """Verifies a file and returns its events."""
     shown = dump(evb, path, "--verify")
     assert shown["verify"]["right"], shown
     return shown["events"]
 
 
 class Disk:
-    """A disk that can be shut; environment for a program that uses it."""
+    """A disk that can be blocked; `env` makes a program use it."""
 
     def __init__(self, where, shut=False):
         self.folder = pathlib.Path(where) / "disk"
@@ -94,7 +94,7 @@ def kill(running, node):
 
 
 def killed_at_5_hz(evb):
-    """No event that the DFM calls complete is missing, however few follow it."""
+    """No complete event is missing from the files, however few events follow."""
     with folder() as where, Running(evb, scenario(where), {**to_files(where, trigger_rate="5Hz"),
                                                            **QUICK}) as running:
         running.wait_nodes(8)
@@ -107,7 +107,7 @@ def killed_at_5_hz(evb):
 
 
 def no_silence_needed(evb):
-    """With no promise, too, an event goes to its file in a bounded time while others keep coming."""
+    """Even without durability, events reach the file within a bounded time under continuous load."""
     with folder() as where, Running(evb, scenario(where), to_files(
             where, sfi_durability="none", trigger_rate="5Hz")) as running:
         running.wait_nodes(8)
@@ -117,7 +117,7 @@ def no_silence_needed(evb):
 
 
 def write_limit(evb):
-    """Every event that is not lost is in the file, where the file may not grow any further."""
+    """When the file size limit stops the file, every event that is not lost is in it."""
     limit = 6 << 20
 
     def limited():
@@ -138,7 +138,7 @@ def check_lost(evb, report):
 
 
 def full_disk(evb):
-    """The same on a disk that is full: a small one, in mounts of our own."""
+    """When the disk is full, every event that is not lost is in the file."""
     if os.geteuid() != 0:
         raise Skip("mounting a disk needs root")
     if "EVB_TEST_MOUNTS" not in os.environ:
@@ -156,7 +156,7 @@ def full_disk(evb):
 
 
 def counts_differ(evb):
-    """Without a promise events can be complete and in no file: the accounts say so, and the exit status."""
+    """Without durability, complete events can be missing from files; accounts and exit status show it."""
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
@@ -173,7 +173,7 @@ def counts_differ(evb):
 
 
 def synced(evb):
-    """`synced`: nothing is complete before the disk says so; all that is complete is in the file then."""
+    """With `synced`, events become complete only after the disk has confirmed them."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = to_files(where, sfi_durability="synced", sfi_credits=10, trigger_rate="1kHz")
@@ -192,7 +192,7 @@ def synced(evb):
 
 
 def sealing_between(evb):
-    """While a file is sealed in the middle of a run, the SFI goes on receiving and says that it lives."""
+    """While the SFI seals a file during a run, it continues to receive and sends KeepAlives."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = to_files(where, 1000, sfi_file_events=300, dfm_keep_alive="50ms")
@@ -208,7 +208,7 @@ def sealing_between(evb):
 
 
 def sealing_beyond_event_timeout(evb):
-    """An event that is built and waits for the disk is neither lost nor built again by another SFI."""
+    """A built event that waits for the disk is neither lost nor reassigned."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="1500ms", dfm_event_timeout="3s"), "sfi.count": 2}
@@ -225,13 +225,13 @@ def sealing_beyond_event_timeout(evb):
 
 
 def lives(running):
-    """The SFI sends more than what it had to say anyway."""
+    """Waits until the SFI has sent further messages."""
     before = running.counter("sfi1", "control_sent")
     running.wait_for("messages of the SFI", lambda: running.counter("sfi1", "control_sent") >= before + 10)
 
 
 def sealing_killed(evb):
-    """An SFI that is killed while it seals has all of its events in the file, as it stands."""
+    """If an SFI is killed while it seals, its unsealed file holds all of its events."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = {**QUICK, **to_files(where, sfi_file_events=300, trigger_rate="2kHz", dfm_event_timeout="60s")}
@@ -246,7 +246,7 @@ def sealing_killed(evb):
 
 
 def sealing_at_the_end(evb):
-    """The last file is sealed while the SFI says that it lives; nobody kills it, however long that takes."""
+    """The SFI sends KeepAlives while it seals the last file; nobody kills it, however long it takes."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = to_files(where, 100, sfi_timeout="400ms", dfm_keep_alive="50ms")
@@ -264,7 +264,7 @@ def sealing_at_the_end(evb):
 
 
 def broken(evb, durability, call, least):
-    """A disk that loses what it was given ends the run; no file is closed as if it were whole."""
+    """A failing disk ends the run, and no file is sealed as complete."""
     with folder() as where:
         disk = Disk(where)
         disk.break_calls(call)
@@ -281,8 +281,8 @@ def broken(evb, durability, call, least):
 
 @contextlib.contextmanager
 def nodes_by_hand(evb, where, disk, keys, managed=False):
-    """A DFM, a ROS and an SFI started by hand; how to start one. A managed SFI speaks to a service manager that the test
-    has to read, as the socket holds few messages."""
+    """Starts a DFM, a ROS and an SFI, and yields a function that starts one. A managed SFI has a service manager, whose
+    socket the test must read because it holds few messages."""
     host = f"127.{64 + os.getpid() % 64}.{os.getpid() >> 6 & 255}"
     text = "".join(f"[node {name}]\nrole = {role}\naddress = {host}.{i}\n"
                    for i, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
@@ -309,7 +309,7 @@ def nodes_by_hand(evb, where, disk, keys, managed=False):
 
 
 def read_all(manager):
-    """What the manager has not read yet; a node that starts waits while its queue is full."""
+    """Reads pending messages; a starting node waits while the socket's queue is full."""
     manager.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -318,7 +318,7 @@ def read_all(manager):
 
 
 def watchdog(evb):
-    """systemd does not kill an SFI for the time that its disk takes at the end."""
+    """systemd's watchdog does not kill an SFI whose disk is slow at the end."""
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = {"sfi.output": "file", "sfi.directory": where, "trigger.events": 100}
@@ -339,7 +339,7 @@ def watchdog(evb):
 
 
 def comes_back(evb):
-    """An SFI that crashes comes back into the same run, and writes on behind the file that it left."""
+    """A crashed SFI rejoins the run and writes to the next file."""
     with folder() as where:
         disk = Disk(where)
         keys = {"sfi.output": "file", "sfi.directory": where, "trigger.rate": "1kHz"}
@@ -360,7 +360,7 @@ def comes_back(evb):
 
 
 def written_back(evb):
-    """The disk gets a file while it grows, not when it is sealed."""
+    """A file reaches the disk while it grows, not when it is sealed."""
     with folder() as where:
         disk = Disk(where)
         report = run(evb, scenario(where), to_files(where, 100, ros_fragment_size="64KiB"), env=disk.env)
@@ -371,7 +371,7 @@ def written_back(evb):
 
 
 def restarted(evb):
-    """A run whose files are there already goes on behind them, and says so; none of them is changed."""
+    """A run whose files exist continues with the next number and logs so; the files stay unchanged."""
     with folder() as where:
         first = run(evb, scenario(where), to_files(where, 50, run_number=7))["files"][0]
         keys = {**to_files(where, run_number=7, trigger_rate="1kHz"), **QUICK}
@@ -397,7 +397,7 @@ def restarted(evb):
 
 
 def two_writers(evb):
-    """A second run into the same files finds who writes there, and takes names of its own."""
+    """A second run into the same directory detects the first writer and uses other names."""
     with folder() as where:
         first, second = to_files(where, run_number=7, trigger_rate="1kHz"), to_files(where, 60, run_number=7)
         with Running(evb, scenario(where), first) as running:
@@ -418,7 +418,7 @@ def two_writers(evb):
 
 
 def repaired_while_written(evb):
-    """Repair leaves a file alone that is being written, and names its writer, as often as it is tried."""
+    """Repair refuses a file that is being written, names its writer, and does so every time."""
     with folder() as where, Running(evb, scenario(where), to_files(
             where, trigger_rate="2kHz", sfi_file_events=500)) as running:
         running.wait_nodes(8)
@@ -442,7 +442,7 @@ def repaired_while_written(evb):
 
 
 def wrong_directory(evb):
-    """A directory that cannot be used is a mistake of the configuration: status 2, when the node starts."""
+    """An unusable directory is a configuration error: status 2 at start."""
     with folder() as where:
         nodes = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = 127.0.0.{i}\n"
                         for i, name in enumerate(("dfm", "ros1", "sfi1"), 1))
