@@ -279,13 +279,6 @@ char *quantity_format_time(uint64_t ns, char text[static QUANTITY_TEXT_MAX])
         return format((double)ns, units, text);
 }
 
-char *quantity_format_frequency(uint64_t millihertz, char text[static QUANTITY_TEXT_MAX])
-{
-        static const struct unit units[] = {{"mHz", 1}, {"Hz", KILO}, {"kHz", MEGA}, {"MHz", GIGA}, {}};
-
-        return format((double)millihertz, units, text);
-}
-
 char *quantity_format_count(uint64_t count, char text[static QUANTITY_TEXT_MAX])
 {
         static const struct unit units[] = {{"", 1}, {"k", KILO}, {"M", MEGA}, {"G", GIGA}, {}};

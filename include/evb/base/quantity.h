@@ -30,5 +30,4 @@ int quantity_parse_list(const char *text, unsigned limit, unsigned *ret, size_t 
 char *quantity_format_bytes(uint64_t bytes, char text[static QUANTITY_TEXT_MAX]);
 char *quantity_format_rate(uint64_t bps, char text[static QUANTITY_TEXT_MAX]);
 char *quantity_format_time(uint64_t ns, char text[static QUANTITY_TEXT_MAX]);
-char *quantity_format_frequency(uint64_t millihertz, char text[static QUANTITY_TEXT_MAX]);
 char *quantity_format_count(uint64_t count, char text[static QUANTITY_TEXT_MAX]);
