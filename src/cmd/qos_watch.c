@@ -1,5 +1,4 @@
-/* evb qos watch: what others do to a device's shaping, told as it happens, and undone where that is asked
- * for. */
+/* evb qos watch: reports what other programs change in a device's shaping, and, with --repair, reverts it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +11,28 @@
 #include "evb/tc/watch.h"
 #include "qos.h"
 
-/* Drops are looked for this often; changes come by themselves. */
+/* Interval of looking for drops; the kernel announces changes. */
 #define LOOK_NS NS_PER_S
-/* Someone who changes one thing most often changes another. */
+/* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 
 struct watching {
         const struct qos_options *options;
         struct qos_job job;
         struct tc_socket *socket;
-        struct tc_shaper
-                *shaper; /* held while we repair: nobody else then shapes the device, or we would fight */
+        struct tc_shaper *shaper; /* for --repair: its lock keeps other instances from shaping the device */
         struct tc_tree want;
         struct tc_watch *watch;
         struct loop *loop;
         json_t *drifts;
         unsigned repairs;
         uint64_t drops;
-        uint64_t settle_ns; /* then look what has become of it; NEVER_NS: nothing has happened */
+        uint64_t settle_ns; /* compare at this time; NEVER_NS: no change is pending */
         bool gone;          /* the device */
         char actor[96];
 };
 
-static void tell(struct watching *w, const char *text)
+static void report(struct watching *w, const char *text)
 {
         json_array_append_new(w->drifts, json_pack("{s:s, s:s}", "what", text, "by", w->actor));
         if (!w->options->common.json || w->options->common.json_path) {
@@ -59,35 +57,36 @@ static void is_ready(void *ctx, uint32_t events)
         }
 }
 
-static void tell_drift(struct watching *w, const struct tc_change *c)
+static void report_drift(struct watching *w, const struct tc_change *c)
 {
         char text[TC_OUTCOME_TEXT_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
 
         tc_drift_describe(c, &b);
-        tell(w, text);
+        report(w, text);
 }
 
 static int repair(struct watching *w, const struct tc_tree *have)
 {
         struct tc_outcome o = {};
+        struct error e = {};
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
-                fprintf(stderr,
-                        "evb qos: %s has a root qdisc of someone else: left as it is; --force replaces it\n",
+                fprintf(stderr, "evb qos: %s: another program has set the root qdisc; --force replaces it\n",
                         w->job.device_name);
                 return 0;
         }
-        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);
-
+        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o, &e);
         if (r < 0) {
-                fprintf(stderr, "evb qos: %s\n", o.error);
+                error_locate(&e, "%s", w->job.device_name);
+                (void)qos_fail(&e);
                 return r;
         }
         w->repairs += o.operations;
         if (!w->options->common.json)
-                printf("%s: put right by %u changes\n", w->job.device_name, o.operations);
+                printf("%s: repaired with %u change%s\n", w->job.device_name, o.operations,
+                       o.operations == 1 ? "" : "s");
         fflush(stdout);
         return 0;
 }
@@ -101,7 +100,7 @@ static int look(struct watching *w)
         if (r >= 0)
                 r = tc_diff_make(&diff, &have, &w->want);
         for (size_t i = 0; r >= 0 && i < diff.n; i++)
-                tell_drift(w, &diff.changes[i]);
+                report_drift(w, &diff.changes[i]);
         if (r >= 0 && diff.n > 0 && w->options->repair)
                 r = repair(w, &have);
         w->settle_ns = NEVER_NS;
@@ -121,10 +120,10 @@ static int look_for_drops(struct watching *w)
         if (r >= 0 && s.drops > w->drops) {
                 char text[96];
 
-                snprintf(text, sizeof text, "ALARM: %llu packets more were dropped here, at the source",
+                snprintf(text, sizeof text, "ALARM: %llu more packets were dropped at the source",
                          (unsigned long long)(s.drops - w->drops));
                 snprintf(w->actor, sizeof w->actor, "the kernel");
-                tell(w, text);
+                report(w, text);
         }
         w->drops = s.drops;
         tc_status_fini(&s);
@@ -132,7 +131,7 @@ static int look_for_drops(struct watching *w)
         return r;
 }
 
-/* What is to be kept: the plan where one is told, else what is there now. */
+/* Watches the requested plan, or, without one, the current tree. */
 static int choose_wanted(struct watching *w)
 {
         struct tc_tree have = {};
@@ -142,7 +141,8 @@ static int choose_wanted(struct watching *w)
         if (r < 0)
                 return 1;
         if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
-                fprintf(stderr, "evb qos: %s is not shaped by evb: apply first\n", w->job.device_name);
+                fprintf(stderr, "evb qos: %s is not shaped by evb; run `evb qos apply` first\n",
+                        w->job.device_name);
                 status = 1;
         } else if (w->job.request.n_destinations == 0) {
                 w->want = have;
@@ -190,14 +190,13 @@ static int watch(struct watching *w)
 static int open_all(struct watching *w)
 {
         struct tc_outcome o = {};
+        struct error e = {};
         int r = tc_socket_new(&w->socket);
 
         if (r >= 0 && w->options->repair) {
-                r = tc_shaper_new(&w->shaper, &w->job.device, &o);
-                if (r < 0) {
-                        fprintf(stderr, "evb qos: %s\n", o.error);
-                        return qos_exit_status(r);
-                }
+                r = tc_shaper_new(&w->shaper, &w->job.device, &o, &e);
+                if (r < 0)
+                        return qos_fail(&e);
         }
         if (r >= 0)
                 r = loop_new(&w->loop);
@@ -215,7 +214,7 @@ static int open_all(struct watching *w)
 
 int qos_watch(const struct qos_options *o)
 {
-        struct watching w = {.options = o, .settle_ns = NEVER_NS, .actor = "someone, before"};
+        struct watching w = {.options = o, .settle_ns = NEVER_NS, .actor = "someone earlier"};
         int status = qos_job_init(&w.job, o, false);
 
         if (status == OPTIONS_GO_ON)

@@ -1,5 +1,5 @@
-/* Between a ROS's loop and the thread that talks to the kernel for it: a mailbox for the wanted SFIs, of
- * which the newest state counts. The thread puts results into the node's page. */
+/* Connects a ROS's loop and its shaping thread by a mailbox for the wanted SFIs, of which the newest state
+ * counts. The thread writes its results to the node's counters. */
 #include "shaping.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
         return has;
 }
 
-/* Waits for mail, for an announcement of the kernel, or until something is due. */
+/* Waits for mail, for a notification of the kernel, or until the tree's deadline. */
 static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
         struct pollfd p[] = {

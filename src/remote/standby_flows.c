@@ -72,8 +72,9 @@ static bool take_shape(const struct streams *s, struct flow_shape *ret, const js
 
 static int shape(struct streams *s, const json_t *order, char *why, size_t size)
 {
-        char device[IF_NAMESIZE] = "";
+        char device[IF_NAMESIZE] = "", text[ERROR_TEXT_MAX];
         struct flow_shape shape;
+        struct error e = {};
         int r;
 
         if (!scenario_allows(s->scenario, "qos")) {
@@ -92,7 +93,9 @@ static int shape(struct streams *s, const json_t *order, char *why, size_t size)
                 snprintf(why, size, "no device has the address %s", s->self->address);
                 return r;
         }
-        r = lab_shape_device(&s->shaper, device, &shape, why, size);
+        r = lab_shape_device(&s->shaper, device, &shape, &e);
+        if (r < 0)
+                snprintf(why, size, "%s", error_format(&e, text));
         if (r == -EPERM || r == -EACCES)
                 snprintf(why, size,
                          "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
@@ -213,12 +216,13 @@ void streams_add_result(const struct streams *s, json_t *answer)
 void streams_end(struct streams *s)
 {
         struct tc_outcome o = {};
+        struct error e = {};
 
         if (!s->active)
                 return;
         flow_group_fini(&s->group);
-        if (s->shaper && tc_shaper_remove(s->shaper, &o) < 0)
-                log_error("shaping: %s", o.error);
+        if (s->shaper && tc_shaper_remove(s->shaper, &o, &e) < 0)
+                log_error("shaping: %s: %s", e.location, e.message);
         tc_shaper_free(s->shaper);
         *s = (struct streams){};
 }

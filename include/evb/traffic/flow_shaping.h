@@ -11,10 +11,9 @@
 int lab_shape(int namespace, const struct flow_shape *shape);
 /* Packets that this shaping has dropped, at the source. Negative errno; errors are logged. */
 int lab_shape_drops(int namespace, uint64_t *ret_packets);
-/* On a device of the calling thread's namespace; tc_shaper_remove() takes it back. Negative errno, told in
- * `why`. */
-int lab_shape_device(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why,
-                     size_t size);
+/* Shapes a device of the calling thread's namespace until tc_shaper_remove(). */
+int lab_shape_device(struct tc_shaper **ret, const char *device, const struct flow_shape *shape,
+                     struct error *error);
 /* Packets that it has dropped. Negative errno. */
 int lab_shaper_drops(struct tc_shaper *shaper, uint64_t *ret_packets);
 /* The device of a node: the one that it names, or that has its address. Negative errno. */

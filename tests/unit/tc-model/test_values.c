@@ -87,8 +87,8 @@ static void broken_rules_are_named(void **state)
                 {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
                  TC_BACKEND_HTB_TBF},
                 {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
-                {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-                {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
         };
 
         (void)state;
@@ -127,7 +127,7 @@ static void every_destination_is_checked(void **state)
         p = sample_plan(&q);
         assert_int_equal(p.n_warnings, 3); /* each rule once */
         for (size_t k = 0; k < p.n_warnings; k++) {
-                port |= strstr(p.warnings[k], "more than a port") && strstr(p.warnings[k], "10.1.0.2:");
+                port |= strstr(p.warnings[k], "exceed the port rate") && strstr(p.warnings[k], "10.1.0.2:");
                 buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
         }
         assert_true(port && buffer);
@@ -138,38 +138,38 @@ static void what_cannot_work_is_refused(void **state)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
-        char why[TC_REASON_MAX] = "";
+        struct error e = {};
         struct tc_plan p;
 
         (void)state;
         q.burst_bytes = 1513;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "1514"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1514"));
         q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "burst"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "burst"));
         q.burst_bytes = 0;
         q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "control"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "control"));
         q.control_rate_bps = 0;
         q.limit_bytes = 1000;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         q.limit_bytes = 0;
         q.link_rate_bps = 0;
         to[1].rate_bps = 0;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "link"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "link"));
         to[1] = to[0];
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "twice"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "duplicate"));
         q.n_destinations = 0;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
         q.link_rate_bps = 0;
         to[0].rate_bps = UINT64_C(40000000000);
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "32 bits"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "32 bits"));
 }
 
 /* Who stays keeps its class, whoever comes and goes; a newcomer takes none that still drains. */

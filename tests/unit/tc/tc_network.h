@@ -64,10 +64,11 @@ static inline struct tc_shaper *network_shaper(void)
 {
         struct tc_device d = network_device();
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
-        if (tc_shaper_new(&s, &d, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_new(&s, &d, &o, &e) < 0)
+                fail_msg("%s", e.message);
         return s;
 }
 
@@ -75,9 +76,10 @@ static inline unsigned apply(struct tc_shaper *s, const struct tc_request *q)
 {
         struct tc_plan p = sample_plan(q);
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_apply(s, &p, false, NS_PER_S, true, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0)
+                fail_msg("%s", e.message);
         tc_plan_fini(&p);
         return o.operations;
 }
@@ -85,9 +87,10 @@ static inline unsigned apply(struct tc_shaper *s, const struct tc_request *q)
 static inline void remove_all(struct tc_shaper *s)
 {
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_remove(s, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_remove(s, &o, &e) < 0)
+                fail_msg("%s", e.message);
 }
 
 static inline struct tc_tree network_dump(void)

@@ -91,6 +91,7 @@ static void all_is_put_back_to_the_letter(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
                 struct tc_plan p = sample_plan(&q);
                 struct tc_outcome o = {};
+                struct error e = {};
                 struct tc_shaper *s;
                 char *text, *then;
 
@@ -99,8 +100,8 @@ static void all_is_put_back_to_the_letter(void **state)
                         network_tc(set_ups[i].commands[k]);
                 text = whole_text();
                 s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 tc_shaper_free(s);
                 s = network_shaper(); /* from the file */
                 remove_all(s);
@@ -193,15 +194,15 @@ static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
-                char command[128], why[TC_REASON_MAX], *text, *then;
+                char command[128], reason[TC_REASON_MAX], *text, *then;
                 struct tc_shaper *s = network_shaper();
-                struct tc_outcome o = {};
+                struct error e = {};
                 enum tc_backend backend;
 
                 snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
                 network_tc(command);
                 text = network_text();
-                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
                 assert_int_equal(backend, TC_BACKEND_HTB_TBF);
                 then = network_text();
                 assert_string_equal(text, then);
@@ -237,6 +238,7 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
         for (int again = 0; again < 2; again++) {
                 struct tc_shaper *s;
                 struct tc_outcome o = {};
+                struct error e = {};
                 int status;
                 pid_t child = fork();
 
@@ -244,9 +246,9 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
                         bool deleted = false;
 
                         s = network_shaper();
-                        (void)tc_shaper_apply(s, &p, true, NS_PER_S, true, &o);
+                        (void)tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e);
                         tc_socket_set_hook(tc_shaper_socket(s), die_at_the_second_batch, &deleted);
-                        (void)tc_shaper_remove(s, &o);
+                        (void)tc_shaper_remove(s, &o, &e);
                         _exit(0);
                 }
                 assert_int_equal(waitpid(child, &status, 0), child);
@@ -255,8 +257,8 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
                 assert_string_not_equal(text, then);
                 free(then);
                 s = network_shaper();
-                if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 remove_all(s);
                 tc_shaper_free(s);
                 then = whole_text();
@@ -285,6 +287,7 @@ static void a_size_table_is_kept_or_refused(void **state)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {}, forced = {};
+        struct error e = {};
         struct tc_shaper *s;
         char *text, *then;
 
@@ -302,8 +305,8 @@ static void a_size_table_is_kept_or_refused(void **state)
                 text = detailed_text();
                 assert_non_null(strstr(text, "overhead 24"));
                 s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 tc_shaper_free(s);
                 s = network_shaper(); /* from the file */
                 remove_all(s);
@@ -318,15 +321,15 @@ static void a_size_table_is_kept_or_refused(void **state)
                    " root handle 5: stab overhead 24 linklayer atm pfifo limit 77");
         text = detailed_text();
         s = network_shaper();
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        assert_non_null(strstr(o.error, "pfifo 5: (its stab)"));
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        assert_non_null(strstr(e.message, "pfifo 5: (its stab)"));
         then = detailed_text();
         assert_string_equal(text, then);
-        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced, &e), 0);
         assert_int_equal(forced.n_warnings, 1);
-        assert_non_null(strstr(forced.warnings[0], "cannot put pfifo 5: back exactly"));
+        assert_non_null(strstr(forced.warnings[0], "cannot restore pfifo 5: exactly"));
         forced = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_remove(s, &forced), 0);
+        assert_int_equal(tc_shaper_remove(s, &forced, &e), 0);
         assert_int_equal(forced.n_warnings, 1);
         tc_shaper_free(s);
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
@@ -376,12 +379,13 @@ static void what_was_there_is_known_through_a_repair(void **state)
         /* Ours is removed, and nobody repairs it: a warning says that the earlier root stays away. */
         struct tc_shaper *s = network_shaper();
         struct tc_outcome o = {};
+        struct error e = {};
 
         apply(s, &q);
         network_tc(intrusions_at_root[0]);
-        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(tc_shaper_remove(s, &o, &e), 0);
         assert_int_equal(o.n_warnings, 1);
-        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not put back"));
+        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not restored"));
         tc_shaper_free(s);
         free(text);
 }

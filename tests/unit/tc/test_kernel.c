@@ -257,17 +257,17 @@ static void probing_changes_nothing(void **state)
 {
         struct tc_shaper *s = network_shaper();
         struct tc_tree before = network_dump(), after;
-        char why[TC_REASON_MAX] = "";
-        struct tc_outcome o = {};
+        char reason[TC_REASON_MAX] = "";
+        struct error e = {};
         enum tc_backend backend;
 
         (void)state;
-        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
         assert_int_equal(backend, TC_BACKEND_HTB_TBF);
-        assert_non_null(strstr(why, "htb+tbf"));
+        assert_non_null(strstr(reason, "htb+tbf"));
         /* Kernels from 6.3 on have no CBQ; an older one may. */
-        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, why, &o) < 0)
-                assert_non_null(strstr(o.error, "no cbq"));
+        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, reason, &e) < 0)
+                assert_non_null(strstr(e.message, "no qdisc cbq"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));
         tc_tree_fini(&before);

@@ -29,11 +29,12 @@ static struct tc_shaper *shaper_of(const char *name)
 {
         struct tc_device d;
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
         assert_int_equal(tc_device_read(&d, name), 0);
-        if (tc_shaper_new(&s, &d, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_new(&s, &d, &o, &e) < 0)
+                fail_msg("%s", e.message);
         return s;
 }
 
@@ -42,7 +43,8 @@ static int tune(const char *name, uint32_t mtu, uint32_t rx_usecs, uint32_t rx_f
         struct tc_tuning t = {mtu, rx_usecs, rx_frames, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_shaper *s = shaper_of(name);
         struct tc_outcome o = {};
-        int r = tc_shaper_tune(s, &t, &o);
+        struct error e = {};
+        int r = tc_shaper_tune(s, &t, &o, &e);
 
         tc_shaper_free(s);
         return r < 0 ? r : (int)o.operations;
@@ -52,9 +54,10 @@ static unsigned take_away(const char *name)
 {
         struct tc_shaper *s = shaper_of(name);
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_remove(s, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_remove(s, &o, &e) < 0)
+                fail_msg("%s", e.message);
         tc_shaper_free(s);
         return o.operations;
 }
@@ -100,6 +103,7 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
         struct tc_plan p = sample_plan(&q);
         struct tc_tuning want = {1400, TC_UNCHANGED, 5, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
         (void)state;
@@ -111,9 +115,9 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
                 skip();
         network_tc("qdisc add dev " TAP " root handle 1: htb");
         s = shaper_of(TAP);
-        assert_int_equal(tc_shaper_tune(s, &want, &o), 0);
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        tc_shaper_untune(s, &o);
+        assert_int_equal(tc_shaper_tune(s, &want, &o, &e), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        tc_shaper_untune(s, &e);
         tc_shaper_free(s);
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);
@@ -179,6 +183,7 @@ static void a_strange_file_is_not_believed(void **state)
                 struct tc_device d = network_device();
                 struct tc_shaper *s = network_shaper();
                 struct tc_outcome o = {};
+                struct error e = {};
                 FILE *to;
 
                 apply(s, &q);
@@ -188,7 +193,7 @@ static void a_strange_file_is_not_believed(void **state)
                 fputs(texts[i], to);
                 fclose(to);
                 take("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
-                assert_int_equal(tc_shaper_new(&s, &d, &o), 0);
+                assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
                 assert_int_equal(o.n_warnings, i > 0);
                 remove_all(s);
                 tc_shaper_free(s);
@@ -209,6 +214,7 @@ static void what_was_remembered_outlives_a_full_disk(void **state)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         char *text, *then;
 
@@ -222,7 +228,7 @@ static void what_was_remembered_outlives_a_full_disk(void **state)
         tc_shaper_free(s);
         s = network_shaper();
         small_files(10);
-        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o) < 0);
+        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0);
         small_files(RLIM_INFINITY);
         tc_shaper_free(s);
         s = network_shaper();

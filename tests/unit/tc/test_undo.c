@@ -34,16 +34,17 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
                 char *text = network_text(), *then;
                 struct spoiler spoiler = {.at = n};
                 struct tc_outcome o = {};
+                struct error e = {};
                 int r;
 
                 tc_socket_set_hook(tc_shaper_socket(s), spoil, &spoiler);
-                r = tc_shaper_apply(s, &p, force, NS_PER_S, true, &o);
+                r = tc_shaper_apply(s, &p, force, NS_PER_S, true, &o, &e);
                 tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
                 after = network_dump();
                 then = network_text();
                 if (r < 0) {
-                        assert_non_null(strstr(o.error, "refused"));
-                        assert_null(strstr(o.error, "undoing"));
+                        assert_non_null(strstr(e.message, "refused"));
+                        assert_null(strstr(e.message, "rolling back"));
                         assert_true(trees_equal(&before, &after));
                         assert_string_equal(text, then);
                 }
@@ -120,17 +121,18 @@ static void warnings_of_the_kernel_are_told(void **state)
         struct tc_shaper *s = network_shaper();
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
+        struct error e = {};
         bool told = false;
 
         (void)state;
         tc_socket_set_hook(tc_shaper_socket(s), want_quantum, NULL);
         /* With another quantum than wanted it is not verified, and undone. */
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EBADE);
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EBADE);
         tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
         for (size_t i = 0; i < o.n_warnings; i++)
                 told |= strstr(o.warnings[i], "quantum of class") != NULL;
         assert_true(told);
-        assert_non_null(strstr(o.error, "differs"));
+        assert_non_null(strstr(e.message, "differs"));
         tc_plan_fini(&p);
         tc_shaper_free(s);
 }
@@ -140,6 +142,7 @@ static void foreign_classes_are_not_touched_unasked(void **state)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         struct tc_tree before, after;
         char *text, *then;
@@ -162,15 +165,15 @@ static void foreign_classes_are_not_touched_unasked(void **state)
                    " parent 1: protocol ipv6 prio 6 u32 match ip6 dst fd00::1/128 flowid 1:5");
         before = network_dump(), text = network_text();
         s = network_shaper();
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        assert_non_null(strstr(o.error, "htb 1:"));
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        assert_non_null(strstr(e.message, "htb 1:"));
         assert_int_equal(o.owner, TC_OWNER_FOREIGN);
         after = network_dump();
         assert_true(trees_equal(&before, &after));
         tc_tree_fini(&after);
         /* By force, in one process; put back by another, from what the first wrote down. */
         o = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &o), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e), 0);
         tc_shaper_free(s);
         s = network_shaper();
         remove_all(s);
@@ -230,6 +233,7 @@ static void one_process_shapes_a_device(void **state)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_device d = network_device();
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         int ready[2], status;
         char byte;
@@ -246,15 +250,15 @@ static void one_process_shapes_a_device(void **state)
                 _exit(0);
         }
         assert_int_equal(read(ready[0], &byte, 1), 1);
-        assert_int_equal(tc_shaper_new(&s, &d, &o), -EBUSY);
-        assert_non_null(strstr(o.error, "process"));
+        assert_int_equal(tc_shaper_new(&s, &d, &o, &e), -EBUSY);
+        assert_non_null(strstr(e.message, "process"));
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         s = network_shaper();
         assert_int_equal(apply(s, &q), 0); /* all there */
         remove_all(s);
         o = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(tc_shaper_remove(s, &o, &e), 0);
         assert_int_equal(o.operations, 0);
         tc_shaper_free(s);
         close(ready[0]);
