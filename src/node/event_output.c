@@ -78,12 +78,12 @@ static void find_source_ids(struct event_output *o)
 {
         const struct scenario *s = o->node->scenario;
         struct replay *replay = NULL;
-        char why[256];
+        struct error e = {};
 
         for (uint32_t i = 0; i < o->n_ros; i++)
                 o->source_ids[i] = eformat_source_id(i);
         /* The file may be on another machine: then missing fragments carry our own numbers. */
-        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
+        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, &e) < 0)
                 return;
         for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
                 o->source_ids[i] = replay_source_id(replay, i);

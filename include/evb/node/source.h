@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/base/error.h"
 #include "evb/core/ros.h"
 #include "evb/protocol/event.h"
 
@@ -23,11 +24,10 @@ uint32_t pattern_sizes_bytes(const struct pattern_sizes *sizes, uint64_t key);
 
 struct source;
 
-/* What becomes of a fragment made at the asking. `path` and `why` are for `file:`. */
+/* What becomes of a fragment made at the asking. `path` is for `file:`. */
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
-/* -EINVAL: the file has fewer sources than index + 1; other errors as replay_open(). `why` tells the story.
- */
-int source_new_file(struct source **ret, uint32_t index, const char *path, char *why, size_t why_bytes);
+/* -EINVAL: the file has fewer sources than index + 1; other errors as replay_open(). */
+int source_new_file(struct source **ret, uint32_t index, const char *path, struct error *error);
 struct source *source_free(struct source *source);
 
 /* For ros_config: pure. */
