@@ -1,4 +1,4 @@
-/* Errors with an explanation, as every layer fills them and `node`, `lab` and `cmd` report them. */
+/* Fills and formats errors with an explanation. */
 #include "evb/base/error.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* Applies the difference between the kernel's tree and the wanted one. restore.c restores foreign trees. */
+/* Applies the difference between the kernel's tree and the wanted one. Foreign trees are restored in
+ * restore.c. */
 #include "evb/tc/apply.h"
 
 #include <errno.h>

@@ -19,5 +19,5 @@ struct tc_outcome {
         uint64_t dropped_bytes; /* queued bytes that were dropped by deleting their classes */
 };
 
-/* Adds a warning; drops it if there are TC_WARNINGS_MAX. */
+/* Adds a warning, or drops it if there are TC_WARNINGS_MAX already. */
 void tc_outcome_warn(struct tc_outcome *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
