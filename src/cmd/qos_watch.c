@@ -11,7 +11,7 @@
 #include "evb/tc/watch.h"
 #include "qos.h"
 
-/* Interval of looking for drops; the kernel announces changes. */
+/* Interval of checks for drops; the kernel announces changes. */
 #define LOOK_NS NS_PER_S
 /* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
@@ -28,7 +28,7 @@ struct watching {
         unsigned repairs;
         uint64_t drops;
         uint64_t settle_ns; /* compare at this time; NEVER_NS: no change is pending */
-        bool gone;          /* the device */
+        bool gone;          /* the device is gone */
         char actor[96];
 };
 

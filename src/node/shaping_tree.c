@@ -1,4 +1,4 @@
-/* A ROS's shaping in the kernel: installs it, follows the SFIs, and watches for changes by others. src/tc
+/* Installs a ROS's shaping in the kernel, follows the SFIs, and watches for changes by other programs. src/tc
  * does the work. */
 #include "shaping_tree.h"
 
@@ -14,14 +14,14 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc/drift.h"
 
-/* How often, and for how long at most, classes of SFIs that left are checked until they are empty. */
+/* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)
 #define DRAIN_MAX_NS (5 * NS_PER_S)
 /* Pause after a refusal. */
 #define RETRY_NS NS_PER_S
-/* How often drops are checked, and drift that no event has announced. */
+/* Interval of checks for drops, and for drift that no notification has announced. */
 #define LOOK_NS NS_PER_S
-/* Who changes one thing usually changes another. */
+/* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
 
@@ -157,7 +157,7 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
         return r < 0 ? error_set(e, r, "cannot watch device %s: %m", t->device.name) : 0;
 }
 
-/* Checks that the tree could be made; installs nothing. */
+/* Checks that the plan is possible; installs nothing. */
 static int check_plan(struct shaping_tree *t)
 {
         struct tc_plan p = {};
@@ -309,7 +309,7 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
-/* The kernel counts from zero in a new class, as after a repair; our total continues. */
+/* The kernel counts from zero in a new class, e.g. after a repair; our total continues. */
 static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
 {
         struct tc_status status = {};
@@ -396,8 +396,8 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         take_events(t);
-        /* Also before applying: changes by others must not be undone silently, nor at all if only a warning
-         * is wanted. */
+        /* Also before applying: changes by other programs must not be reverted silently, nor at all with
+         * qos.on-drift = warn. */
         if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

@@ -81,7 +81,7 @@ def check_tc(qdiscs, classes, filters, status):
         minor = d["classid"].split(":")[1]
         leaf = re.search(rf"class cbq {d['classid']} parent e7b:1 leaf {minor}: rate \w+ .* prio 2/2", classes)
         assert leaf and "bounded" not in leaf[0], classes
-        # tc counts the burst in whole microseconds of the rate, and tells the limit as the time that it takes beyond the burst.
+        # tc rounds the burst to whole microseconds of the rate, and prints the limit as the time beyond the burst.
         tbf = re.search(rf"qdisc tbf {minor}: parent {d['classid']} rate (\w+) burst (\d+)b/1 .* lat ([\d.]+)(m?)s ", qdiscs)
         assert tbf and near(tbf[1], d["rate_bps"]) and 0 <= d["burst_bytes"] - int(tbf[2]) <= d["rate_bps"] / 8e6 + 1, f"{d}\n{qdiscs}"
         seconds = (d["limit_bytes"] - d["burst_bytes"]) * 8 / d["rate_bps"]
@@ -99,7 +99,7 @@ def layout(evb):
     status = f"{evb} qos status --dev d0 --json"
     others = {**RATES, "10.0.0.5": 60_000_000, "10.0.0.7": 1_000_000}
     del others["fd00::5"]
-    # Enough of them for a hash, and one so much faster that its turn would be too long for the kernel.
+    # Enough destinations for a hash table, and one so fast that its turn would be too long for the kernel.
     many = {f"10.0.{i // 50}.{i % 50 + 1}": 600_000_000 if i == 7 else 1_000_000 + 8000 * i for i in range(100)}
     answers = machine(evb).run(MODULES, [
         f"{DEVICE}; tc qdisc show dev d0", apply(evb, RATES), apply(evb, RATES), status, *TC, apply(evb, others), status,
@@ -107,7 +107,8 @@ def layout(evb):
         "tc qdisc show dev d0", "dmesg | grep -iE 'cbq|tbf|warn|bug:'", "ip link set d0 mtu 200",
         apply(evb, RATES)])
     before, first, second, now, *tc, changed, after, more, hashed, other_link, removed, nothing, said, _, small = answers
-    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue, filter for each.
+    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue and filter for each
+    # destination.
     assert report(first)["operations"] == 8 + 3 * len(RATES), first
     assert report(second)["operations"] == 0, second
     for answer in (first, second, now):

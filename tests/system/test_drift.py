@@ -149,7 +149,7 @@ def counter(running, node, name):
     text = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
     names = re.findall(r"^        X\((\w+),", text, re.M)
     page = text[text.index("struct node_stats {"):text.index("#define X(name, help) _Atomic")]
-    # Before them: the magic number, the state with its padding, and single words.
+    # Preceded by the magic number, the state with its padding, and single counters.
     first = 2 + sum(len(line.split(",")) for line in re.findall(r"_Atomic uint64_t ([^;]*);", page))
     at = 8 * (first + names.index(name))
     return int.from_bytes(running.counters(node)[at:at + 8], "little")

@@ -338,7 +338,7 @@ def control_latency(evb):
     with pair() as network:
         latency = {}
         for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
-            # The wire itself is what data fill: the rate for the destination is above it.
+            # The rate of the destination exceeds the link, so that data fill the link.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
             stream = Numbered(network, "a", "b", "10.9.0.2")
             stream.out.setblocking(False)
@@ -495,9 +495,9 @@ def iperf3(evb):
         for name, m in (("unshaped", unshaped), ("shaped", shaped)):
             print(f"{name}: {m['sum']:.0f} Mbit/s in all, the slowest {m['least']:.0f}; {m['drops']} packets dropped at the port, {m['retransmits']} sent again")
         assert unshaped["drops"] > 0, "the port is not overrun, so the test proves nothing"
-        # None, but for what a switch loses whose processor is away for a millisecond.
+        # None, except for losses while the processor of the switch is busy for a millisecond.
         assert shaped["drops"] < unshaped["drops"] / 100 and shaped["retransmits"] < unshaped["retransmits"] / 100, (unshaped, shaped)
-        # How fast it is belongs to measurements: that of a busy machine says nothing.
+        # No check of the throughput, which is meaningless on a busy machine.
         assert shaped["least"] > 0, shaped
 
 

@@ -107,7 +107,7 @@ def killed(evb):
             inside = ["ip", "netns", "exec", f"evb-{running.process.pid}-ros1"]
             ros = subprocess.Popen([*inside, evb, "ros", "--config", str(config), "--node", "ros1"], stderr=subprocess.PIPE, text=True)
             try:
-                # While it runs, nobody else shapes this device.
+                # While it runs, no other process shapes this device.
                 def busy():
                     done = sh(*inside, evb, "qos", "remove", "--dev", "eth0", check=False)
                     return done.returncode == 1 and f"process {ros.pid}" in done.stderr
@@ -163,7 +163,7 @@ def unit_stopped(evb):
             assert ("eth0: 0 changes" not in done.stdout) == changes, done
             assert state() == before, state()
         assert not os.listdir(os.environ["EVB_STATE_DIRECTORY"])
-        # A readout that shapes nothing has neither the privilege nor a folder.
+        # A readout without shaping has neither the privilege nor a state directory.
         where.chmod(0o755)
         nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
         network.run("a", *nobody, *stop_command(evb, path, "r"),

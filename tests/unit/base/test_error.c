@@ -49,7 +49,8 @@ static void long_texts_are_cut(void **state)
         error_locate(&e, "%s", name);
         assert_int_equal(strlen(e.message), ERROR_MESSAGE_MAX - 1);
         assert_int_equal(strlen(e.location), ERROR_LOCATION_MAX - 1);
-        assert_int_equal(strlen(error_format(&e, text)), strlen(e.location) + strlen(": ") + strlen(e.message));
+        assert_int_equal(strlen(error_format(&e, text)),
+                         strlen(e.location) + strlen(": ") + strlen(e.message));
 }
 
 int main(void)
