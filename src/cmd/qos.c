@@ -28,9 +28,10 @@ static int plan(const struct qos_options *o)
                          job.asked == TC_BACKEND_AUTO ? "auto: %s, if the kernel supports it"
                                                       : "%s, as configured",
                          tc_backend_name(p.backend));
-                if (tc_layout_make(&want, &p, &nothing) < 0)
+                if (tc_layout_make(&want, &p, &nothing) < 0) {
+                        fprintf(stderr, "evb qos: out of memory\n");
                         r = 1;
-                else if (o->common.json)
+                } else if (o->common.json)
                         r = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
                 else {
                         qos_print_plan(&result, stdout);
@@ -70,7 +71,8 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         tc_status_fini(&status);
         tc_tree_fini(&have);
         if (r < 0)
-                fprintf(stderr, "evb qos: %s: %s\n", result.device, strerror(-r));
+                fprintf(stderr, "evb qos: %s: cannot report the installed tree: %s\n", result.device,
+                        strerror(-r));
         return r < 0 ? 1 : 0;
 }
 
@@ -156,7 +158,8 @@ static int status(const struct qos_options *o)
                         result.want = NULL;
                 exit = 0;
                 if (r < 0) {
-                        fprintf(stderr, "evb qos: %s: %s\n", job.device_name, strerror(-r));
+                        fprintf(stderr, "evb qos: %s: cannot read the qdiscs: %s\n", job.device_name,
+                                strerror(-r));
                         exit = qos_exit_status(r);
                 } else if (o->common.json)
                         exit = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;

@@ -66,10 +66,9 @@ static void report_drift(struct watching *w, const struct tc_change *c)
         report(w, text);
 }
 
-static int repair(struct watching *w, const struct tc_tree *have)
+static int repair(struct watching *w, const struct tc_tree *have, struct error *e)
 {
         struct tc_outcome o = {};
-        struct error e = {};
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
@@ -77,12 +76,9 @@ static int repair(struct watching *w, const struct tc_tree *have)
                         w->job.device_name);
                 return 0;
         }
-        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o, &e);
-        if (r < 0) {
-                error_locate(&e, "%s", w->job.device_name);
-                (void)qos_fail(&e);
+        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o, e);
+        if (r < 0)
                 return r;
-        }
         w->repairs += o.operations;
         if (!w->options->common.json)
                 printf("%s: repaired with %u change%s\n", w->job.device_name, o.operations,
@@ -91,32 +87,39 @@ static int repair(struct watching *w, const struct tc_tree *have)
         return 0;
 }
 
-static int look(struct watching *w)
+static int read_tree(struct watching *w, struct tc_tree *ret, struct error *e)
+{
+        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, ret);
+
+        return r < 0 ? error_set(e, r, "cannot read the qdiscs: %m") : 0;
+}
+
+static int look(struct watching *w, struct error *e)
 {
         struct tc_tree have = {};
         struct tc_diff diff = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+        int r = read_tree(w, &have, e);
 
-        if (r >= 0)
-                r = tc_diff_make(&diff, &have, &w->want);
+        if (r >= 0 && (r = tc_diff_make(&diff, &have, &w->want)) < 0)
+                error_set(e, r, "%m");
         for (size_t i = 0; r >= 0 && i < diff.n; i++)
                 report_drift(w, &diff.changes[i]);
         if (r >= 0 && diff.n > 0 && w->options->repair)
-                r = repair(w, &have);
+                r = repair(w, &have, e);
         w->settle_ns = NEVER_NS;
         tc_diff_fini(&diff);
         tc_tree_fini(&have);
         return r;
 }
 
-static int look_for_drops(struct watching *w)
+static int look_for_drops(struct watching *w, struct error *e)
 {
         struct tc_tree have = {};
         struct tc_status s = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+        int r = read_tree(w, &have, e);
 
-        if (r >= 0)
-                r = tc_status_make(&s, &have, NULL, 0);
+        if (r >= 0 && (r = tc_status_make(&s, &have, NULL, 0)) < 0)
+                error_set(e, r, "%m");
         if (r >= 0 && s.drops > w->drops) {
                 char text[96];
 
@@ -131,15 +134,24 @@ static int look_for_drops(struct watching *w)
         return r;
 }
 
+static int fail(const struct watching *w, struct error *e)
+{
+        error_locate(e, "%s", w->job.device_name);
+        return qos_fail(e);
+}
+
 /* Watches the requested plan, or, without one, the current tree. */
 static int choose_wanted(struct watching *w)
 {
         struct tc_tree have = {};
         struct tc_plan plan = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have), status = OPTIONS_GO_ON;
+        struct error e = {};
+        int status = OPTIONS_GO_ON, r;
 
-        if (r < 0)
+        if (read_tree(w, &have, &e) < 0) {
+                (void)fail(w, &e);
                 return 1;
+        }
         if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
                 fprintf(stderr, "evb qos: %s is not shaped by evb; run `evb qos apply` first\n",
                         w->job.device_name);
@@ -151,8 +163,11 @@ static int choose_wanted(struct watching *w)
                 status = qos_make_plan(
                         &w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked,
                         &plan);
-                if (status == OPTIONS_GO_ON && tc_layout_make(&w->want, &plan, &have) < 0)
+                if (status == OPTIONS_GO_ON && (r = tc_layout_make(&w->want, &plan, &have)) < 0) {
+                        error_set(&e, r, "%m");
+                        (void)fail(w, &e);
                         status = 1;
+                }
         }
         tc_plan_fini(&plan);
         tc_tree_fini(&have);
@@ -164,27 +179,32 @@ static int watch(struct watching *w)
         struct loop_io io = {.fd = tc_watch_fd(w->watch), .events = EPOLLIN, .ready = is_ready, .ctx = w};
         int r = loop_add(w->loop, &io);
         uint64_t look_ns = clock_now_ns() + LOOK_NS;
+        struct error e = {};
 
+        if (r < 0)
+                error_set(&e, r, "cannot watch: %m");
         if (r >= 0)
-                r = look(w);
+                r = look(w, &e);
         if (r >= 0)
-                r = look_for_drops(w);
+                r = look_for_drops(w, &e);
         if (!w->options->common.json)
                 printf("%s: watching\n", w->job.device_name);
         fflush(stdout);
         while (r >= 0 && !w->gone && loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
+                if (r < 0)
+                        error_set(&e, r, "cannot watch: %m");
                 if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
-                        r = look(w);
+                        r = look(w, &e);
                 if (r >= 0 && clock_now_ns() >= look_ns && !w->gone) {
-                        r = look_for_drops(w);
+                        r = look_for_drops(w, &e);
                         look_ns = clock_now_ns() + LOOK_NS;
                 }
         }
         loop_remove(w->loop, &io);
         if (w->gone)
                 fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
-        return w->gone ? 1 : r < 0 ? qos_exit_status(r) : 0;
+        return w->gone ? 1 : r < 0 ? fail(w, &e) : 0;
 }
 
 static int open_all(struct watching *w)
@@ -206,7 +226,8 @@ static int open_all(struct watching *w)
                 r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
         w->drifts = json_array();
         if (r < 0) {
-                fprintf(stderr, "evb qos: %s\n", strerror(-r));
+                error_set(&e, r, "cannot watch: %m");
+                (void)fail(w, &e);
                 return 1;
         }
         return choose_wanted(w);
