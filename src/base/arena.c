@@ -1,4 +1,4 @@
-/* A buddy allocator of offsets with its bookkeeping beside the memory, not in it. It knows no addresses. */
+/* A buddy allocator of offsets. Its bookkeeping is separate from the memory, which it never accesses. */
 #include "evb/base/arena.h"
 
 #include <assert.h>
@@ -9,16 +9,16 @@
 
 #define ORDERS_MAX 32
 #define NO_BLOCK UINT32_MAX
-/* State of a smallest block: inside a larger one, or the head of a block of this order, free or handed out.
+/* State of a smallest block: inside a larger block, or the head of a free or allocated block of this order.
  */
 #define INSIDE 0xff
 #define FREE_BIT 0x80
 
-/* Free blocks of one order are a doubly linked list over the indices of their first smallest block. */
+/* The free blocks of an order form a doubly linked list of the indices of their first smallest block. */
 struct arena {
         uint64_t min_block_bytes;
         uint64_t used_bytes;
-        uint32_t n_blocks; /* smallest ones */
+        uint32_t n_blocks; /* number of smallest blocks */
         unsigned orders;
         uint32_t lists[ORDERS_MAX];
         uint32_t *next, *previous;
@@ -46,7 +46,7 @@ static void unlink_block(struct arena *a, uint32_t block, unsigned order)
         a->state[block] = INSIDE;
 }
 
-/* Cuts [0, n_blocks) into the largest aligned blocks that fit, the lowest ones to be handed out first. */
+/* Divides [0, n_blocks) into the largest aligned blocks that fit; the lowest are allocated first. */
 static void fill_lists(struct arena *a)
 {
         uint32_t end = a->n_blocks;
@@ -73,7 +73,7 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
                 return -ENOMEM;
         a->min_block_bytes = min_block_bytes;
         a->n_blocks = (uint32_t)(size_bytes / min_block_bytes);
-        /* No block is larger than the whole. */
+        /* No block is larger than the arena. */
         a->orders = MIN((unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes),
                         31 - (unsigned)__builtin_clz(a->n_blocks)) +
                     1;
@@ -104,7 +104,7 @@ struct arena *arena_free(struct arena *a)
         return NULL;
 }
 
-/* The order of a block of `size_bytes`; `orders` or more where there is none. */
+/* The order of a block of `size_bytes`; `orders` or more if none is large enough. */
 static unsigned order_of(const struct arena *a, uint64_t size_bytes)
 {
         uint64_t blocks = size_bytes == 0 ? 1 : (size_bytes - 1) / a->min_block_bytes + 1;

@@ -1,4 +1,5 @@
-/* Decides the fate of datagrams. Who drops and delays them is in net/faults.c, and in the tests' network. */
+/* Decides the fate of datagrams. net/faults.c and the simulated network of the tests execute the decisions.
+ */
 #include "evb/base/fault.h"
 
 void fault_init(struct fault *f, const struct fault_config *config)

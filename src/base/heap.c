@@ -1,4 +1,4 @@
-/* A binary heap that knows where each item is. */
+/* A binary heap that tracks the position of each item. */
 #include "evb/base/heap.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static uint32_t sink(struct heap *h, uint32_t at, const struct heap_node *node)
         return at;
 }
 
-/* Puts the node into the free place `at`, or where that change moves it. */
+/* Puts the node at the free position `at`, or at its correct position above or below. */
 static void settle(struct heap *h, uint32_t at, struct heap_node node)
 {
         at = rise(h, at, &node);

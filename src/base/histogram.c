@@ -1,4 +1,4 @@
-/* Counts values in buckets whose width is a 32nd of their power of two. It keeps no values. */
+/* Counts values in buckets whose width is 1/32 of their power of two. */
 #include "evb/base/histogram.h"
 
 #include <math.h>

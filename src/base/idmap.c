@@ -1,5 +1,5 @@
-/* Event numbers to indices: linear probing, and deletion that moves the rest of a run back instead of leaving
- * a mark. */
+/* Maps event numbers to indices by linear probing. Deletion shifts the rest of a run back instead of leaving
+ * a tombstone. */
 #include "evb/base/idmap.h"
 
 #include <errno.h>
@@ -9,10 +9,10 @@
 
 #define EMPTY UINT64_MAX
 
-/* Cells of a cache line: numbers that follow each other, as those of events do, share one. */
+/* Cells per cache line. Consecutive event numbers share a line. */
 #define LINE_BITS 2u
 
-/* Fibonacci hashing of lines: they spread evenly, and cost one multiplication. */
+/* Fibonacci hashing of lines: an even distribution for one multiplication. */
 static uint32_t home(const struct idmap *map, uint64_t id)
 {
         uint32_t line = (uint32_t)(((id >> LINE_BITS) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
@@ -45,7 +45,7 @@ void idmap_fini(struct idmap *map)
         *map = (struct idmap){};
 }
 
-/* The cell of `id`, or the empty one where it would go. */
+/* The cell of `id`, or the empty cell for it. */
 static uint32_t find(const struct idmap *map, uint64_t id)
 {
         uint32_t i = home(map, id);
@@ -86,7 +86,7 @@ uint32_t idmap_remove(struct idmap *map, uint64_t id)
         for (uint32_t i = (hole + 1) & map->mask; map->cells[i].id != EMPTY; i = (i + 1) & map->mask) {
                 uint32_t wanted = home(map, map->cells[i].id);
 
-                /* It may move into the hole unless its home lies behind it. */
+                /* An entry may move into the hole unless its home is behind the hole. */
                 if (((i - wanted) & map->mask) < ((i - hole) & map->mask))
                         continue;
                 map->cells[hole] = map->cells[i];

@@ -1,4 +1,4 @@
-/* Lines on standard error, each written by one system call so that those of several processes do not mix. */
+/* Writes each line with one system call, so that lines of several processes do not mix. */
 #include "evb/base/log.h"
 
 #include <errno.h>

@@ -40,7 +40,7 @@ void pattern_fill(uint64_t key, void *to, size_t offset, size_t n)
                 fill_part(key, at, offset, head);
         at += head, offset += head, n -= head;
 
-        /* The words are independent, so that the compiler can make several at once. */
+        /* The words are independent, so that the compiler can vectorise the loop. */
         for (size_t i = 0, words = n / 8, first = offset / 8; i < words; i++) {
                 uint64_t word = word_at(key, first + i);
 

@@ -1,5 +1,5 @@
-/* Quantities to integers, exactly, and back to short text. A value is digits, maybe with a fraction, then a
- * unit. */
+/* Converts quantities to integers, exactly, and back to short text. A value is digits with an optional
+ * fraction, then a unit. */
 #include "evb/base/quantity.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ static const char *skip_blanks(const char *s)
         return s;
 }
 
-/* Where the number ends, or NULL where there is none or it is too long. */
+/* The end of the number; NULL: not a number, or too long. */
 static const char *read_decimal(const char *s, struct decimal *ret)
 {
         bool any = false, point = false;
@@ -64,7 +64,7 @@ static int scale(const struct decimal *d, uint64_t factor, bool round, uint64_t 
         return 0;
 }
 
-/* `units` ends in a name of NULL; the name "" is what no unit means. */
+/* `units` ends with a NULL name; the name "" is the unit of a bare number. */
 static int parse(const char *text, const struct unit *units, uint64_t *ret)
 {
         struct decimal d;
@@ -146,7 +146,7 @@ int quantity_parse_frequency(const char *text, uint64_t *ret_millihertz)
         struct decimal d;
         const char *unit = read_decimal(skip_blanks(text), &d);
 
-        /* Here alone the case tells two units apart. */
+        /* The only units that differ in case. */
         if (unit)
                 unit = skip_blanks(unit);
         if (unit && strncmp(unit, milli.name, 3) == 0 && *skip_blanks(unit + 3) == '\0')
@@ -197,7 +197,7 @@ static const char *read_index(const char *s, unsigned limit, unsigned *ret)
         return skip_blanks(s);
 }
 
-/* Puts `value` in its place among the first n, unless it is there; false where there is no room. */
+/* Inserts `value` among the first n, unless it is there. False: full. */
 static bool insert(unsigned *list, size_t size, size_t *n, unsigned value)
 {
         size_t i = *n;
@@ -277,13 +277,6 @@ char *quantity_format_time(uint64_t ns, char text[static QUANTITY_TEXT_MAX])
         static const struct unit units[] = {{"ns", 1}, {"us", KILO}, {"ms", MEGA}, {"s", GIGA}, {}};
 
         return format((double)ns, units, text);
-}
-
-char *quantity_format_frequency(uint64_t millihertz, char text[static QUANTITY_TEXT_MAX])
-{
-        static const struct unit units[] = {{"mHz", 1}, {"Hz", KILO}, {"kHz", MEGA}, {"MHz", GIGA}, {}};
-
-        return format((double)millihertz, units, text);
 }
 
 char *quantity_format_count(uint64_t count, char text[static QUANTITY_TEXT_MAX])

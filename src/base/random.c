@@ -1,4 +1,4 @@
-/* xoshiro256++ and the few distributions that triggers, sizes and faults need. */
+/* xoshiro256++ and the distributions for triggers, sizes and faults. */
 #include "evb/base/random.h"
 
 #include <math.h>
@@ -36,8 +36,7 @@ uint64_t random_below(struct random *r, uint64_t limit)
 
         if (limit == 0)
                 return 0;
-        /* Lemire 2019: multiply and take the high half; the few values that would be too frequent are drawn
-         * again. */
+        /* Lemire 2019: multiply and take the high half; redraw the few values that would be too frequent. */
         threshold = -limit % limit;
         do
                 product = (unsigned __int128)random_next(r) * limit;

@@ -1,5 +1,5 @@
-/* One producer, one consumer, two indices that only grow. Each side keeps its last view of the other's index
- * and reads the shared one only when that view says full or empty. */
+/* One producer, one consumer, and two indices that only grow. Each side keeps its last view of the other's
+ * index, and reads the shared index only if that view says full or empty. */
 #include "evb/base/ring.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ bool ring_push(struct ring *ring, const void *item)
         }
         memcpy(ring->items + (size_t)(head & ring->mask) * ring->item_size_bytes, item,
                ring->item_size_bytes);
-        /* Release: who sees the new head sees the item. */
+        /* Release: a thread that sees the new head sees the item. */
         atomic_store_explicit(&ring->head, head + 1, memory_order_release);
         return true;
 }
@@ -52,13 +52,13 @@ size_t ring_pop(struct ring *ring, void *items, size_t n)
         uint8_t *to = items;
 
         if (ring->seen_head - tail < n)
-                /* Acquire: the items below the head that is seen here are whole. */
+                /* Acquire: the items below this head are complete. */
                 ring->seen_head = atomic_load_explicit(&ring->head, memory_order_acquire);
         n = MIN(n, (size_t)(ring->seen_head - tail));
         for (size_t i = 0; i < n; i++, to += ring->item_size_bytes)
                 memcpy(to, ring->items + (size_t)((tail + i) & ring->mask) * ring->item_size_bytes,
                        ring->item_size_bytes);
-        /* Release: the items have been read before the producer may write over them. */
+        /* Release: the items are read before the producer overwrites them. */
         if (n > 0)
                 atomic_store_explicit(&ring->tail, tail + (uint32_t)n, memory_order_release);
         return n;

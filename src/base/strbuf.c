@@ -1,4 +1,4 @@
-/* Text added to an array of fixed size. */
+/* Appends text to an array of fixed size. */
 #include "evb/base/strbuf.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* evb qos: shaping at the source, planned, installed, shown, watched, removed. */
+/* evb qos: plans, installs, shows, watches and removes shaping at the source. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +10,7 @@
 
 #define PATIENCE_NS (5 * NS_PER_S)
 
-int qos_exit_status(int r)
-{
-        switch (-r) {
-        case EINVAL:
-        case ENODEV:
-                return QOS_EXIT_WRONG;
-        case EPERM:
-        case EACCES:
-        case EOPNOTSUPP:
-                return QOS_EXIT_MISSING;
-        }
-        return 1;
-}
-
-static int fail(const struct tc_outcome *o, int r)
-{
-        fprintf(stderr, "evb qos: %s\n", o->error[0] ? o->error : strerror(-r));
-        return qos_exit_status(r);
-}
-
-/* Nothing is asked of the kernel: what it has is told by `apply`. */
+/* Does not ask the kernel which backends it supports; `apply` does. */
 static int plan(const struct qos_options *o)
 {
         struct tc_tree nothing = {}, want = {};
@@ -44,12 +24,14 @@ static int plan(const struct qos_options *o)
                 struct qos_result result = {
                         .device = job.device_name, .plan = &p, .want = &want, .job = &job};
 
-                snprintf(job.backend_why, sizeof job.backend_why,
-                         job.asked == TC_BACKEND_AUTO ? "auto: %s, where the kernel has it" : "%s, as told",
+                snprintf(job.backend_reason, sizeof job.backend_reason,
+                         job.asked == TC_BACKEND_AUTO ? "auto: %s, if the kernel supports it"
+                                                      : "%s, as configured",
                          tc_backend_name(p.backend));
-                if (tc_layout_make(&want, &p, &nothing) < 0)
+                if (tc_layout_make(&want, &p, &nothing) < 0) {
+                        fprintf(stderr, "evb qos: out of memory\n");
                         r = 1;
-                else if (o->common.json)
+                } else if (o->common.json)
                         r = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
                 else {
                         qos_print_plan(&result, stdout);
@@ -62,8 +44,8 @@ static int plan(const struct qos_options *o)
         return r;
 }
 
-/* What the kernel has now, told. */
-static int tell(const struct qos_options *o, struct tc_shaper *shaper, const struct qos_result *with)
+/* Reports the state of the kernel. */
+static int report(const struct qos_options *o, struct tc_shaper *shaper, const struct qos_result *with)
 {
         struct qos_result result = *with;
         struct tc_status status = {};
@@ -89,7 +71,8 @@ static int tell(const struct qos_options *o, struct tc_shaper *shaper, const str
         tc_status_fini(&status);
         tc_tree_fini(&have);
         if (r < 0)
-                fprintf(stderr, "evb qos: %s: %s\n", result.device, strerror(-r));
+                fprintf(stderr, "evb qos: %s: cannot report the installed tree: %s\n", result.device,
+                        strerror(-r));
         return r < 0 ? 1 : 0;
 }
 
@@ -98,25 +81,26 @@ static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan
 {
         uint64_t patience_ns = PATIENCE_NS;
         enum tc_backend backend;
-        int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_why, outcome), status;
+        struct error e = {};
+        int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_reason, &e), status;
 
         if (job->options->patience && quantity_parse_time(job->options->patience, &patience_ns) < 0) {
-                fprintf(stderr, "evb qos: --patience: \"%s\" is not allowed, allowed: a time\n",
+                fprintf(stderr, "evb qos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
                         job->options->patience);
                 return QOS_EXIT_WRONG;
         }
         if (r < 0)
-                return fail(outcome, r);
+                return qos_fail(&e);
         status = qos_make_plan(job, backend, p);
         if (status != OPTIONS_GO_ON)
                 return status;
-        r = tc_shaper_tune(shaper, &job->tuning, outcome);
+        r = tc_shaper_tune(shaper, &job->tuning, outcome, &e);
         if (r >= 0) {
-                r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome);
+                r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome, &e);
                 if (r < 0)
-                        tc_shaper_untune(shaper, outcome);
+                        tc_shaper_untune(shaper, &e);
         }
-        return r < 0 ? fail(outcome, r) : OPTIONS_GO_ON;
+        return r < 0 ? qos_fail(&e) : OPTIONS_GO_ON;
 }
 
 static int apply(const struct qos_options *o)
@@ -124,12 +108,13 @@ static int apply(const struct qos_options *o)
         struct tc_outcome outcome = {};
         struct tc_shaper *shaper = NULL;
         struct tc_plan p = {};
+        struct error e = {};
         struct qos_job job;
         int status = qos_job_init(&job, o, true), r;
 
         if (status == OPTIONS_GO_ON) {
-                r = tc_shaper_new(&shaper, &job.device, &outcome);
-                status = r < 0 ? fail(&outcome, r) : install(&job, shaper, &p, &outcome);
+                r = tc_shaper_new(&shaper, &job.device, &outcome, &e);
+                status = r < 0 ? qos_fail(&e) : install(&job, shaper, &p, &outcome);
         }
         if (status == OPTIONS_GO_ON) {
                 struct qos_result result = {
@@ -137,8 +122,8 @@ static int apply(const struct qos_options *o)
 
                 if (!o->common.json)
                         printf("%s: %u changes, backend %s\n", job.device_name, outcome.operations,
-                               job.backend_why);
-                status = tell(o, shaper, &result);
+                               job.backend_reason);
+                status = report(o, shaper, &result);
         }
         tc_plan_fini(&p);
         tc_shaper_free(shaper);
@@ -146,7 +131,7 @@ static int apply(const struct qos_options *o)
         return status;
 }
 
-/* Without a lock: anyone may look. */
+/* Takes no lock: status needs no privilege. */
 static int status(const struct qos_options *o)
 {
         struct tc_socket *socket = NULL;
@@ -173,7 +158,8 @@ static int status(const struct qos_options *o)
                         result.want = NULL;
                 exit = 0;
                 if (r < 0) {
-                        fprintf(stderr, "evb qos: %s: %s\n", job.device_name, strerror(-r));
+                        fprintf(stderr, "evb qos: %s: cannot read the qdiscs: %s\n", job.device_name,
+                                strerror(-r));
                         exit = qos_exit_status(r);
                 } else if (o->common.json)
                         exit = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
@@ -188,7 +174,7 @@ static int status(const struct qos_options *o)
         return exit;
 }
 
-/* Nothing of ours is installed or remembered: doing nothing needs no privilege and no state folder. */
+/* The device has no tree and no state of evb's. Doing nothing needs no privilege and no state directory. */
 static bool is_untouched(const struct qos_job *job)
 {
         struct tc_state state = {.fd = -1};
@@ -210,6 +196,7 @@ static int remove_shaping(const struct qos_options *o)
 {
         struct tc_outcome outcome = {};
         struct tc_shaper *shaper = NULL;
+        struct error e = {};
         struct qos_job job;
         int exit = qos_job_init_for_device(&job, o), r;
 
@@ -220,14 +207,14 @@ static int remove_shaping(const struct qos_options *o)
         } else if (exit == OPTIONS_GO_ON) {
                 struct qos_result result = {.device = job.device_name, .outcome = &outcome, .job = &job};
 
-                r = tc_shaper_new(&shaper, &job.device, &outcome);
+                r = tc_shaper_new(&shaper, &job.device, &outcome, &e);
                 if (r >= 0)
-                        r = tc_shaper_remove(shaper, &outcome);
-                exit = r < 0 ? fail(&outcome, r) : OPTIONS_GO_ON;
+                        r = tc_shaper_remove(shaper, &outcome, &e);
+                exit = r < 0 ? qos_fail(&e) : OPTIONS_GO_ON;
                 if (exit == OPTIONS_GO_ON && !o->common.json)
                         printf("%s: %u changes\n", job.device_name, outcome.operations);
                 if (exit == OPTIONS_GO_ON)
-                        exit = tell(o, shaper, &result);
+                        exit = report(o, shaper, &result);
         }
         tc_shaper_free(shaper);
         qos_job_fini(&job);
@@ -239,16 +226,16 @@ static const struct verb {
         int (*run)(const struct qos_options *o);
 } verbs[] = {
         {{"qos plan", cmd_qos, "",
-          "What would be installed, why, and the same as tc commands; changes nothing."},
+          "Show the planned tree, the reason for each value, and the equivalent tc commands; change "
+          "nothing."},
          plan},
-        {{"qos apply", cmd_qos, "",
-          "Bring the device to the plan: only what differs is sent, and read back."},
+        {{"qos apply", cmd_qos, "", "Install the plan: send only the differences, and verify the result."},
          apply},
-        {{"qos status", cmd_qos, "", "What the kernel has and counts, for each destination."}, status},
+        {{"qos status", cmd_qos, "", "Show the kernel's rates and counters for each destination."}, status},
         {{"qos watch", cmd_qos, "",
-          "Tell what others change of it, and packets that are dropped; with --repair, change it back."},
+          "Report changes by other programs, and dropped packets; with --repair, revert the changes."},
          qos_watch},
-        {{"qos remove", cmd_qos, "", "Let out what is queued, and put back what was there before."},
+        {{"qos remove", cmd_qos, "", "Drain the queues, and restore the earlier qdiscs and settings."},
          remove_shaping},
 };
 
@@ -256,33 +243,36 @@ static int run(const struct verb *verb, int argc, char **argv)
 {
         struct qos_options o = {};
         const struct option_entry own[] = {
-                {"config", "FILE", "a scenario, whose node's device is meant; with --node", &o.config},
-                {"node", "NAME", "the ROS of the scenario that this machine is", &o.node},
-                {"dev", "DEVICE", "without a scenario: the network device", &o.device},
-                {"dest", "ADDRESS[=RATE]", "a destination, IPv4, IPv6 or multicast; as often as wanted", NULL,
+                {"config", "FILE", "Scenario file; shapes the device of the node named by --node", &o.config},
+                {"node", "NAME", "Name of the ROS in the scenario", &o.node},
+                {"dev", "DEVICE", "Network device, without a scenario", &o.device},
+                {"dest", "ADDRESS[=RATE]", "Destination, IPv4, IPv6 or multicast; repeatable", NULL,
                  &o.destinations},
-                {"rate", "RATE", "of destinations without one of their own", &o.rate},
-                {"backend", "KIND", "auto|htb|htb+tbf|cbq+tbf; default: auto", &o.backend},
-                {"link-rate", "RATE", "of the wire; default: as the device says", &o.link_rate},
-                {"sources", "N", "machines that send to one destination; default: 1", &o.sources},
-                {"switch-buffer", "BYTES", "of a port of the switch; bounds the bursts", &o.switch_buffer},
-                {"send-buffer", "BYTES", "of all sockets to one destination; default: 4MiB", &o.send_buffer},
-                {"burst", "BYTES", "for each destination; default: auto", &o.burst},
-                {"limit", "BYTES", "queue for each destination; default: auto", &o.limit},
-                {"control-port", "PORT", "UDP port whose messages get a class of their own", &o.control_port},
-                {"control-rate", "RATE", "what is kept for it; default: auto", &o.control_rate},
-                {"overhead", "BYTES", "of a packet on the wire, not counted by the kernel; default: 0",
-                 &o.overhead},
-                {"mtu", "BYTES", "set the MTU as well; removal puts it back", &o.mtu},
-                {"rx-usecs", "N", "interrupt coalescing, likewise", &o.rx_usecs},
-                {"rx-frames", "N", "interrupt coalescing, likewise", &o.rx_frames},
-                {"tx-usecs", "N", "interrupt coalescing, likewise", &o.tx_usecs},
-                {"tx-frames", "N", "interrupt coalescing, likewise", &o.tx_frames},
-                {"patience", "TIME", "how long a class that is no longer wanted may drain; default: 5s",
-                 &o.patience},
-                {"force", NULL,
-                 "replace even a root qdisc of someone else that has classes; watch: in a repair", &o.force},
-                {"repair", NULL, "watch: undo what others change", &o.repair},
+                {"rate", "RATE", "Rate of each destination without its own (default: auto)", &o.rate},
+                {"backend", "KIND", "Layout of the tree: auto, htb, htb+tbf or cbq+tbf (default: auto)",
+                 &o.backend},
+                {"link-rate", "RATE", "Rate of the link (default: as the device reports)", &o.link_rate},
+                {"sources", "N", "Number of machines that send to one destination (default: 1)", &o.sources},
+                {"switch-buffer", "BYTES", "Buffer of a switch port; limits the bursts", &o.switch_buffer},
+                {"send-buffer", "BYTES", "Send buffers of all sockets to one destination (default: 4MiB)",
+                 &o.send_buffer},
+                {"burst", "BYTES", "Burst of each destination (default: auto)", &o.burst},
+                {"limit", "BYTES", "Queue limit of each destination (default: auto)", &o.limit},
+                {"control-port", "PORT", "UDP port of control messages, which get a class of their own",
+                 &o.control_port},
+                {"control-rate", "RATE", "Guaranteed rate of control messages (default: auto)",
+                 &o.control_rate},
+                {"overhead", "BYTES",
+                 "Bytes per packet on the wire that the kernel does not count (default: 0)", &o.overhead},
+                {"mtu", "BYTES", "Set the MTU; restored on removal", &o.mtu},
+                {"rx-usecs", "N", "Set interrupt coalescing; restored on removal", &o.rx_usecs},
+                {"rx-frames", "N", "Set interrupt coalescing; restored on removal", &o.rx_frames},
+                {"tx-usecs", "N", "Set interrupt coalescing; restored on removal", &o.tx_usecs},
+                {"tx-frames", "N", "Set interrupt coalescing; restored on removal", &o.tx_frames},
+                {"patience", "TIME", "Maximum time for removed classes to drain (default: 5s)", &o.patience},
+                {"force", NULL, "Also replace another program's root qdisc that has classes (apply, watch)",
+                 &o.force},
+                {"repair", NULL, "Revert changes by other programs (watch)", &o.repair},
         };
         int r = options_parse(&o.common, &verb->command, own, ARRAY_SIZE(own), 0, argc, argv);
 

@@ -1,4 +1,4 @@
-/* From the command line of `evb qos` to what it asks for. */
+/* Turns the command line of `evb qos` into a job: device, destinations, rates, settings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,34 +10,34 @@
 #include "evb/conf/keys.h"
 #include "qos.h"
 
-#define DEFAULT_SEND_BUFFER_BYTES (4u << 20) /* net.ipv4.tcp_wmem's usual largest */
+#define DEFAULT_SEND_BUFFER_BYTES (4u << 20) /* default maximum of net.ipv4.tcp_wmem */
 
-static int wrong(const char *option, const char *text, const char *allowed)
+static int wrong(const char *option, const char *text, const char *expected)
 {
-        fprintf(stderr, "evb qos: --%s: \"%s\" is not allowed, allowed: %s\n", option, text, allowed);
+        fprintf(stderr, "evb qos: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
         return QOS_EXIT_WRONG;
 }
 
-/* An option that is the twin of a scenario key: read and bounded by the key's own table entry. */
+/* Reads an option that has the meaning and the bounds of a scenario key. */
 static int read_by_key(const char *option, const char *text, const char *section, const char *name,
                        struct scenario *s)
 {
         const struct scenario_key *key = scenario_key_find(section, name);
-        char allowed[SCENARIO_TEXT_MAX];
+        char expected[SCENARIO_TEXT_MAX];
 
         if (!text)
                 return OPTIONS_GO_ON;
         if (scenario_key_set(s, key, text) < 0)
-                return wrong(option, text, scenario_key_allowed(key, allowed, sizeof allowed));
+                return wrong(option, text, scenario_key_allowed(key, expected, sizeof expected));
         return OPTIONS_GO_ON;
 }
 
-/* The twins of keys, in one table: what --config takes from its file. */
-static int read_twins(const struct qos_options *o, struct scenario *s)
+/* Reads the options that --config replaces by keys of its file. */
+static int read_key_options(const struct qos_options *o, struct scenario *s)
 {
         const struct {
                 const char *option, *text, *section, *name;
-        } twins[] = {
+        } options[] = {
                 {"backend", o->backend, "qos", "backend"},
                 {"rate", o->rate, "qos", "rate"},
                 {"burst", o->burst, "qos", "burst"},
@@ -56,19 +56,18 @@ static int read_twins(const struct qos_options *o, struct scenario *s)
         };
         int r = OPTIONS_GO_ON;
 
-        for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(twins); i++) {
-                if (twins[i].text && o->config) {
-                        fprintf(stderr,
-                                "evb qos: --%s is for use without --config, allowed: --set %s.%s=%s\n",
-                                twins[i].option, twins[i].section, twins[i].name, twins[i].text);
+        for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(options); i++) {
+                if (options[i].text && o->config) {
+                        fprintf(stderr, "evb qos: --%s excludes --config; use --set %s.%s=%s instead\n",
+                                options[i].option, options[i].section, options[i].name, options[i].text);
                         return QOS_EXIT_WRONG;
                 }
-                r = read_by_key(twins[i].option, twins[i].text, twins[i].section, twins[i].name, s);
+                r = read_by_key(options[i].option, options[i].text, options[i].section, options[i].name, s);
         }
         return r;
 }
 
-/* ADDRESS or ADDRESS=RATE. */
+/* Reads ADDRESS or ADDRESS=RATE. */
 static int read_destination(const char *text, struct tc_destination *ret)
 {
         const char *equals = strchr(text, '=');
@@ -76,15 +75,15 @@ static int read_destination(const char *text, struct tc_destination *ret)
         size_t n = equals ? (size_t)(equals - text) : strlen(text);
 
         if (n >= sizeof address)
-                return wrong("dest", text, "ADDRESS or ADDRESS=RATE, IPv4 or IPv6");
+                return wrong("dest", text, "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
         memcpy(address, text, n);
         address[n] = '\0';
         *ret = (struct tc_destination){};
         if (!tc_address_parse(&ret->address, address))
-                return wrong("dest", text, "ADDRESS or ADDRESS=RATE, IPv4 or IPv6");
+                return wrong("dest", text, "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
         if (equals && (quantity_parse_rate(equals + 1, &ret->rate_bps) < 0 || ret->rate_bps < 8000 ||
                        ret->rate_bps > TC_LINK_RATE_MAX_BPS))
-                return wrong("dest", text, "ADDRESS=RATE, the rate from 8kbit to 400Gbit");
+                return wrong("dest", text, "ADDRESS=RATE with a rate from 8kbit to 400Gbit");
         return OPTIONS_GO_ON;
 }
 
@@ -137,7 +136,8 @@ static int find_device(struct qos_job *job, const char *name, bool needed)
         if (strlen(name) < sizeof job->device_name)
                 strcpy(job->device_name, name);
         if (r < 0 && needed) {
-                fprintf(stderr, "evb qos: device \"%s\": %s, allowed: a network device of this machine\n",
+                fprintf(stderr,
+                        "evb qos: --dev: cannot use device \"%s\": %s; expected a device of this machine\n",
                         name, strerror(-r));
                 return QOS_EXIT_WRONG;
         }
@@ -148,7 +148,8 @@ static int find_device(struct qos_job *job, const char *name, bool needed)
 static int read_scenario(struct qos_job *job, bool needs_device)
 {
         const struct qos_options *o = job->options;
-        char device[IF_NAMESIZE] = "DEVICE", why[TC_REASON_MAX];
+        char device[IF_NAMESIZE] = "DEVICE", text[ERROR_TEXT_MAX];
+        struct error e = {};
         int r;
 
         job->scenario = command_load(o->config, &o->common);
@@ -163,9 +164,9 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 snprintf(device, sizeof device, "%.*s", IF_NAMESIZE - 1, job->node->device);
         else if (tc_device_of_address(job->node->address, device) < 0 && needs_device) {
                 fprintf(stderr,
-                        "evb qos: node %s: no device of this machine has its address \"%s\", allowed: device "
-                        "= NAME in its section\n",
-                        job->node->name, job->node->address);
+                        "evb qos: node %s: no device of this machine has the address \"%s\"; set device in "
+                        "section [node %s]\n",
+                        job->node->name, job->node->address, job->node->name);
                 return QOS_EXIT_WRONG;
         }
         r = find_device(job, o->device ?: device, needs_device);
@@ -176,8 +177,9 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
         if (shaping_request_of_scenario(&job->request, job->scenario, job->node,
                                         job->has_device ? &job->device : NULL, job->destinations, NULL,
-                                        why) < 0) {
-                fprintf(stderr, "%s: %s\n", o->config, why);
+                                        &e) < 0) {
+                error_locate(&e, "%s", o->config);
+                fprintf(stderr, "%s\n", error_format(&e, text));
                 return QOS_EXIT_WRONG;
         }
         job->tuning = shaping_tuning_of_scenario(job->scenario);
@@ -198,33 +200,33 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         for (size_t i = 0; i < n_scenario_keys; i++)
                 scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
         s->qos.backend = QOS_AUTO;
-        r = read_twins(o, s);
+        r = read_key_options(o, s);
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!o->config && (o->node || o->common.n_settings > 0)) {
-                fprintf(stderr, "evb qos: --%s goes with --config FILE\n", o->node ? "node" : "set");
+                fprintf(stderr, "evb qos: --%s needs --config FILE\n", o->node ? "node" : "set");
                 return QOS_EXIT_WRONG;
         }
         if (o->config && o->sources) {
-                fprintf(stderr,
-                        "evb qos: --sources is for use without --config, allowed: --set ros.count=%s\n",
+                fprintf(stderr, "evb qos: --sources excludes --config; use --set ros.count=%s instead\n",
                         o->sources);
                 return QOS_EXIT_WRONG;
         }
         if (o->config && (!o->node || o->destinations.n > 0)) {
-                fprintf(stderr, "evb qos: --config goes with --node NAME, and takes the destinations from "
-                                "the file\n");
+                fprintf(stderr, o->node ? "evb qos: --dest excludes --config, which names the destinations\n"
+                                        : "evb qos: --config needs --node NAME\n");
                 return QOS_EXIT_WRONG;
         }
         if (o->config)
                 return read_scenario(job, needs_device);
         if (!o->device || (needs_request && o->destinations.n == 0)) {
-                fprintf(stderr, "evb qos: what is to be shaped? allowed: --config FILE --node NAME, or --dev "
-                                "DEVICE --dest ADDRESS=RATE...\n");
+                fprintf(stderr,
+                        "evb qos: missing device or destination; use --config FILE --node NAME, or --dev "
+                        "DEVICE --dest ADDRESS=RATE...\n");
                 return QOS_EXIT_WRONG;
         }
         if (s->qos.backend == QOS_NONE)
-                return wrong("backend", "none", "auto|htb|htb+tbf|cbq+tbf");
+                return wrong("backend", "none", "auto, htb, htb+tbf or cbq+tbf");
         r = find_device(job, o->device, true);
         return r == OPTIONS_GO_ON ? read_alone(job, s) : r;
 }
@@ -255,14 +257,8 @@ void qos_job_fini(struct qos_job *job)
 
 int qos_make_plan(struct qos_job *job, enum tc_backend backend, struct tc_plan *ret)
 {
-        char why[TC_REASON_MAX];
-        int r;
+        struct error e = {};
 
         job->request.backend = backend;
-        r = tc_plan_make(ret, &job->request, why);
-        if (r == -EINVAL)
-                fprintf(stderr, "evb qos: %s\n", why);
-        else if (r < 0)
-                fprintf(stderr, "evb qos: %s\n", strerror(-r));
-        return r < 0 ? qos_exit_status(r) : OPTIONS_GO_ON;
+        return tc_plan_make(ret, &job->request, &e) < 0 ? qos_fail(&e) : OPTIONS_GO_ON;
 }

@@ -1,4 +1,4 @@
-/* What `evb qos` tells, to programs and to people. */
+/* Reports of `evb qos`: JSON, text, errors and exit status. */
 #include <errno.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static json_t *row_json(const struct tc_row *row)
         return j;
 }
 
-/* What a plan says of a destination: no counters yet. */
+/* A planned destination has no counters yet. */
 static json_t *share_json(const struct tc_share *s, uint32_t classid, uint64_t rate_bps)
 {
         json_t *j = json_object();
@@ -122,7 +122,7 @@ static void set_warnings(json_t *j, const struct qos_result *r)
         for (size_t i = 0; r->outcome && i < r->outcome->n_warnings; i++)
                 json_array_append_new(all, json_string(r->outcome->warnings[i]));
         if (r->status && r->status->drops > 0)
-                json_array_append_new(all, json_sprintf("%llu packets were dropped here, at the source",
+                json_array_append_new(all, json_sprintf("%llu packets were dropped at the source",
                                                         (unsigned long long)r->status->drops));
         json_object_set_new(j, "warnings", all);
 }
@@ -135,9 +135,10 @@ static void add_line(const char *text, void *ctx)
 static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
 {
         json_object_set_new(j, "reasons",
-                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_why, "rate",
-                                      p->reason_rate, "burst", p->reason_burst, "limit", p->reason_limit,
-                                      "quantum", p->reason_quantum, "control", p->reason_control));
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_reason,
+                                      "rate", p->reason_rate, "burst", p->reason_burst, "limit",
+                                      p->reason_limit, "quantum", p->reason_quantum, "control",
+                                      p->reason_control));
 }
 
 static json_t *tuning_json(const struct tc_tuning *t)
@@ -212,7 +213,7 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
         char address[TC_ADDRESS_TEXT_MAX], handle[TC_HANDLE_TEXT_MAX], a[QUANTITY_TEXT_MAX],
                 b[QUANTITY_TEXT_MAX];
 
-        fprintf(to, "%s: backend %s\n\n", r->device, r->job->backend_why);
+        fprintf(to, "%s: backend %s\n\n", r->device, r->job->backend_reason);
         fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s\n", "destination", "class", "rate", "guaranteed",
                 "burst", "limit", "quantum");
         for (size_t i = 0; i < p->n; i++) {
@@ -231,11 +232,11 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                         quantity_format_rate(p->control.guaranteed_bps, b));
         fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle),
                 quantity_format_rate(p->other.rate_bps, a), quantity_format_rate(p->other.guaranteed_bps, b));
-        fprintf(to, "why\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,
+        fprintf(to, "reasons\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,
                 p->reason_burst, p->reason_limit, p->reason_quantum);
         if (p->control_port)
                 fprintf(to, "  control: %s\n", p->reason_control);
-        fprintf(to, "\nby tc this would be\n");
+        fprintf(to, "\nequivalent tc commands\n");
         tc_commands(r->want, r->device, print_line, to);
         if (p->n_warnings > 0)
                 fputc('\n', to);
@@ -266,9 +267,9 @@ void qos_print_status(const struct qos_result *r, FILE *to)
 
         if (s->backend == TC_BACKEND_NONE) {
                 fprintf(to, "%s: not shaped by evb%s\n", r->device,
-                        s->owner == TC_OWNER_FOREIGN
-                                ? "; it has a root qdisc of someone else, which apply leaves alone"
-                        : s->owner == TC_OWNER_CLASSLESS ? "; it has a root qdisc of someone else"
+                        s->owner == TC_OWNER_FOREIGN     ? "; another program has set its root qdisc, which "
+                                                           "apply replaces only with --force"
+                        : s->owner == TC_OWNER_CLASSLESS ? "; another program has set its root qdisc"
                                                          : "");
                 print_warnings(r, to);
                 return;
@@ -282,6 +283,27 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         print_row("all other", &s->other, to);
         print_warnings(r, to);
         if (s->drops > 0)
-                fprintf(to, "ALARM: %llu packets were dropped here, at the source\n",
-                        (unsigned long long)s->drops);
+                fprintf(to, "ALARM: %llu packets were dropped at the source\n", (unsigned long long)s->drops);
+}
+
+int qos_exit_status(int r)
+{
+        switch (-r) {
+        case EINVAL:
+        case ENODEV:
+                return QOS_EXIT_WRONG;
+        case EPERM:
+        case EACCES:
+        case EOPNOTSUPP:
+                return QOS_EXIT_MISSING;
+        }
+        return 1;
+}
+
+int qos_fail(const struct error *e)
+{
+        char text[ERROR_TEXT_MAX];
+
+        fprintf(stderr, "evb qos: %s\n", error_format(e, text));
+        return qos_exit_status(e->code);
 }

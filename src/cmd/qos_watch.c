@@ -1,5 +1,4 @@
-/* evb qos watch: what others do to a device's shaping, told as it happens, and undone where that is asked
- * for. */
+/* evb qos watch: reports what other programs change in a device's shaping, and, with --repair, reverts it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +11,28 @@
 #include "evb/tc/watch.h"
 #include "qos.h"
 
-/* Drops are looked for this often; changes come by themselves. */
+/* Interval of checks for drops; the kernel announces changes. */
 #define LOOK_NS NS_PER_S
-/* Someone who changes one thing most often changes another. */
+/* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 
 struct watching {
         const struct qos_options *options;
         struct qos_job job;
         struct tc_socket *socket;
-        struct tc_shaper
-                *shaper; /* held while we repair: nobody else then shapes the device, or we would fight */
+        struct tc_shaper *shaper; /* for --repair: its lock keeps other instances from shaping the device */
         struct tc_tree want;
         struct tc_watch *watch;
         struct loop *loop;
         json_t *drifts;
         unsigned repairs;
         uint64_t drops;
-        uint64_t settle_ns; /* then look what has become of it; NEVER_NS: nothing has happened */
-        bool gone;          /* the device */
+        uint64_t settle_ns; /* compare at this time; NEVER_NS: no change is pending */
+        bool gone;          /* the device is gone */
         char actor[96];
 };
 
-static void tell(struct watching *w, const char *text)
+static void report(struct watching *w, const char *text)
 {
         json_array_append_new(w->drifts, json_pack("{s:s, s:s}", "what", text, "by", w->actor));
         if (!w->options->common.json || w->options->common.json_path) {
@@ -59,72 +57,76 @@ static void is_ready(void *ctx, uint32_t events)
         }
 }
 
-static void tell_drift(struct watching *w, const struct tc_change *c)
+static void report_drift(struct watching *w, const struct tc_change *c)
 {
         char text[TC_OUTCOME_TEXT_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
 
         tc_drift_describe(c, &b);
-        tell(w, text);
+        report(w, text);
 }
 
-static int repair(struct watching *w, const struct tc_tree *have)
+static int repair(struct watching *w, const struct tc_tree *have, struct error *e)
 {
         struct tc_outcome o = {};
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
-                fprintf(stderr,
-                        "evb qos: %s has a root qdisc of someone else: left as it is; --force replaces it\n",
+                fprintf(stderr, "evb qos: %s: another program has set the root qdisc; --force replaces it\n",
                         w->job.device_name);
                 return 0;
         }
-        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o);
-
-        if (r < 0) {
-                fprintf(stderr, "evb qos: %s\n", o.error);
+        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o, e);
+        if (r < 0)
                 return r;
-        }
         w->repairs += o.operations;
         if (!w->options->common.json)
-                printf("%s: put right by %u changes\n", w->job.device_name, o.operations);
+                printf("%s: repaired with %u change%s\n", w->job.device_name, o.operations,
+                       o.operations == 1 ? "" : "s");
         fflush(stdout);
         return 0;
 }
 
-static int look(struct watching *w)
+static int read_tree(struct watching *w, struct tc_tree *ret, struct error *e)
+{
+        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, ret);
+
+        return r < 0 ? error_set(e, r, "cannot read the qdiscs: %m") : 0;
+}
+
+static int look(struct watching *w, struct error *e)
 {
         struct tc_tree have = {};
         struct tc_diff diff = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+        int r = read_tree(w, &have, e);
 
-        if (r >= 0)
-                r = tc_diff_make(&diff, &have, &w->want);
+        if (r >= 0 && (r = tc_diff_make(&diff, &have, &w->want)) < 0)
+                error_set(e, r, "%m");
         for (size_t i = 0; r >= 0 && i < diff.n; i++)
-                tell_drift(w, &diff.changes[i]);
+                report_drift(w, &diff.changes[i]);
         if (r >= 0 && diff.n > 0 && w->options->repair)
-                r = repair(w, &have);
+                r = repair(w, &have, e);
         w->settle_ns = NEVER_NS;
         tc_diff_fini(&diff);
         tc_tree_fini(&have);
         return r;
 }
 
-static int look_for_drops(struct watching *w)
+static int look_for_drops(struct watching *w, struct error *e)
 {
         struct tc_tree have = {};
         struct tc_status s = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have);
+        int r = read_tree(w, &have, e);
 
-        if (r >= 0)
-                r = tc_status_make(&s, &have, NULL, 0);
+        if (r >= 0 && (r = tc_status_make(&s, &have, NULL, 0)) < 0)
+                error_set(e, r, "%m");
         if (r >= 0 && s.drops > w->drops) {
                 char text[96];
 
-                snprintf(text, sizeof text, "ALARM: %llu packets more were dropped here, at the source",
+                snprintf(text, sizeof text, "ALARM: %llu more packets were dropped at the source",
                          (unsigned long long)(s.drops - w->drops));
                 snprintf(w->actor, sizeof w->actor, "the kernel");
-                tell(w, text);
+                report(w, text);
         }
         w->drops = s.drops;
         tc_status_fini(&s);
@@ -132,17 +134,27 @@ static int look_for_drops(struct watching *w)
         return r;
 }
 
-/* What is to be kept: the plan where one is told, else what is there now. */
+static int fail(const struct watching *w, struct error *e)
+{
+        error_locate(e, "%s", w->job.device_name);
+        return qos_fail(e);
+}
+
+/* Watches the requested plan, or, without one, the current tree. */
 static int choose_wanted(struct watching *w)
 {
         struct tc_tree have = {};
         struct tc_plan plan = {};
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, &have), status = OPTIONS_GO_ON;
+        struct error e = {};
+        int status = OPTIONS_GO_ON, r;
 
-        if (r < 0)
+        if (read_tree(w, &have, &e) < 0) {
+                (void)fail(w, &e);
                 return 1;
+        }
         if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
-                fprintf(stderr, "evb qos: %s is not shaped by evb: apply first\n", w->job.device_name);
+                fprintf(stderr, "evb qos: %s is not shaped by evb; run `evb qos apply` first\n",
+                        w->job.device_name);
                 status = 1;
         } else if (w->job.request.n_destinations == 0) {
                 w->want = have;
@@ -151,8 +163,11 @@ static int choose_wanted(struct watching *w)
                 status = qos_make_plan(
                         &w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked,
                         &plan);
-                if (status == OPTIONS_GO_ON && tc_layout_make(&w->want, &plan, &have) < 0)
+                if (status == OPTIONS_GO_ON && (r = tc_layout_make(&w->want, &plan, &have)) < 0) {
+                        error_set(&e, r, "%m");
+                        (void)fail(w, &e);
                         status = 1;
+                }
         }
         tc_plan_fini(&plan);
         tc_tree_fini(&have);
@@ -164,40 +179,44 @@ static int watch(struct watching *w)
         struct loop_io io = {.fd = tc_watch_fd(w->watch), .events = EPOLLIN, .ready = is_ready, .ctx = w};
         int r = loop_add(w->loop, &io);
         uint64_t look_ns = clock_now_ns() + LOOK_NS;
+        struct error e = {};
 
+        if (r < 0)
+                error_set(&e, r, "cannot watch: %m");
         if (r >= 0)
-                r = look(w);
+                r = look(w, &e);
         if (r >= 0)
-                r = look_for_drops(w);
+                r = look_for_drops(w, &e);
         if (!w->options->common.json)
                 printf("%s: watching\n", w->job.device_name);
         fflush(stdout);
         while (r >= 0 && !w->gone && loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
+                if (r < 0)
+                        error_set(&e, r, "cannot watch: %m");
                 if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
-                        r = look(w);
+                        r = look(w, &e);
                 if (r >= 0 && clock_now_ns() >= look_ns && !w->gone) {
-                        r = look_for_drops(w);
+                        r = look_for_drops(w, &e);
                         look_ns = clock_now_ns() + LOOK_NS;
                 }
         }
         loop_remove(w->loop, &io);
         if (w->gone)
                 fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
-        return w->gone ? 1 : r < 0 ? qos_exit_status(r) : 0;
+        return w->gone ? 1 : r < 0 ? fail(w, &e) : 0;
 }
 
 static int open_all(struct watching *w)
 {
         struct tc_outcome o = {};
+        struct error e = {};
         int r = tc_socket_new(&w->socket);
 
         if (r >= 0 && w->options->repair) {
-                r = tc_shaper_new(&w->shaper, &w->job.device, &o);
-                if (r < 0) {
-                        fprintf(stderr, "evb qos: %s\n", o.error);
-                        return qos_exit_status(r);
-                }
+                r = tc_shaper_new(&w->shaper, &w->job.device, &o, &e);
+                if (r < 0)
+                        return qos_fail(&e);
         }
         if (r >= 0)
                 r = loop_new(&w->loop);
@@ -207,7 +226,8 @@ static int open_all(struct watching *w)
                 r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
         w->drifts = json_array();
         if (r < 0) {
-                fprintf(stderr, "evb qos: %s\n", strerror(-r));
+                error_set(&e, r, "cannot watch: %m");
+                (void)fail(w, &e);
                 return 1;
         }
         return choose_wanted(w);
@@ -215,7 +235,7 @@ static int open_all(struct watching *w)
 
 int qos_watch(const struct qos_options *o)
 {
-        struct watching w = {.options = o, .settle_ns = NEVER_NS, .actor = "someone, before"};
+        struct watching w = {.options = o, .settle_ns = NEVER_NS, .actor = "someone earlier"};
         int status = qos_job_init(&w.job, o, false);
 
         if (status == OPTIONS_GO_ON)

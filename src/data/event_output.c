@@ -76,12 +76,12 @@ static void find_source_ids(struct event_output *o)
 {
         const struct scenario *s = o->context.scenario;
         struct replay *replay = NULL;
-        char why[256];
+        struct error e = {};
 
         for (uint32_t i = 0; i < o->n_ros; i++)
                 o->source_ids[i] = eformat_source_id(i);
         /* If the file is on another machine, missing fragments carry evb's own source ids. */
-        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, why, sizeof why) < 0)
+        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, &e) < 0)
                 return;
         for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
                 o->source_ids[i] = replay_source_id(replay, i);

@@ -92,20 +92,19 @@ int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const
         return 0;
 }
 
-int source_new_file(struct source **ret, uint32_t index, const char *path, char *why, size_t why_bytes)
+int source_new_file(struct source **ret, uint32_t index, const char *path, struct error *error)
 {
         struct source *s = calloc(1, sizeof *s);
         int r;
 
         if (!s)
-                return -ENOMEM;
+                return error_set(error, -ENOMEM, "%m");
         *s = (struct source){.kind = &file_kind, .index = index};
-        r = replay_open(&s->replay, path, why, why_bytes);
+        r = replay_open(&s->replay, path, error);
         if (r >= 0 && index >= replay_sources(s->replay)) {
-                snprintf(why, why_bytes,
-                         "%s: the file has %zu ROS sources, but this is ROS %u; set ros.count to %zu", path,
-                         replay_sources(s->replay), index + 1, replay_sources(s->replay));
-                r = -EINVAL;
+                error_set(error, -EINVAL, "has %zu ROS sources, but this is ROS %u; set ros.count to %zu",
+                          replay_sources(s->replay), index + 1, replay_sources(s->replay));
+                r = error_locate(error, "%s", path);
         }
         if (r < 0) {
                 source_free(s);

@@ -1,4 +1,4 @@
-/* Numeric addresses to socket addresses and back. It resolves no names. */
+/* Converts numeric addresses to socket addresses and back. It does not resolve names. */
 #include "evb/net/address.h"
 
 #include <arpa/inet.h>
@@ -68,7 +68,7 @@ int net_address_parse_with_port(struct net_address *ret, const char *text)
                 return -EINVAL;
         memcpy(host, text, (size_t)(colon - text));
         host[colon - text] = '\0';
-        /* Without brackets the port might be the address's last group. */
+        /* Without brackets the port could be the last group of the address. */
         if (strchr(host, ':') && host[0] != '[')
                 return -EINVAL;
         return net_address_parse(ret, host, (uint16_t)port);

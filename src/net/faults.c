@@ -1,4 +1,5 @@
-/* Faults on the receive path. Held datagrams are copies in a small pool; where that is full, none is held. */
+/* Executes faults on the receive path. Held datagrams are copies in a small pool; if it is full, none is
+ * held. */
 #include "evb/net/faults.h"
 
 #include <assert.h>
@@ -10,12 +11,12 @@
 #define HELD_MAX 64
 #define HELD_BYTES 65536
 
-/* A released one is still read by the caller of the last receive. */
+/* HELD_RELEASED: the caller of the last receive still reads it. */
 enum held_state { HELD_FREE, HELD_WAITING, HELD_RELEASED };
 
 struct held {
         enum held_state state;
-        uint32_t overtaken; /* datagrams that still go first */
+        uint32_t overtaken; /* datagrams to deliver first */
         uint32_t size_bytes;
         struct net_address from;
 };
@@ -24,7 +25,7 @@ struct faults {
         struct fault fault;
         struct held held[HELD_MAX];
         uint32_t n_held;
-        uint8_t *bytes; /* HELD_BYTES for each held one */
+        uint8_t *bytes; /* HELD_BYTES per held datagram */
         struct datagram in[64];
 };
 
@@ -74,7 +75,7 @@ static bool hold(struct faults *f, const struct datagram *d, uint32_t overtaken)
         return false;
 }
 
-/* Gives out those that enough others have overtaken; all of them where `all`. */
+/* Releases held datagrams that enough others have overtaken, or, with `all`, all of them. */
 static size_t release(struct faults *f, struct datagram *out, size_t n, bool all)
 {
         size_t given = 0;
@@ -134,7 +135,7 @@ int faults_receive(struct faults *f, struct endpoint *e, struct datagram *out, s
         for (size_t i = 0; i < HELD_MAX; i++)
                 f->held[i].state = f->held[i].state == HELD_WAITING ? HELD_WAITING : HELD_FREE;
         given = release(f, out, n / 4, false);
-        /* Again where all of a batch is lost or held: 0 is to mean that the endpoint is empty. */
+        /* Continues if a whole batch was lost or held: 0 must mean that the endpoint is empty. */
         do {
                 got = endpoint_receive(e, f->in, MIN((n - given) / 2, ARRAY_SIZE(f->in)));
                 if (got < 0)

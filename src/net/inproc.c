@@ -1,5 +1,5 @@
-/* A link between endpoints of one process, for tests: a datagram sent to an address is queued at the endpoint
- * that has it. One thread: what is sent may lie in no queue but one. */
+/* Links endpoints of one process, for tests. A datagram is queued at the endpoint with its destination
+ * address. One thread. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,7 +17,7 @@ struct queued {
 
 struct inproc {
         struct endpoint endpoint;
-        struct inproc *next; /* of all in this process */
+        struct inproc *next; /* list of all endpoints in this process */
         uint32_t capacity, head, tail, given;
         struct queued *queue;
 };
@@ -39,7 +39,7 @@ static int inproc_receive(struct endpoint *e, struct datagram *out, size_t n)
         uint64_t count;
         size_t given = 0;
 
-        /* What was given out last time has been looked at. */
+        /* The caller has read the datagrams of the last receive. */
         i->tail += i->given;
         while (given < n && i->tail + given != i->head) {
                 const struct queued *q = &i->queue[(i->tail + given) % i->capacity];

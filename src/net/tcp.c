@@ -1,4 +1,4 @@
-/* TCP sockets and their bytes. What the bytes mean is not known here. */
+/* TCP sockets and buffered reading. It does not interpret the bytes. */
 #include "evb/net/tcp.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_LONGEST_NS (5 * NS_PER_S)
-/* Long enough for a few losses in a row on a wire that a measurement fills. */
+/* Survives a few consecutive losses on a link that a measurement fills. */
 #define SILENCE_MS 20000
 #define PROBE_S 5
 

@@ -1,4 +1,4 @@
-/* UDP sockets: opened, bound, joined to their group, and closed. How they move batches is in udp_batch.c. */
+/* Opens, binds and closes UDP sockets and joins groups. udp_batch.c moves the batches. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -11,8 +11,8 @@ static int set_int(int fd, int level, int name, int value)
         return setsockopt(fd, level, name, &value, sizeof value) < 0 ? -errno : 0;
 }
 
-/* Asks for a buffer, past the system's limit where we may, and tells what was granted. The kernel doubles
- * what it is asked for, to have room for its own bookkeeping (socket(7)). */
+/* Requests a buffer size, beyond the system's limit if permitted, and returns the granted size. The kernel
+ * doubles the request for its own bookkeeping (socket(7)). */
 static uint64_t set_buffer(int fd, int force_name, int name, uint64_t bytes)
 {
         socklen_t size = sizeof(int);
@@ -42,7 +42,7 @@ static int join(int fd, const struct net_address *group, const struct net_addres
         return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m) < 0 ? -errno : 0;
 }
 
-/* Multicast leaves by the device of the local address, and reaches nodes on this machine too. */
+/* Sends multicast from the device of the local address, and also to nodes on this machine. */
 static void set_multicast_out(int fd, const struct net_address *local)
 {
         int device = (int)net_address_device(local);

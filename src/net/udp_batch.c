@@ -1,5 +1,5 @@
-/* How a UDP endpoint moves batches: super-packets cut by the kernel on the way out and joined on the way in,
- * several of them to a system call; one datagram at a time where the kernel refuses. */
+/* Moves batches of a UDP endpoint: several super-packets per system call, segmented and joined by the kernel.
+ * Falls back to single datagrams if the kernel refuses. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -21,7 +21,7 @@ void udp_prepare_receive(struct udp *u)
         }
 }
 
-/* Datagrams that waited carry a count older than what the socket itself told meanwhile. */
+/* Queued datagrams carry an older count than the socket has reported since. */
 static void note_overflow(struct udp *u, uint32_t overflow)
 {
         if ((int32_t)(overflow - u->last_overflow) <= 0)
@@ -30,7 +30,7 @@ static void note_overflow(struct udp *u, uint32_t overflow)
         u->last_overflow = overflow;
 }
 
-/* The size of the segments that the kernel joined, and its count of drops, which come beside the bytes. */
+/* Reads the control messages: the segment size of a joined packet, and the kernel's count of drops. */
 static void read_control(struct udp *u, int i)
 {
         struct msghdr *h = &u->messages[i].msg_hdr;
@@ -52,15 +52,15 @@ static void read_control(struct udp *u, int i)
         }
 }
 
-/* Errors of this program, which would repeat at every call. All others come from the network and end
- * nothing. */
+/* Errors of this program, which every call would repeat. All others come from the network and are not final.
+ */
 static bool is_final(int error)
 {
         return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
 }
 
-/* An ICMP error of an earlier datagram stays pending until a call returns it instead of its own result
- * (ip(7), "Error handling"; every ICMP and ICMPv6 code has its errno). A second call does the work. */
+/* A pending ICMP error of an earlier datagram replaces the result of a call (ip(7), "Error handling"; every
+ * ICMP and ICMPv6 code has its errno). The second call succeeds. */
 static int receive_messages(struct udp *u)
 {
         int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
@@ -140,8 +140,8 @@ static bool may_join(const struct udp *u, const struct outgoing *first, const st
                bytes + next->size_bytes <= u->super_max_bytes && n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
 }
 
-/* Puts as many datagrams as may be into message `i`, their gather lists at `iov`; how many gather entries
- * they take. */
+/* Joins as many datagrams as possible into message `i`, with their gather lists at `iov`. Returns the number
+ * of gather entries. */
 static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const struct outgoing *out, size_t n)
 {
         struct msghdr *h = &u->send_messages[i].msg_hdr;
@@ -179,15 +179,16 @@ static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
         return messages;
 }
 
-/* A super-packet is never too large as a whole: EMSGSIZE means segments larger than a packet (EINVAL in older
- * kernels). */
+/* A super-packet is never too large as a whole: EMSGSIZE means that a segment is larger than a packet (EINVAL
+ * in older kernels). */
 static bool is_segmentation_refusal(int error)
 {
         return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP ||
                error == ENOPROTOOPT;
 }
 
-/* The first message failed twice, so the error is its own: its datagrams go one by one, or are lost. */
+/* The first message failed twice, so the error is its own: send its datagrams one by one, or count them as
+ * failed. */
 static void fail_first(struct udp *u, const struct outgoing *out, int error, uint32_t *taken)
 {
         struct endpoint_counts *c = &u->endpoint.counts;
@@ -243,7 +244,7 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
 
 void udp_counts(struct endpoint *e)
 {
-        /* The count that comes with datagrams (SO_RXQ_OVFL) misses what is dropped after the last of them. */
+        /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
         uint32_t memory[9]; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
         socklen_t size = sizeof memory;
 

@@ -1,17 +1,17 @@
-/* What the files of the UDP endpoint share. */
+/* Shared by the files of the UDP endpoint. */
 #pragma once
 
 #include "evb/net/endpoint.h"
 
 #define UDP_RECEIVE_BATCH 8
 #define UDP_BUFFER_BYTES 65536u
-/* Super-packets in one call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to
- * Linux 6.8. */
+/* Super-packets per call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to Linux 6.8.
+ */
 #define UDP_SEND_BATCH 32
 #define UDP_SEGMENTS_MAX 64u
 #define UDP_SUPER_IOV_MAX 1024u
 #define UDP_SEND_IOV_MAX 4096u
-/* The largest UDP payload, IPv4's and IPv6's lower one. */
+/* Largest payload of a super-packet, over IPv4 and IPv6. */
 #define UDP_SUPER_MAX_BYTES 65487u
 
 struct udp {
@@ -21,7 +21,7 @@ struct udp {
         bool joins;    /* super-packets are received */
         uint32_t super_max_bytes;
 
-        /* Of the last receive: messages [at, n) are still to be given out, the first from `offset` on. */
+        /* Of the last receive: messages [at, n) are not yet returned, the first one from `offset`. */
         uint8_t *buffers;
         int n_messages, at;
         uint32_t offset;

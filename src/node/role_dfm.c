@@ -48,14 +48,15 @@ static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
 
 static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_config *config)
 {
-        char why[256];
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
         int r;
 
         if (s->ros.source_kind != SOURCE_FILE)
                 return 0;
-        r = replay_open(&d->replay, s->ros.source_at, why, sizeof why);
+        r = replay_open(&d->replay, s->ros.source_at, &e);
         if (r < 0)
-                return machine_path_error(log_error_errno(r, "ros.source: %s", why));
+                return machine_path_error(log_error_errno(r, "ros.source: %s", error_format(&e, text)));
         config->info = replay_info;
         config->info_ctx = d->replay;
         return 0;

@@ -48,15 +48,16 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
                 .mean_bytes = s->ros.sizes_mean_bytes,
                 .sigma = s->ros.sizes_sigma,
         };
-        char why[256] = "out of memory";
+        struct error e = {.message = "out of memory"};
+        char text[ERROR_TEXT_MAX];
         int k = 0;
 
         if (s->ros.source_kind == SOURCE_PATTERN)
                 k = source_new_pattern(&r->source, n->self->index, s->run.seed, &sizes);
         else if (s->ros.source_kind == SOURCE_FILE)
-                k = source_new_file(&r->source, n->self->index, s->ros.source_at, why, sizeof why);
+                k = source_new_file(&r->source, n->self->index, s->ros.source_at, &e);
         if (k < 0)
-                return machine_path_error(log_error_errno(k, "ros.source: %s", why));
+                return machine_path_error(log_error_errno(k, "ros.source: %s", error_format(&e, text)));
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;

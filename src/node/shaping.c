@@ -1,5 +1,5 @@
-/* Between a ROS's loop and the thread that talks to the kernel for it: a mailbox for the wanted SFIs, of
- * which the newest state counts. The thread puts results into the node's page. */
+/* Connects a ROS's loop and its shaping thread by a mailbox for the wanted SFIs, of which the newest state
+ * counts. The thread writes its results to the node's counters. */
 #include "shaping.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@
 #define SETTLE_MAX_NS (2 * NS_PER_S)
 
 struct shaping {
-        struct shaping_tree tree;          /* the worker's, as long as it runs */
-        uint64_t posted[EVB_SFI_MAX / 64]; /* the loop's: what it last handed over */
+        struct shaping_tree tree;          /* owned by the worker while it runs */
+        uint64_t posted[EVB_SFI_MAX / 64]; /* owned by the loop: the last posted SFIs */
         bool running, required, repairs;
         pthread_t worker;
         struct waker waker;
-        pthread_mutex_t lock; /* held to copy what follows, never during a netlink call */
+        pthread_mutex_t lock; /* protects the members below; never held during a netlink call */
         pthread_cond_t answered_more;
         uint64_t live[EVB_SFI_MAX / 64];
         uint64_t asked, answered; /* requests to read the kernel's counters */
@@ -60,7 +60,7 @@ static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
         return has;
 }
 
-/* Waits for mail, for an announcement of the kernel, or until something is due. */
+/* Waits for mail, for a notification of the kernel, or until the tree's deadline. */
 static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 {
         struct pollfd p[] = {
@@ -142,7 +142,7 @@ int shaping_new(struct shaping **ret, struct node *n)
                         return 0;
                 if (sc->qos.required)
                         return r;
-                log_warning("shaping: this node runs unshaped, as qos.required = no allows");
+                log_warning("shaping: this node runs unshaped because qos.required = no");
                 return 0;
         }
         *ret = s;

@@ -1,24 +1,24 @@
-/* A ROS's shaping of its own traffic: installed at its start, adapted as SFIs come and go, watched for
- * changes by others, removed at its end. After the start a separate thread talks to the kernel, so that the
- * ROS's loop never waits for netlink; the functions here belong to the loop's thread. */
+/* The shaping of a ROS's own traffic: installed at its start, adapted as SFIs come and go, checked for
+ * changes by other programs, removed at its end. After the start a separate thread calls the kernel, so that
+ * the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
 #pragma once
 
 #include "node_internal.h"
 
 struct shaping;
 
-/* Installs before it returns. *ret is NULL if nothing is to be shaped, or if shaping fails and qos.required =
- * no. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
+/* Installs before it returns. *ret is NULL if the scenario requests no shaping, or if shaping fails and
+ * qos.required = no. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
 int shaping_new(struct shaping **ret, struct node *n);
-/* Takes off what is installed, and puts back what was there. */
+/* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
 
 /* Posts which SFIs are present (bit i % 64 of word i / 64) without waiting. Cheap if nothing changed. */
 void shaping_turn(struct shaping *s, const uint64_t *sfi_live);
-/* Waits, for a short time at most, until the node's page has the kernel's counters: for the report at the
- * end. */
+/* Waits for a short time until the node's counters include the kernel's, for the final report. */
 void shaping_settle(struct shaping *s);
-/* The largest super-packet that may be handed to the kernel; 0: any. */
+/* Maximum size of a super-packet for the kernel; 0: no limit. */
 size_t shaping_super_packet_bytes(const struct shaping *s);
-/* The traffic must be shaped but is not: others changed the tree, and the repair failed. */
+/* True if qos.required = yes but the traffic is unshaped: another program changed the tree, and the repair
+ * failed. */
 bool shaping_fell_short(const struct shaping *s);

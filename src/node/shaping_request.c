@@ -1,37 +1,30 @@
-/* Translates the keys of a scenario into a request, so that tc need not know scenarios. */
+/* Translates the keys of a scenario into a request, so that tc does not depend on scenarios. */
 #include "evb/node/shaping_request.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "evb/base/util.h"
 
 static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
-                             const bool *wanted, char *why)
+                             const bool *wanted, struct error *e)
 {
         for (unsigned i = 0; i < scenario_count(s, ROLE_SFI); i++) {
                 const struct scenario_node *sfi = scenario_node_of(s, ROLE_SFI, i);
 
                 if (wanted && !wanted[i])
                         continue;
-                if (q->n_destinations == TC_DESTINATIONS_MAX) {
-                        snprintf(why, TC_REASON_MAX, "more than %u SFIs cannot be shaped for",
-                                 TC_DESTINATIONS_MAX);
-                        return -EINVAL;
-                }
-                if (!sfi->address[0]) {
-                        snprintf(why, TC_REASON_MAX,
-                                 "node %.31s has no address, allowed: sections [node NAME] with addresses, "
-                                 "or evb run, which gives them",
-                                 sfi->name);
-                        return -EINVAL;
-                }
-                if (!tc_address_parse(&to[q->n_destinations].address, sfi->address)) {
-                        snprintf(why, TC_REASON_MAX, "node %.31s: \"%.60s\" is no IPv4 or IPv6 address",
-                                 sfi->name, sfi->address);
-                        return -EINVAL;
-                }
+                if (q->n_destinations == TC_DESTINATIONS_MAX)
+                        return error_set(e, -EINVAL, "too many SFIs to shape for; expected at most %u",
+                                         TC_DESTINATIONS_MAX);
+                if (!sfi->address[0])
+                        return error_set(e, -EINVAL,
+                                         "node %s has no address; set it in section [node %s], or use evb "
+                                         "run, which assigns addresses",
+                                         sfi->name, sfi->name);
+                if (!tc_address_parse(&to[q->n_destinations].address, sfi->address))
+                        return error_set(e, -EINVAL,
+                                         "node %s: invalid address \"%s\"; expected an IPv4 or IPv6 address",
+                                         sfi->name, sfi->address);
                 to[q->n_destinations++].rate_bps = s->qos.rate_bps;
         }
         return 0;
@@ -39,20 +32,19 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
 
 int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s,
                                 const struct scenario_node *ros, const struct tc_device *device,
-                                struct tc_destination *destinations, const bool *wanted,
-                                char why[static TC_REASON_MAX])
+                                struct tc_destination *destinations, const bool *wanted, struct error *e)
 {
         uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
         struct tc_request q = {
                 .link_rate_bps = s->network.link_rate_bps
                                          ?: device ? device->speed_bps
                                                    : 0,
-                /* TCP, and other programs, fill the device's packets: one that is larger than a burst never
+                /* TCP and other programs fill the device's packets. A packet larger than a burst never
                    passes. */
                 .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
                 .switch_buffer_bytes = s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
-                /* One socket for each SFI; the kernel doubles what is asked for, and counts with that. */
+                /* One socket for each SFI; the kernel doubles the requested size. */
                 .send_buffer_bytes = 2 * (s->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES),
                 .super_packet_bytes = device ? device->super_packet_bytes : 0,
                 .rate_bps = s->qos.rate_bps,
@@ -67,12 +59,10 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
         };
         int r;
 
-        if (ros->role != ROLE_ROS) {
-                snprintf(why, TC_REASON_MAX, "node %.31s sends no fragments, allowed: a node of role ros",
-                         ros->name);
-                return -EINVAL;
-        }
-        r = take_destinations(&q, s, destinations, wanted, why);
+        if (ros->role != ROLE_ROS)
+                return error_set(e, -EINVAL, "node %s sends no fragments; expected a node of role ros",
+                                 ros->name);
+        r = take_destinations(&q, s, destinations, wanted, e);
         if (r < 0)
                 return r;
         *ret = q;

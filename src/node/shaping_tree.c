@@ -1,4 +1,4 @@
-/* A ROS's shaping in the kernel: installs it, follows the SFIs, and watches for changes by others. src/tc
+/* Installs a ROS's shaping in the kernel, follows the SFIs, and watches for changes by other programs. src/tc
  * does the work. */
 #include "shaping_tree.h"
 
@@ -14,14 +14,14 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc/drift.h"
 
-/* How often, and for how long at most, classes of SFIs that left are checked until they are empty. */
+/* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)
 #define DRAIN_MAX_NS (5 * NS_PER_S)
 /* Pause after a refusal. */
 #define RETRY_NS NS_PER_S
-/* How often drops are checked, and drift that no event has announced. */
+/* Interval of checks for drops, and for drift that no notification has announced. */
 #define LOOK_NS NS_PER_S
-/* Who changes one thing usually changes another. */
+/* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
 
@@ -33,16 +33,23 @@ static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
                 log_warning("shaping: %s", o->warnings[i]);
 }
 
-/* An attempt each second may be refused each second: the same refusal is logged once. */
-static int refuse(struct shaping_tree *t, int r, const char *why)
+static int log_failure(const struct error *e)
 {
-        if (strcmp(t->refused, why) != 0)
-                log_error_errno(r, "shaping: %s", why);
-        snprintf(t->refused, sizeof t->refused, "%s", why);
-        return r;
+        char text[ERROR_TEXT_MAX];
+
+        return log_error_errno(e->code, "shaping: %s", error_format(e, text));
 }
 
-static int make_plan(struct shaping_tree *t, struct tc_plan *ret, char *why)
+/* An attempt each second may be refused each second: the same refusal is logged once. */
+static int refuse(struct shaping_tree *t, const struct error *e)
+{
+        if (strcmp(t->refused, e->message) != 0)
+                log_failure(e);
+        strcpy(t->refused, e->message);
+        return e->code;
+}
+
+static int make_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *e)
 {
         const struct scenario *sc = t->scenario;
         struct tc_request q;
@@ -50,25 +57,25 @@ static int make_plan(struct shaping_tree *t, struct tc_plan *ret, char *why)
 
         for (unsigned i = 0; i < sc->sfi.count; i++)
                 t->wanted[i] = t->live[i / 64] >> i % 64 & 1;
-        r = shaping_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, why);
+        r = shaping_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, e);
         if (r < 0)
                 return r;
         q.backend = t->backend;
-        return tc_plan_make(ret, &q, why);
+        return tc_plan_make(ret, &q, e);
 }
 
 static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
 {
-        char why[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
         struct tc_plan p = {};
-        int r = make_plan(t, &p, why);
+        struct error e = {};
+        int r = make_plan(t, &p, &e);
 
         t->changed = false;
         t->again_ns = NEVER_NS;
         if (r < 0)
-                return refuse(t, r, why[0] ? why : strerror(-r));
-        r = tc_shaper_apply(t->shaper, &p, false, 0, now_ns >= t->insist_ns, &o);
+                return refuse(t, &e);
+        r = tc_shaper_apply(t->shaper, &p, false, 0, now_ns >= t->insist_ns, &o, &e);
         if (r < 0)
                 t->again_ns = now_ns + RETRY_NS;
         else if (o.undraining > 0)
@@ -85,7 +92,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                 log_warnings(first ? &p : NULL, &o);
         }
         tc_plan_fini(&p);
-        return r < 0 ? refuse(t, r, o.error) : 0;
+        return r < 0 ? refuse(t, &e) : 0;
 }
 
 static void note_tuning(struct shaping_tree *t)
@@ -130,56 +137,59 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self)
 }
 
 /* Opens the device's shaper, tunes the interface, and finds the layout that the kernel supports. */
-static int open_device(struct shaping_tree *t, char why[static TC_REASON_MAX], struct tc_outcome *o)
+static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX], struct tc_outcome *o,
+                       struct error *e)
 {
         struct tc_tuning tuning = shaping_tuning_of_scenario(t->scenario);
         enum tc_backend asked = shaping_backend_of_scenario(t->scenario);
-        int r = tc_shaper_new(&t->shaper, &t->device, o);
+        int r = tc_shaper_new(&t->shaper, &t->device, o, e);
 
         if (r >= 0 && asked != TC_BACKEND_NONE)
-                r = tc_shaper_probe(t->shaper, asked, &t->backend, why, o);
+                r = tc_shaper_probe(t->shaper, asked, &t->backend, reason, e);
         if (r >= 0 && !t->check_only)
-                r = tc_shaper_tune(t->shaper, &tuning, o);
+                r = tc_shaper_tune(t->shaper, &tuning, o, e);
         if (r < 0 || t->check_only)
                 return r;
         /* The MTU may have changed. */
         r = tc_device_read(&t->device, t->device.name);
         if (r >= 0 && t->backend != TC_BACKEND_NONE)
                 r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
-        return r < 0 ? tc_outcome_fail(o, r, "%s: %s", t->device.name, strerror(-r)) : 0;
+        return r < 0 ? error_set(e, r, "cannot watch device %s: %m", t->device.name) : 0;
 }
 
-/* Checks that the tree could be made; installs nothing. */
+/* Checks that the plan is possible; installs nothing. */
 static int check_plan(struct shaping_tree *t)
 {
-        char why[TC_REASON_MAX] = "";
         struct tc_plan p = {};
-        int r = t->backend == TC_BACKEND_NONE ? 0 : make_plan(t, &p, why);
+        struct error e = {};
+        int r = t->backend == TC_BACKEND_NONE ? 0 : make_plan(t, &p, &e);
 
         tc_plan_fini(&p);
-        return r < 0 ? log_error_errno(r, "shaping: %s", why[0] ? why : strerror(-r)) : 0;
+        return r < 0 ? log_failure(&e) : 0;
 }
 
 int shaping_tree_open(struct shaping_tree *t)
 {
-        char why[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX], name[IF_NAMESIZE];
+        char reason[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX], name[IF_NAMESIZE];
         struct tc_outcome o = {};
+        struct error e = {};
         int r;
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
         memset(t->live, 0xff, sizeof t->live);
         r = find_device(t->self, &t->device, name);
         if (r < 0)
-                return log_error_errno(r, "shaping: node %s: no device \"%s\" with address %s here: %m",
-                                       t->self->name, name, t->self->address);
+                return log_error_errno(
+                        r, "shaping: node %s: this machine has no device \"%s\" with address %s: %m",
+                        t->self->name, name, t->self->address);
         if (strcmp(name, "lo") == 0)
-                return log_error_errno(EOPNOTSUPP,
-                                       "shaping: all nodes share lo: there is no device of this node's own "
-                                       "to shape; allowed: "
-                                       "qos.backend = none, qos.required = no, or evb run --net lab");
-        r = open_device(t, why, &o);
+                return log_error_errno(
+                        EOPNOTSUPP, "shaping: all nodes share device lo, which cannot be shaped for one of "
+                                    "them; use qos.backend = none, qos.required = no, or evb run --net "
+                                    "lab");
+        r = open_device(t, reason, &o, &e);
         if (r < 0)
-                return log_error_errno(r, "shaping: %s", o.error);
+                return log_failure(&e);
         log_warnings(NULL, &o);
         if (t->check_only)
                 return check_plan(t);
@@ -190,7 +200,7 @@ int shaping_tree_open(struct shaping_tree *t)
         t->well_ns = clock_now_ns();
         note_tuning(t);
         if (t->backend != TC_BACKEND_NONE)
-                log_info("shaping %s: %s; %s for each SFI", t->device.name, why,
+                log_info("shaping %s: %s; %s for each SFI", t->device.name, reason,
                          quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
         return 0;
 }
@@ -198,9 +208,10 @@ int shaping_tree_open(struct shaping_tree *t)
 void shaping_tree_close(struct shaping_tree *t)
 {
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (t->shaper && !t->check_only && tc_shaper_remove(t->shaper, &o) < 0)
-                log_error("shaping: %s", o.error);
+        if (t->shaper && !t->check_only && tc_shaper_remove(t->shaper, &o, &e) < 0)
+                (void)log_failure(&e);
         log_warnings(NULL, &o);
         t->watch = tc_watch_free(t->watch);
         t->shaper = tc_shaper_free(t->shaper);
@@ -231,7 +242,7 @@ static void take_events(struct shaping_tree *t)
                         continue;
                 tc_event_actor(&e, t->actor, sizeof t->actor);
                 t->settle_ns = clock_now_ns() + SETTLE_NS;
-                /* The loss may lie long back. */
+                /* Events may have been lost for a long time. */
                 t->event_ns = MIN(t->event_ns, e.what == TC_EVENT_LOST ? t->well_ns : clock_now_ns());
         }
 }
@@ -273,11 +284,12 @@ static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *ho
                     (double)took_ns / (double)NS_PER_S);
 }
 
-/* Another device has the name or the address now: the state of the old one went with it. */
+/* Another device may have the name or the address now. The old one's settings went with it. */
 static int find_again(struct shaping_tree *t)
 {
-        char why[TC_REASON_MAX] = "", name[IF_NAMESIZE];
+        char reason[TC_REASON_MAX] = "", name[IF_NAMESIZE];
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_device d;
         int r = find_device(t->self, &d, name);
 
@@ -288,16 +300,16 @@ static int find_again(struct shaping_tree *t)
                 return 0;
         shaping_tree_close(t);
         t->device = d;
-        r = open_device(t, why, &o);
+        r = open_device(t, reason, &o, &e);
         if (r < 0) {
                 t->watch = tc_watch_free(t->watch);
                 t->shaper = tc_shaper_free(t->shaper);
-                return refuse(t, r, o.error);
+                return refuse(t, &e);
         }
         return 0;
 }
 
-/* The kernel counts from zero in a new class, as after a repair; our total continues. */
+/* The kernel counts from zero in a new class, e.g. after a repair; our total continues. */
 static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
 {
         struct tc_status status = {};
@@ -355,12 +367,14 @@ static void look(struct shaping_tree *t)
 {
         char what[TC_OUTCOME_TEXT_MAX] = "";
         uint64_t now_ns = clock_now_ns();
+        struct error e = {};
         int r = compare_with_kernel(t, what);
 
         t->settle_ns = NEVER_NS;
         t->look_ns = now_ns + LOOK_NS;
         if (r < 0) {
-                refuse(t, r, "the kernel does not report its tree");
+                error_set(&e, r, "cannot read the qdiscs of %s: %m", t->device.name);
+                (void)refuse(t, &e);
                 return;
         }
         if (r > 0 && t->unshaped_since_ns == NEVER_NS)
@@ -382,8 +396,8 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         take_events(t);
-        /* Also before applying: changes by others must not be undone silently, nor at all if only a warning
-         * is wanted. */
+        /* Also before applying: changes by other programs must not be reverted silently, nor at all with
+         * qos.on-drift = warn. */
         if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

@@ -1,5 +1,5 @@
 /* The tree of a ROS's shaping: planned, installed, compared with the kernel's, repaired. One thread at a
- * time: the starting one until the node is ready, then the thread of shaping.c. */
+ * time: the starting thread until the node is ready, then the thread of shaping.c. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -11,39 +11,39 @@ struct shaping_tree {
         const struct scenario *scenario;
         const struct scenario_node *self;
         struct node_stats *stats;
-        bool check_only; /* open checks what would fail, and changes nothing */
+        bool check_only; /* opening only checks, and changes nothing */
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum tc_backend backend;         /* TC_BACKEND_NONE: only the interface is tuned */
-        size_t super_packet_bytes;       /* fixed once it is open */
+        enum tc_backend backend;         /* TC_BACKEND_NONE: only MTU and coalescing are set */
+        size_t super_packet_bytes;       /* constant after opening */
         uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs in the plan; never empty */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `live` is not installed yet */
-        uint64_t again_ns; /* apply again at this time: something drains, or was refused */
+        uint64_t again_ns; /* apply again at this time: a class drains, or the kernel refused */
         uint64_t insist_ns;
-        uint64_t look_ns;           /* compare with the kernel at this time */
-        uint64_t settle_ns;         /* compare at this time, after a change by others; NEVER_NS: none */
-        uint64_t well_ns;           /* when the kernel was last seen to have the whole tree */
-        uint64_t event_ns;          /* of the first foreign change since then */
-        uint64_t unshaped_since_ns; /* NEVER_NS: all is as planned */
-        uint64_t unshaped_ns;       /* of earlier times */
-        _Atomic bool unshaped;      /* for other threads to read: something is not as planned */
-        bool gone;                  /* the device */
-        uint64_t drops;             /* as the kernel last counted them */
+        uint64_t look_ns;   /* compare with the kernel at this time */
+        uint64_t settle_ns; /* compare at this time, after a change by another program; NEVER_NS: none */
+        uint64_t well_ns;   /* time of the last comparison that found the whole tree */
+        uint64_t event_ns;  /* time of the first foreign change since then */
+        uint64_t unshaped_since_ns; /* NEVER_NS: the tree is as planned */
+        uint64_t unshaped_ns;       /* sum of earlier unshaped times */
+        _Atomic bool unshaped;      /* read by other threads: the tree differs from the plan */
+        bool gone;                  /* the device is gone */
+        uint64_t drops;             /* last count of the kernel */
         char actor[96];
-        char refused[TC_OUTCOME_TEXT_MAX]; /* the last refusal, logged once */
+        char refused[ERROR_MESSAGE_MAX]; /* the last refusal, logged once */
 };
 
-/* For a node that shapes nothing: warns if an earlier node or `evb qos` left a tree on its device. */
+/* For a node without shaping: warns if an earlier node or `evb qos` left a tree on its device. */
 void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
-/* Removes the tree, and puts back what was on the device before. */
+/* Removes the tree and restores the earlier settings. */
 void shaping_tree_close(struct shaping_tree *t);
-/* Sets the SFIs that are present. */
+/* Sets the present SFIs. */
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live);
-/* Does what is due. With `wanted` it also compares with the kernel and reads the counters. */
+/* Executes what is due. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

@@ -73,8 +73,9 @@ static bool parse_shape(const struct standby_flows *f, struct flow_shape *ret, c
 
 static int shape(struct standby_flows *f, const json_t *command, char *why, size_t size)
 {
-        char device[IF_NAMESIZE] = "";
+        char device[IF_NAMESIZE] = "", text[ERROR_TEXT_MAX];
         struct flow_shape shape;
+        struct error e = {};
         int r;
 
         if (!scenario_allows(f->scenario, "qos")) {
@@ -93,7 +94,9 @@ static int shape(struct standby_flows *f, const json_t *command, char *why, size
                 snprintf(why, size, "no device has the address %s", f->self->address);
                 return r;
         }
-        r = flow_shaping_apply(&f->shaper, device, &shape, why, size);
+        r = flow_shaping_apply(&f->shaper, device, &shape, &e);
+        if (r < 0)
+                snprintf(why, size, "%s", error_format(&e, text));
         if (r == -EPERM || r == -EACCES)
                 snprintf(why, size,
                          "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
@@ -218,12 +221,14 @@ void standby_flows_add_result(const struct standby_flows *f, json_t *answer)
 void standby_flows_end(struct standby_flows *f)
 {
         struct tc_outcome o = {};
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
 
         if (!f->active)
                 return;
         flow_group_fini(&f->group);
-        if (f->shaper && tc_shaper_remove(f->shaper, &o) < 0)
-                log_error("cannot remove shaping: %s", o.error);
+        if (f->shaper && tc_shaper_remove(f->shaper, &o, &e) < 0)
+                log_error("cannot remove shaping: %s", error_format(&e, text));
         tc_shaper_free(f->shaper);
         *f = (struct standby_flows){};
 }

@@ -181,17 +181,16 @@ static void replay_freep(struct replay **r)
         replay_free(*r);
 }
 
-static int say_why(char *why, size_t why_bytes, const char *path, const struct eformat_fault *fault,
-                   int error)
+static int fail(struct error *error, int code, const char *path, const struct eformat_fault *fault)
 {
         if (fault->reason)
-                snprintf(why, why_bytes, "%s: byte %zu: %s", path, fault->offset_bytes, fault->reason);
+                error_set(error, code, "byte %zu: %s", fault->offset_bytes, fault->reason);
         else
-                snprintf(why, why_bytes, "%s: %s", path, strerror(-error));
-        return error;
+                error_set(error, code, "%m");
+        return error_locate(error, "%s", path);
 }
 
-int replay_open(struct replay **ret, const char *path, char *why, size_t why_bytes)
+int replay_open(struct replay **ret, const char *path, struct error *error)
 {
         _cleanup_(replay_freep) struct replay *r = calloc(1, sizeof *r);
         struct eformat_fault fault = {0};
@@ -199,14 +198,14 @@ int replay_open(struct replay **ret, const char *path, char *why, size_t why_byt
         int e;
 
         if (!r)
-                return say_why(why, why_bytes, path, &fault, -ENOMEM);
+                return fail(error, -ENOMEM, path, &fault);
         e = event_file_open(&r->file, path, &fault);
         if (e < 0)
-                return say_why(why, why_bytes, path, &fault, e);
+                return fail(error, e, path, &fault);
         r->bytes = event_file_bytes(r->file, &size_bytes);
         e = replay_index_file(r, &fault);
         if (e < 0)
-                return say_why(why, why_bytes, path, &fault, e);
+                return fail(error, e, path, &fault);
         *ret = take_ptr(r);
         return 0;
 }

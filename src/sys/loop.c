@@ -1,4 +1,4 @@
-/* The event loop. Who is to be called when is all that it knows. */
+/* The event loop. It only knows which function to call, and when. */
 #include "evb/sys/loop.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct loop {
         uint64_t now_ns;
         unsigned signals, hangups;
         struct loop_io signal_io;
-        /* Those of the current wake-up; cleared where one is removed meanwhile. */
+        /* Events of the current wake-up; loop_remove() clears its entry. */
         struct epoll_event ready[EVENTS_MAX];
         int n_ready;
 };
@@ -125,7 +125,7 @@ static sigset_t stop_signals(void)
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
-        /* A blocked SIGHUP would come here even if it is ignored (nohup). */
+        /* A blocked SIGHUP would be received here even if it is ignored (nohup). */
         if (sigaction(SIGHUP, NULL, &hangup) < 0 || hangup.sa_handler != SIG_IGN)
                 sigaddset(&set, SIGHUP);
         return set;
@@ -166,7 +166,7 @@ int loop_catch_signals(struct loop *l)
 
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
                 return -errno;
-        /* Broken connections and full disks are errors of the calls that meet them. */
+        /* The calls that fail on broken connections and full disks report these errors. */
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN);
         l->signal_io = (struct loop_io){

@@ -1,4 +1,4 @@
-/* Memory from the kernel, and the kernel's accounts of this process. */
+/* Allocates and shares memory, and reads the resource usage of this process. */
 #include "evb/sys/memory.h"
 
 #include <errno.h>

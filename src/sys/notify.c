@@ -1,5 +1,5 @@
-/* The words of sd_notify(3) that services of ours use. sd_notify() itself waits while the manager's queue is
- * full, which holds up the node for as long as the manager is busy or stopped: here only READY=1 waits. */
+/* Sends the notifications of sd_notify(3). sd_notify() itself blocks while the manager's queue is full, which
+ * would stop a node for as long as the manager is busy; so only READY=1 uses it. */
 #include "evb/sys/notify.h"
 
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 
 #define TEXT_MAX 1024
 
-/* What finds no room is lost: it is said again, or soon out of date. */
-static void tell(const char *text)
+/* A message that finds no space is lost; it is repeated, or soon outdated. */
+static void send_text(const char *text)
 {
         const char *path = getenv("NOTIFY_SOCKET");
         struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -37,9 +37,9 @@ static void tell(const char *text)
         close(fd);
 }
 
-static void tellf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void send_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static void tellf(const char *format, ...)
+static void send_format(const char *format, ...)
 {
         char text[TEXT_MAX];
         va_list args;
@@ -47,7 +47,7 @@ static void tellf(const char *format, ...)
         va_start(args, format);
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        tell(text);
+        send_text(text);
 }
 
 void notify_ready(const char *status)
@@ -57,22 +57,22 @@ void notify_ready(const char *status)
 
 void notify_starting(uint64_t more_ns, const char *status)
 {
-        tellf("EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
+        send_format("EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
 }
 
 void notify_status(const char *status)
 {
-        tellf("STATUS=%s", status);
+        send_format("STATUS=%s", status);
 }
 
 void notify_stopping(const char *status)
 {
-        tellf("STOPPING=1\nSTATUS=%s", status);
+        send_format("STOPPING=1\nSTATUS=%s", status);
 }
 
 void notify_watchdog(void)
 {
-        tell("WATCHDOG=1");
+        send_text("WATCHDOG=1");
 }
 
 uint64_t notify_watchdog_ns(void)
@@ -84,5 +84,5 @@ uint64_t notify_watchdog_ns(void)
 
 void notify_extend(uint64_t time_ns)
 {
-        tellf("EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
+        send_format("EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
 }

@@ -1,4 +1,4 @@
-/* Threads and their wake-ups. The queue between them is the caller's: see base/ring.h. */
+/* Starts, pins and wakes threads. The caller provides the queue between them; see base/ring.h. */
 #include "evb/sys/thread.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The difference between two trees, as changes. */
+/* Compares two sorted trees and lists the changes between them. */
 #include "evb/tc-model/diff.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct differing {
         int error;
 };
 
-/* `have` is what the kernel has in that place, where it has. */
+/* `have` is the kernel's object at that place, or NULL. */
 static void emit_for(struct differing *d, enum tc_verb verb, const struct tc_object *o,
                      const struct tc_object *have)
 {
@@ -43,13 +43,13 @@ static bool has_handle(const struct tc_object *o)
         return o && o->handle != 0;
 }
 
-/* A class of that root; others hang at a leaf that someone put there, and go with it. */
+/* A class of that root. Other classes hang at a leaf that another program replaced, and go with it. */
 static bool is_of(const struct tc_object *class, uint32_t root)
 {
         return TC_MAJOR(class->handle) == TC_MAJOR(root);
 }
 
-/* True: the root stays, and what hangs there can be compared. */
+/* True: the root stays, and the objects below it can be compared. */
 static bool diff_root(struct differing *d)
 {
         const struct tc_object *have = tc_tree_qdisc(d->have, TC_ROOT),
@@ -57,7 +57,8 @@ static bool diff_root(struct differing *d)
 
         if (has_handle(have) && has_handle(want) && tc_object_equal(have, want))
                 return true;
-        /* Same handle, another kind or other parameters: the kernel changes no root, it must go first. */
+        /* The kernel cannot change a root to another kind or other parameters under the same handle: delete
+         * it first. */
         if (has_handle(have) && (!has_handle(want) || have->handle == want->handle)) {
                 emit(d, TC_DELETE, have);
                 have = NULL;
@@ -67,7 +68,7 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
-/* The next object of a type from place *i on; NULL: none. */
+/* The next object of a type from place *i; NULL: none. */
 static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, size_t *i)
 {
         while (*i < t->n && t->objects[*i].type != type)
@@ -75,7 +76,7 @@ static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type typ
         return *i < t->n ? &t->objects[*i] : NULL;
 }
 
-/* Walks two trees side by side; either object may be missing. */
+/* Merges two trees; either object may be missing. */
 static void walk(struct differing *d, enum tc_type type, bool root_stays,
                  void (*meet)(struct differing *d, const struct tc_object *have,
                               const struct tc_object *want))
@@ -100,8 +101,8 @@ static void walk(struct differing *d, enum tc_type type, bool root_stays,
         }
 }
 
-/* Ids of parents are smaller than those of their children in our layouts, so the order of ids is from the top
- * down. */
+/* In evb's layouts the id of a parent is smaller than those of its children, so the order of ids is top-down.
+ */
 static void meet_class(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
         if (want && !have)
@@ -110,8 +111,8 @@ static void meet_class(struct differing *d, const struct tc_object *have, const 
                 emit(d, TC_CHANGE, want);
 }
 
-/* Someone's queue instead of a TBF's own: without one the kernel makes the TBF one of its limit when it is
- * changed. */
+/* Another program's queue replaced that of a TBF. Without one, the kernel gives the TBF a queue of its limit
+ * when it is changed. */
 static void give_own_queue(struct differing *d, const struct tc_object *queue)
 {
         for (size_t i = 0; i < d->want->n; i++) {
@@ -136,7 +137,7 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
         if (!want) {
                 if (has_handle(have))
                         give_own_queue(d, have);
-                /* With a class that stays; else it goes with its class. */
+                /* Only if its class stays; else the qdisc goes with the class. */
                 if (has_handle(have) && tc_tree_class(d->want, have->parent))
                         emit(d, TC_DELETE, have);
                 return;
@@ -152,8 +153,8 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
         }
 }
 
-/* Where only the class differs the filter can be changed in place. Where the match does, the kernel would
- * keep the old one without a word. */
+/* If only the class differs, the filter can be changed in place. If the match differs, the kernel would
+ * silently keep the old one. */
 static bool can_change(const struct tc_object *have, const struct tc_object *want)
 {
         struct tc_object same = *have;
@@ -164,7 +165,7 @@ static bool can_change(const struct tc_object *have, const struct tc_object *wan
         return tc_object_equal(&same, want);
 }
 
-/* Tables come before what is in them, and what is in them before the way there. */
+/* Adds tables first, then their elements, then the filters that lead there. */
 enum filter_rank { RANK_TABLE, RANK_MATCH, RANK_WAY };
 
 static enum filter_rank rank_of(const struct tc_object *f)
@@ -230,7 +231,7 @@ static void delete_unwanted(struct differing *d)
         delete_filters(d, RANK_TABLE);
 }
 
-/* A class that moved, or that someone hung below one that is not to have any. */
+/* A class that moved, or that another program added below a class that must have no children. */
 static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, uint32_t root)
 {
         const struct tc_object *w = tc_tree_class(want, h->handle), *above = tc_tree_class(want, h->parent);
@@ -240,7 +241,7 @@ static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, 
         return h->parent != root && !(above && above->parent == root);
 }
 
-/* A filter in the way of one that is wanted: a priority has but one protocol, and tables of all priorities
+/* A filter that blocks a wanted one: a priority has only one protocol, and the tables of all priorities share
  * one numbering. */
 static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
 {
@@ -260,8 +261,8 @@ static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
         return false;
 }
 
-/* What others did to it cannot be undone in place, not without what the kernel does not tell: it is made
- * anew. */
+/* Changes by other programs that cannot be reverted in place, or not without values that the kernel does not
+ * report: delete the object and add it again. */
 static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint32_t root = tc_tree_qdisc(want, TC_ROOT)->handle;

@@ -1,4 +1,4 @@
-/* Reading and writing what several kinds have in common. */
+/* Reads and writes attributes that several kinds share. */
 #include <string.h>
 
 #include "evb/base/util.h"
@@ -62,7 +62,7 @@ void kind_put_rate64(struct nlmsghdr *m, uint16_t type, uint64_t rate_bytes)
                 mnl_attr_put_u64(m, type, rate_bytes);
 }
 
-/* tc takes bits; whole units keep it short. */
+/* tc expects bits; whole units keep the text short. */
 void kind_add_rate_words(struct strbuf *b, const char *word, uint64_t rate_bytes)
 {
         uint64_t bps = rate_bytes * 8;

@@ -1,6 +1,6 @@
-/* CBQ (net/sched/sch_cbq.c of Linux up to 6.2): the papers' own. The qdisc has the parameters of a class, its
- * topmost one. What the idle times mean: S. Floyd, "Notes on Class-Based Queueing: Setting Parameters"
- * (1995). */
+/* CBQ (net/sched/sch_cbq.c of Linux up to 6.2), as in the publications. The qdisc has the parameters of its
+ * topmost class. For the idle times see S. Floyd, "Notes on Class-Based Queueing: Setting Parameters" (1995).
+ */
 #include <errno.h>
 #include <linux/rtnetlink.h>
 
@@ -80,7 +80,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
-/* Of a qdisc the kernel takes the rate and the idle times only; its turns it sets by itself (cbq_init()). */
+/* For a qdisc the kernel takes only the rate and the idle times; cbq_init() sets the rest. */
 static bool equal_turns(const struct tc_object *x, const struct tc_cbq *a, const struct tc_cbq *b)
 {
         return x->type == TC_QDISC ||
@@ -103,7 +103,7 @@ static void words(const struct tc_object *o, struct strbuf *b)
 {
         const struct tc_cbq *c = &o->params.cbq;
 
-        /* tc makes the idle times itself, from these. */
+        /* tc computes the idle times from these values. */
         kind_add_rate_words(b, "bandwidth", c->bandwidth_bytes ?: c->rate_bytes);
         if (o->type == TC_CLASS) {
                 kind_add_rate_words(b, "rate", c->rate_bytes);

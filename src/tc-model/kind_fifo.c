@@ -4,7 +4,7 @@
 
 #include "kind_internal.h"
 
-/* The options are the structure itself, without an attribute around it. */
+/* The options are the bare structure, without an attribute. */
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         struct tc_fifo_qopt opt = {.limit = o->params.fifo.limit};

@@ -1,4 +1,4 @@
-/* HTB (net/sched/sch_htb.c): the root, and its classes. */
+/* HTB (net/sched/sch_htb.c): the root and its classes. */
 #include <errno.h>
 
 #include "evb/base/util.h"

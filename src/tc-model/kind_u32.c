@@ -1,4 +1,4 @@
-/* u32 (net/sched/cls_u32.c): filters that match packet bytes, and hash tables of them. */
+/* u32 (net/sched/cls_u32.c): filters that match packet bytes, and their hash tables. */
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>

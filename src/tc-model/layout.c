@@ -1,4 +1,4 @@
-/* The tree that a plan asks for. Classes by layout are in layout_classes.c, filters here. */
+/* Makes the tree for a plan: its filters here, its classes in layout_classes.c. */
 #include "evb/tc-model/layout.h"
 
 #include <errno.h>
@@ -15,10 +15,11 @@
 #define TABLE_V6 UINT32_C(0x101)
 #define BUCKETS 256
 #define BUCKET_BITS 8
-#define OFFSET_V4 16 /* of the destination in the IPv4 header, and in IPv6's */
+#define OFFSET_V4 16 /* offset of the destination in the IPv4 header, and in the IPv6 header */
 #define OFFSET_V6 24
 
-/* Not filters of earlier versions that match by protocol: a priority has only one protocol. */
+/* Not the priorities of earlier versions, whose filters match by protocol: a priority has only one protocol.
+ */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
 enum tc_backend tc_layout_backend(const struct tc_tree *have)
@@ -93,15 +94,14 @@ static void match(struct tc_object *f, uint32_t mask, uint32_t value, int offset
         m->offset = offset;
 }
 
-/* Does not match by protocol: a packet from a VLAN device above ours carries its tag in metadata, and the
- * tag's protocol. */
+/* Does not match by protocol: a packet from a VLAN device above carries its tag, and the protocol of the tag,
+ * in metadata. */
 static void match_version(struct tc_object *f)
 {
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
 }
 
-/* UDP to the control port. Later fragments of a packet carry no port: for IPv4 they are told by their offset.
- */
+/* UDP to the control port. Later fragments of an IPv4 packet carry no port; their offset excludes them. */
 static int add_control(struct tc_tree *t, uint16_t port)
 {
         struct tc_object v4 = filter(CONTROL_V4), v6 = filter(CONTROL_V6);
@@ -139,8 +139,7 @@ static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32
         return tc_tree_add(t, &f);
 }
 
-/* A table with a bucket for each value of the address bits that spread the destinations best, and the filter
- * that leads to it. */
+/* A table with a bucket for each value of the hashed address bits, and the filter that leads to it. */
 static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
 {
         struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
@@ -204,7 +203,7 @@ static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_
         return r;
 }
 
-/* Which class number each destination gets: the one that it has, else the lowest free one. */
+/* Assigns class numbers: a destination keeps its number, or gets the lowest free one. */
 struct numbers {
         bool taken[FIRST_MINOR]; /* by minor - FIRST_MINOR */
         uint32_t *minors;
@@ -218,7 +217,7 @@ static int compare_addresses(const void *a, const void *b)
 }
 
 struct known {
-        struct tc_address address; /* first: what is sorted by */
+        struct tc_address address; /* first member: the sort key */
         uint32_t minor;
 };
 
@@ -248,7 +247,7 @@ static int choose_numbers(struct numbers *n, const struct tc_plan *p, const stru
                 n->minors[i] = k->minor;
                 n->taken[k->minor - FIRST_MINOR] = true;
         }
-        /* Not one that a class on its way out still has, while there are others. */
+        /* Prefers numbers whose classes are not draining. */
         for (size_t i = 0; i < n_known && p->n + n_known < TC_DESTINATIONS_MAX; i++)
                 n->taken[known[i].minor - FIRST_MINOR] = true;
         for (size_t i = 0; i < p->n; i++) {

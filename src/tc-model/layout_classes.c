@@ -1,4 +1,4 @@
-/* Qdiscs and classes, as HTB or as CBQ. */
+/* Makes the qdiscs and classes of a layout, for HTB or CBQ. */
 #include <math.h>
 #include <string.h>
 
@@ -7,16 +7,16 @@
 #include "evb/tc-model/units.h"
 #include "layout_internal.h"
 
-/* HTB takes turns by leaves' quanta only, and keeps that of an inner class as it was before it had children:
- * always the same. */
+/* HTB schedules by the quanta of leaves only. An inner class keeps the quantum from before its first child,
+ * so this value is fixed. */
 #define LINK_QUANTUM_BYTES 60000
 #define CBQ_EWMA_LOG 5
 #define CBQ_MIN_PACKET_BYTES 64
-/* The kernel refuses rate tables with cells of a single byte. */
+/* The kernel rejects rate tables with cells of a single byte. */
 #define CBQ_CELLS_FROM_BYTES 256u
 #define CBQ_MAX_BURST_PACKETS 20.0
 #define CBQ_MAX_WEIGHT_RATIO 16u
-/* The kernel's own "no bound below". */
+/* The kernel's value for no lower limit. */
 #define CBQ_NO_MIN_IDLE 0x7fffffffu
 /* All of TC_PRIO_*. */
 #define CBQ_ALL_PRIORITIES 0xffffu
@@ -41,14 +41,14 @@ static int add_htb_root(struct tc_tree *t)
         return tc_tree_add(t, &o);
 }
 
-/* A class may borrow up to ceil_bps; below it, what shapes may hold it lower. */
+/* A class may borrow up to ceil_bps; a shaping qdisc below it may limit it further. */
 static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
                    uint64_t ceil_bps, int priority)
 {
         struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid,
                                     classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
         uint64_t rate_bytes = tc_rate_bytes(s->guaranteed_bps), ceil_bytes = tc_rate_bytes(ceil_bps);
-        /* At the ceiling a packet of each burst must pass, or HTB takes turns too short to keep it. */
+        /* A burst at the ceiling must hold a packet, or HTB's turns become too short for the rate. */
         uint64_t cburst_bytes = ceil_bps > s->rate_bps ? p->link_burst_bytes : s->burst_bytes;
 
         o.params.htb_class = (struct tc_htb_class){
@@ -78,7 +78,7 @@ static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
 
         o.params.tbf = (struct tc_tbf){
                 .rate_bytes = rate_bytes,
-                /* As the kernel counts a packet of that size. */
+                /* Size of the packet as the kernel counts it. */
                 .burst_ticks = tc_ticks_of_bytes(s->burst_bytes + p->overhead_bytes, rate_bytes),
                 .burst_bytes = (uint32_t)s->burst_bytes,
                 .limit_bytes = (uint32_t)s->limit_bytes,
@@ -135,9 +135,8 @@ static uint32_t ticks_of_seconds(double seconds)
         return ticks >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
-/* How long a class may have been idle and still count as such, so that it can send a burst: the average idle
- * time is a weighted mean with the gain 2^-ewma, and is kept in the kernel scaled up by that (Floyd 1995,
- * section 3). */
+/* The maximum idle time that still allows a class to send a burst. The average idle time is a weighted mean
+ * with gain 2^-ewma, which the kernel stores scaled by 2^ewma (Floyd 1995, section 3). */
 static uint32_t max_idle(double bandwidth, double rate, double packet)
 {
         double g = 1 - 1 / (double)(1 << CBQ_EWMA_LOG), idle = packet / bandwidth * (1 - g);
@@ -147,8 +146,8 @@ static uint32_t max_idle(double bandwidth, double rate, double packet)
         return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
 }
 
-/* What a class may send in its turn is its weight relative to the mean of its priority, times a packet; of
- * what exceeds 32 packets the kernel makes half of one. */
+/* A class may send its weight relative to the mean of its priority, times a packet, per turn. The kernel
+ * reduces turns above 32 packets to half a packet. */
 static uint32_t weight(const struct tc_plan *p, uint64_t rate)
 {
         uint64_t least = rate;
@@ -189,7 +188,7 @@ static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
 
         o.params.cbq = cbq(p, guaranteed_bps, priority);
         o.params.cbq.bounded = classid == TC_LINK_CLASS;
-        /* It shares its priority with the class of other traffic, and must not be too heavy for that. */
+        /* It shares its priority with the class of other traffic, so its weight must be moderate. */
         if (classid == TC_LINK_CLASS)
                 o.params.cbq.weight =
                         MIN(o.params.cbq.weight,
@@ -208,8 +207,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
         root.params.cbq = cbq(p, p->link_rate_bps, PRIORITY_OTHER);
         root.params.cbq.bounded = root.params.cbq.isolated = true;
-        root.params.cbq.off_time =
-                TC_OUR_MAJOR; /* has no effect at the top, which is never made to wait: carries our mark */
+        root.params.cbq.off_time = TC_OUR_MAJOR; /* the mark; no effect at the top class, which never waits */
         r = tc_tree_add(t, &root);
         if (r >= 0)
                 r = add_cbq(t, p, TC_LINK_CLASS, p->link_rate_bps, PRIORITY_OTHER);

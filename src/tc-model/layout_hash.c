@@ -5,7 +5,7 @@
 #include "layout_internal.h"
 
 #define BUCKETS 256
-#define SHIFTS 25 /* of eight bits in a word of 32 */
+#define SHIFTS 25 /* positions of eight bits in a word of 32 */
 
 uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_address *a)
 {
@@ -33,7 +33,7 @@ void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v
 {
         uint64_t least = UINT64_MAX;
 
-        /* Tries the last bits first, so they win a tie. */
+        /* Tries the last bits first, so that they win a tie. */
         for (unsigned word = v6 ? 4 : 1; word-- > 0;) {
                 for (unsigned shift = 0; shift < SHIFTS; shift++) {
                         struct layout_hash h = {word, shift};

@@ -1,4 +1,4 @@
-/* Who owns a device's root, and whether it can be put back from what the kernel reports. */
+/* Finds the owner of a device's root, and whether a dump suffices to restore it. */
 #include <string.h>
 
 #include "evb/base/util.h"
@@ -8,8 +8,8 @@ static const char *const classless[] = {
         "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
         "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
 };
-/* Their dumps lack what their requests need or may have had: RED's table of logarithms, netem's
- * distributions. */
+/* Their dumps lack parts that a request needs or may have had: RED's logarithm table, netem's distributions.
+ */
 static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
 
 static bool is_among(const char *kind, const char *const *kinds, size_t n)

@@ -1,4 +1,4 @@
-/* Objects to netlink messages and back. */
+/* Encodes objects as netlink messages, and decodes them. */
 #include "evb/tc-model/message.h"
 
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@ static uint16_t message_type(enum tc_type type, bool delete)
         return types[type][delete];
 }
 
-/* What the kernel has is deleted by the kernel's name for it; new filters get their number, and their table
- * is told apart. */
+/* Existing filters are named by the kernel's handle. New filters get their number; their table is a separate
+ * attribute. */
 static uint32_t message_handle(const struct tc_change *c)
 {
         const struct tc_object *o = c->object;
@@ -48,7 +48,7 @@ static int put_options(struct nlmsghdr *m, const struct tc_object *o)
                 return 0;
         }
         nest = mnl_attr_nest_start(m, TCA_OPTIONS);
-        nest->nla_type = TCA_OPTIONS; /* without NLA_F_NESTED, as tc sends it and old kernels want it */
+        nest->nla_type = TCA_OPTIONS; /* without NLA_F_NESTED, as tc sends it and old kernels expect it */
         o->kind->encode(m, o);
         mnl_attr_nest_end(m, nest);
         return 0;
@@ -98,7 +98,7 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
         struct gnet_stats_queue queue;
 
         kind_read(nest, a, TCA_STATS_MAX);
-        /* The structure ends in padding that not every kernel sends. */
+        /* Not every kernel sends the padding at the end of the structure. */
         if (kind_get(a[TCA_STATS_BASIC], &basic,
                      offsetof(struct gnet_stats_basic, packets) + sizeof basic.packets)) {
                 s->known = true;
@@ -114,8 +114,7 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
         }
 }
 
-/* Topmost tables have numbers of the kernel's choice, 0x800 and above; who has none of his own stands for
- * all. */
+/* The kernel numbers topmost tables from 0x800; table 0 stands for all of them. */
 static uint32_t u32_handle(uint32_t kernel_handle)
 {
         return kernel_handle >= UINT32_C(0x80000000) ? kernel_handle & 0xfffff : kernel_handle;
@@ -169,8 +168,8 @@ static int read_options(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
-/* Attributes are padded to four bytes; libmnl rounds up, and would read behind a message that is cut off in
- * one. */
+/* Attributes are padded to four bytes. libmnl rounds up, and would read beyond a message that ends within an
+ * attribute. */
 static bool ends_with_an_attribute(const struct nlmsghdr *m)
 {
         return m->nlmsg_len % MNL_ALIGNTO == 0;
@@ -220,7 +219,7 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
                         attributes[mnl_attr_get_type(a)] = a;
         }
         o.handle = o.kernel_handle = tc.tcm_handle;
-        /* Topmost classes are told to hang at the root, whichever that is. */
+        /* The kernel reports topmost classes with parent root, whatever its handle. */
         o.parent = o.type == TC_CLASS && tc.tcm_parent == TC_ROOT ? TC_ID(TC_MAJOR(tc.tcm_handle), 0)
                                                                   : tc.tcm_parent;
         if (o.type == TC_FILTER) {
@@ -254,7 +253,7 @@ static void copy_text(struct tc_ack *ack, const struct nlattr *a)
         ack->text[n] = '\0';
 }
 
-/* The error number, and the text among the attributes behind it. */
+/* Reads the error number, and the text among the attributes behind it. */
 int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
 {
         size_t offset = sizeof(int32_t);
@@ -271,7 +270,7 @@ int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
                 if (mnl_nlmsg_get_payload_len(m) < sizeof e)
                         return -EBADMSG;
                 memcpy(&e, mnl_nlmsg_get_payload(m), sizeof e);
-                /* Without NLM_F_CAPPED the request follows, whole. */
+                /* Without NLM_F_CAPPED the complete request follows. */
                 offset = m->nlmsg_flags & NLM_F_CAPPED
                                  ? sizeof e
                                  : sizeof(int32_t) + MNL_ALIGN(MAX(e.msg.nlmsg_len, (uint32_t)sizeof e.msg));

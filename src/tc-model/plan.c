@@ -1,4 +1,5 @@
-/* From facts and wishes to figures. The rules were measured; each is named where it is applied. */
+/* Computes a plan from facts and wishes. Each function names the rule that it applies; the rules are
+ * measured. */
 #include "evb/tc-model/plan.h"
 
 #include <arpa/inet.h>
@@ -12,15 +13,15 @@
 #include "evb/tc-model/units.h"
 
 #define ETHERNET_HEADER_BYTES 14u
-/* Of a port's rate, given to data when rates are left to us: the rest takes up what timers are late by. */
+/* Share of a port's rate that automatic rates give to data. The rest absorbs late timers. */
 #define DATA_PERMILLE 998u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
 #define QUANTUM_MAX_BYTES 60000u
-/* Room in queues that nothing is to be dropped in. */
+/* Limits of queues that must not drop. */
 #define CONTROL_LIMIT_BYTES (16u << 20)
 #define OTHER_LIMIT_BYTES (256u << 20)
-/* Rates below this are lost to timers. */
+/* Below this duration, late timers cost a part of the rate. */
 #define SHORTEST_BURST_NS (100 * NS_PER_US)
 
 bool tc_address_parse(struct tc_address *ret, const char *text)
@@ -83,77 +84,73 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
         p->control.limit_bytes = CONTROL_LIMIT_BYTES;
         if (q->control_rate_bps > 0) {
                 p->control.guaranteed_bps = q->control_rate_bps;
-                snprintf(p->reason_control, sizeof p->reason_control, "as told");
+                snprintf(p->reason_control, sizeof p->reason_control, "as configured");
         } else
                 snprintf(p->reason_control, sizeof p->reason_control,
                          "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
-static int check_control(const struct tc_plan *p, char *why)
+static int check_control(const struct tc_plan *p, struct error *e)
 {
         char control[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX];
 
         if (p->control.guaranteed_bps + p->other.guaranteed_bps < p->link_rate_bps)
                 return 0;
-        snprintf(why, TC_REASON_MAX,
-                 "%s for control leave nothing of the link for data, allowed: less than %s",
-                 quantity_format_rate(p->control.guaranteed_bps, control),
-                 quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
-        return -EINVAL;
+        return error_set(e, -EINVAL, "a control rate of %s leaves no rate for data; expected less than %s",
+                         quantity_format_rate(p->control.guaranteed_bps, control),
+                         quantity_format_rate(p->link_rate_bps - p->other.guaranteed_bps, most));
 }
 
-static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *ret_bps, char *why)
+static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *ret_bps, struct error *e)
 {
         char port[QUANTITY_TEXT_MAX], control[QUANTITY_TEXT_MAX];
         uint32_t sources = MAX(q->sources, 1u);
 
         if (q->rate_bps > 0) {
-                snprintf(p->reason_rate, sizeof p->reason_rate, "as told");
+                snprintf(p->reason_rate, sizeof p->reason_rate, "as configured");
                 *ret_bps = q->rate_bps;
                 return 0;
         }
-        snprintf(p->reason_rate, sizeof p->reason_rate, "as told for each");
+        snprintf(p->reason_rate, sizeof p->reason_rate, "as configured for each destination");
         *ret_bps = 0;
         for (size_t i = 0; i < q->n_destinations; i++) {
-                if (q->destinations[i].rate_bps == 0 && q->link_rate_bps == 0) {
-                        snprintf(why, TC_REASON_MAX,
-                                 "rate auto needs the rate of the link, allowed: a rate, or the link's rate "
-                                 "told as well");
-                        return -EINVAL;
-                }
+                if (q->destinations[i].rate_bps == 0 && q->link_rate_bps == 0)
+                        return error_set(e, -EINVAL,
+                                         "an automatic rate needs the link rate, which the device does not "
+                                         "report; set the rate or the link rate");
                 if (q->destinations[i].rate_bps > 0)
                         continue;
                 *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 1000 *
                            DATA_PERMILLE / sources;
                 snprintf(p->reason_rate, sizeof p->reason_rate,
-                         "auto: %u.%u %% of a port's %s less %s for control, over %u sources",
-                         DATA_PERMILLE / 10, DATA_PERMILLE % 10, quantity_format_rate(q->link_rate_bps, port),
+                         "auto: %u.%u %% of (port rate %s - control %s) / %u sources", DATA_PERMILLE / 10,
+                         DATA_PERMILLE % 10, quantity_format_rate(q->link_rate_bps, port),
                          quantity_format_rate(p->control.guaranteed_bps, control), sources);
                 break;
         }
         return 0;
 }
 
-/* max(1 ms of the rate, two frames) keeps the rate; a quarter of the switch port's buffer, over all sources,
- * keeps its packets, should all send their bursts at once. */
-static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool tell)
+/* 1 ms of the rate, or two frames, suffice to keep up the rate. If all sources send their bursts at once,
+ * they fill a quarter of the switch port's buffer at most. */
+static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
-        uint64_t bearable =
+        uint64_t tolerated =
                 q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 / MAX(q->sources, 1u) : UINT64_MAX;
 
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
                 s->burst_bytes =
-                        MIN(MAX(MIN(wanted, bearable), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
-        if (!tell)
+                        MIN(MAX(MIN(wanted, tolerated), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
+        if (!explain)
                 return;
         if (q->burst_bytes > 0)
-                snprintf(p->reason_burst, sizeof p->reason_burst, "as told");
-        else if (s->burst_bytes == bearable)
+                snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
+        else if (s->burst_bytes == tolerated)
                 snprintf(p->reason_burst, sizeof p->reason_burst,
-                         "auto: a quarter of the switch port's %llu bytes, over %u sources",
+                         "auto: switch buffer of %llu bytes / 4 / %u sources",
                          (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
         else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
@@ -162,97 +159,91 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: 1 ms of the rate");
 }
 
-static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool tell)
+static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         s->limit_bytes = q->limit_bytes ?: MIN(q->send_buffer_bytes + s->burst_bytes, (uint64_t)UINT32_MAX);
-        if (tell && q->limit_bytes > 0)
-                snprintf(p->reason_limit, sizeof p->reason_limit, "as told");
-        else if (tell)
+        if (explain && q->limit_bytes > 0)
+                snprintf(p->reason_limit, sizeof p->reason_limit, "as configured");
+        else if (explain)
                 snprintf(p->reason_limit, sizeof p->reason_limit,
-                         "auto: the burst and the %llu bytes of socket buffers that may send there, so that "
-                         "senders wait and nothing is dropped",
+                         "auto: burst + %llu bytes of send buffers; a full queue makes senders wait instead "
+                         "of dropping packets",
                          (unsigned long long)q->send_buffer_bytes);
 }
 
-/* Each rule is told of the first destination that breaks it. */
+/* A warning names only the first destination that breaks a rule. */
 enum { RULE_BUFFER = 1, RULE_SHORT = 2, RULE_LIMIT = 4, RULE_PORT = 8 };
 
-static bool is_first(unsigned *told, unsigned rule)
+static bool is_first(unsigned *warned, unsigned rule)
 {
-        bool first = !(*told & rule);
+        bool first = !(*warned & rule);
 
-        *told |= rule;
+        *warned |= rule;
         return first;
 }
 
 static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s,
-                        unsigned *told, const char *address)
+                        unsigned *warned, const char *address)
 {
         uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
 
-        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(told, RULE_BUFFER))
+        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(warned, RULE_BUFFER))
                 warn(p,
-                     "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu: "
-                     "packets may be lost there",
+                     "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu "
+                     "bytes; the switch may drop packets",
                      address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u),
                      (unsigned long long)q->switch_buffer_bytes);
-        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(told, RULE_SHORT))
-                warn(p,
-                     "%s: a burst of %llu bytes is less than 100 us of its rate: the rate may not be reached",
+        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(warned, RULE_SHORT))
+                warn(p, "%s: a burst of %llu bytes is shorter than 100 us; the rate may not be reached",
                      address, (unsigned long long)s->burst_bytes);
 }
 
-/* Where it could not work at all, -EINVAL; where a rule is broken, a warning. */
-static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, unsigned *told, char *why)
+/* Fails if the share cannot work at all; warns if it breaks a rule. */
+static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, unsigned *warned,
+                       struct error *e)
 {
         const struct tc_share *s = &p->shares[i];
         char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX];
 
         tc_address_format(&p->addresses[i], address);
-        if (s->burst_bytes < p->frame_bytes || s->limit_bytes < p->frame_bytes) {
-                snprintf(why, TC_REASON_MAX,
-                         "%s: burst %llu, limit %llu: below a frame of %u bytes every packet would be "
-                         "dropped, allowed: %u and more",
-                         address, (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
-                         p->frame_bytes, p->frame_bytes);
-                return -EINVAL;
-        }
+        if (s->burst_bytes < p->frame_bytes || s->limit_bytes < p->frame_bytes)
+                return error_set(e, -EINVAL,
+                                 "%s: burst %llu, limit %llu: the queue would drop every packet; expected at "
+                                 "least a frame, %u bytes",
+                                 address, (unsigned long long)s->burst_bytes,
+                                 (unsigned long long)s->limit_bytes, p->frame_bytes);
         if (s->rate_bps < 64 || s->rate_bps > TC_LINK_RATE_MAX_BPS || s->burst_bytes > UINT32_MAX ||
-            s->limit_bytes > UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX,
-                         "%s: out of range, allowed: rates from 64 bit/s to 400 Gbit/s, bursts and limits "
-                         "below 4 GiB",
-                         address);
-                return -EINVAL;
-        }
-        if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX,
-                         "%s: CBQ counts rates in 32 bits, allowed: up to 34 Gbit/s, or the backend htb+tbf",
-                         address);
-                return -EINVAL;
-        }
-        if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX) {
-                snprintf(why, TC_REASON_MAX,
-                         "%s: a burst of %llu bytes lasts longer at its rate than the kernel can count, "
-                         "allowed: up to %llu",
-                         address, (unsigned long long)s->burst_bytes,
-                         (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
-                return -EINVAL;
-        }
-        check_burst(p, q, s, told, address);
-        if (s->limit_bytes < q->send_buffer_bytes && is_first(told, RULE_LIMIT))
+            s->limit_bytes > UINT32_MAX)
+                return error_set(e, -EINVAL,
+                                 "%s: value out of range; expected a rate from 64 bit/s to 400 Gbit/s, burst "
+                                 "and limit below 4 GiB",
+                                 address);
+        if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX)
+                return error_set(e, -EINVAL,
+                                 "%s: CBQ counts rates in 32 bits; expected up to 34 Gbit/s, or the backend "
+                                 "htb+tbf",
+                                 address);
+        if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX)
+                return error_set(
+                        e, -EINVAL,
+                        "%s: a burst of %llu bytes lasts longer at this rate than the kernel can count; "
+                        "expected up to %llu bytes",
+                        address, (unsigned long long)s->burst_bytes,
+                        (unsigned long long)tc_bytes_of_ticks(UINT32_MAX - 1, tc_rate_bytes(s->rate_bps)));
+        check_burst(p, q, s, warned, address);
+        if (s->limit_bytes < q->send_buffer_bytes && is_first(warned, RULE_LIMIT))
                 warn(p,
-                     "%s: a limit of %llu bytes is below the %llu of the socket buffers: packets may be "
-                     "dropped here, at the source",
+                     "%s: a limit of %llu bytes is below the %llu bytes of send buffers; the source may drop "
+                     "packets",
                      address, (unsigned long long)s->limit_bytes, (unsigned long long)q->send_buffer_bytes);
         if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps &&
-            is_first(told, RULE_PORT))
-                warn(p, "%s: %u sources of %s are more than a port of %s takes", address, MAX(q->sources, 1u),
+            is_first(warned, RULE_PORT))
+                warn(p, "%s: %u sources of %s exceed the port rate of %s", address, MAX(q->sources, 1u),
                      quantity_format_rate(s->rate_bps, rate), quantity_format_rate(q->link_rate_bps, port));
         return 0;
 }
 
-/* What all together may want is more than the wire takes: each gets its part of it when all send. */
+/* If the rates exceed the link together, each destination is guaranteed its share of the link. */
 static void plan_guarantees(struct tc_plan *p)
 {
         uint64_t reserved = p->control.guaranteed_bps + p->other.guaranteed_bps;
@@ -271,10 +262,10 @@ static void plan_guarantees(struct tc_plan *p)
                                                  (uint64_t)QUANTUM_MAX_BYTES);
         }
         snprintf(p->reason_quantum, sizeof p->reason_quantum,
-                 "the burst, but at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
+                 "the burst, at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
 }
 
-static int refuse_twins(const struct tc_plan *p, char *why)
+static int refuse_duplicates(const struct tc_plan *p, struct error *e)
 {
         char text[TC_ADDRESS_TEXT_MAX];
 
@@ -282,9 +273,9 @@ static int refuse_twins(const struct tc_plan *p, char *why)
                 for (size_t k = 0; k < i; k++) {
                         if (!tc_address_equal(&p->addresses[i], &p->addresses[k]))
                                 continue;
-                        snprintf(why, TC_REASON_MAX, "%s is named twice, allowed: each destination once",
-                                 tc_address_format(&p->addresses[i], text));
-                        return -EINVAL;
+                        return error_set(e, -EINVAL,
+                                         "duplicate destination %s; expected each destination once",
+                                         tc_address_format(&p->addresses[i], text));
                 }
         }
         return 0;
@@ -293,18 +284,17 @@ static int refuse_twins(const struct tc_plan *p, char *why)
 static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
         if (q->link_rate_bps == 0)
-                warn(p, "the rate of the link is not known: control and other traffic have no guarantee "
-                        "against data");
+                warn(p, "the link rate is unknown; control and other traffic have no guaranteed rate");
         if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
                 warn(p,
-                     "segmentation offload hands super-packets of up to %u bytes to HTB, which sends them "
-                     "whole: use htb+tbf, or switch offload off",
+                     "segmentation offload passes super-packets of up to %u bytes to HTB, which sends them "
+                     "whole; use htb+tbf, or disable the offload",
                      q->super_packet_bytes);
 }
 
-static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
+static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
 {
-        unsigned told = 0;
+        unsigned warned = 0;
         uint64_t rate_bps;
         int r;
 
@@ -312,9 +302,9 @@ static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
                 MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes),
                     (uint64_t)q->super_packet_bytes);
         plan_control(p, q);
-        r = check_control(p, why);
+        r = check_control(p, e);
         if (r >= 0)
-                r = plan_rate(p, q, &rate_bps, why);
+                r = plan_rate(p, q, &rate_bps, e);
         for (size_t i = 0; r >= 0 && i < p->n; i++) {
                 struct tc_share *s = &p->shares[i];
 
@@ -322,10 +312,10 @@ static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
                 s->rate_bps = q->destinations[i].rate_bps ?: rate_bps;
                 plan_burst(p, q, s, i == 0);
                 plan_limit(p, q, s, i == 0);
-                r = check_share(p, q, i, &told, why);
+                r = check_share(p, q, i, &warned, e);
         }
         if (r >= 0)
-                r = refuse_twins(p, why);
+                r = refuse_duplicates(p, e);
         if (r < 0)
                 return r;
         plan_guarantees(p);
@@ -333,7 +323,7 @@ static int fill(struct tc_plan *p, const struct tc_request *q, char *why)
         return 0;
 }
 
-int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, char why[static TC_REASON_MAX])
+int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *e)
 {
         struct tc_plan p = {
                 .backend = q->backend,
@@ -344,15 +334,13 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, char why[stati
         };
         int r;
 
-        if (p.n == 0 || p.n > TC_DESTINATIONS_MAX) {
-                snprintf(why, TC_REASON_MAX, "%zu destinations, allowed: 1 to %u", p.n, TC_DESTINATIONS_MAX);
-                return -EINVAL;
-        }
+        if (p.n == 0 || p.n > TC_DESTINATIONS_MAX)
+                return error_set(e, -EINVAL, "%zu destinations; expected 1 to %u", p.n, TC_DESTINATIONS_MAX);
         if (p.backend == TC_BACKEND_CBQ_TBF && q->link_rate_bps == 0)
                 p.link_rate_bps = (uint64_t)UINT32_MAX * 8;
         p.addresses = calloc(p.n, sizeof *p.addresses);
         p.shares = calloc(p.n, sizeof *p.shares);
-        r = p.addresses && p.shares ? fill(&p, q, why) : -ENOMEM;
+        r = p.addresses && p.shares ? fill(&p, q, e) : error_set(e, -ENOMEM, "%m");
         if (r < 0) {
                 tc_plan_fini(&p);
                 return r;

@@ -1,4 +1,4 @@
-/* Rows for people and programs, from a dump. */
+/* Makes a status with one row per destination from a dump, and tc command lines from a tree. */
 #include "evb/tc-model/status.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static void add_class(struct tc_row *r, const struct tc_object *c)
                 r->rate_bps = (uint64_t)c->params.cbq.rate_bytes * 8;
 }
 
-/* A class counts what has left it, its queue what had to wait or was dropped. HTB shows its queue's drops as
- * its own. */
+/* A class counts the packets that left it; its queue counts waits and drops. HTB reports the drops of its
+ * queue as its own. */
 static void add_queue(struct tc_row *r, const struct tc_object *q)
 {
         if (q->kind == &tc_kind_tbf) {
@@ -51,7 +51,7 @@ static void fill_row(struct tc_row *r, const struct tc_tree *have, uint32_t clas
                 add_queue(r, q);
 }
 
-/* What is guaranteed to control and other traffic is their rate; they may have more. */
+/* For control and other traffic the guaranteed rate is reported; they may borrow more. */
 static void fill_kept(struct tc_row *r, const struct tc_tree *have, uint32_t classid)
 {
         const struct tc_object *c = tc_tree_class(have, classid);

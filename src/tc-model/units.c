@@ -1,4 +1,4 @@
-/* Bytes, rates and the kernel's ticks. */
+/* Converts between bytes, rates and the kernel's ticks. */
 #include "evb/tc-model/units.h"
 
 #include <assert.h>

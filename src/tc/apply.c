@@ -1,4 +1,5 @@
-/* From what the kernel has to what is wanted. Putting back what others had is in restore.c. */
+/* Applies the difference between the kernel's tree and the wanted one. Foreign trees are restored in
+ * restore.c. */
 #include "evb/tc/apply.h"
 
 #include <errno.h>
@@ -18,15 +19,13 @@
 
 static const char *verb_text(enum tc_verb verb)
 {
-        static const char *const texts[] = {[TC_ADD] = "adding",
-                                            [TC_REPLACE] = "replacing by",
-                                            [TC_CHANGE] = "changing",
-                                            [TC_DELETE] = "deleting"};
+        static const char *const texts[] = {
+                [TC_ADD] = "add", [TC_REPLACE] = "install", [TC_CHANGE] = "change", [TC_DELETE] = "delete"};
 
         return texts[verb];
 }
 
-static void tell(const struct tc_change *c, const struct tc_ack *ack, char *text, size_t size)
+static void describe(const struct tc_change *c, const struct tc_ack *ack, char *text, size_t size)
 {
         struct strbuf b = strbuf_init(text, size);
 
@@ -39,31 +38,32 @@ static void tell(const struct tc_change *c, const struct tc_ack *ack, char *text
 }
 
 int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
-               struct tc_outcome *o)
+               struct tc_outcome *o, struct error *e)
 {
         _cleanup_free_ struct tc_ack *acks = calloc(n + 1, sizeof *acks);
         char text[TC_OUTCOME_TEXT_MAX];
         int done, refused = 0;
 
         if (!acks)
-                return tc_outcome_fail(o, -ENOMEM, "out of memory");
+                return error_set(e, -ENOMEM, "%m");
         done = tc_socket_change(s, ifindex, changes, n, acks);
         if (done < 0)
-                return tc_outcome_fail(o, done, "netlink: %s", strerror(-done));
+                return error_set(e, done, "netlink request failed: %m");
         o->operations += (unsigned)done;
         for (size_t i = 0; i < n; i++) {
                 if (acks[i].error == -ECANCELED || (acks[i].error == 0 && !acks[i].text[0]))
                         continue;
-                tell(&changes[i], &acks[i], text, sizeof text);
+                describe(&changes[i], &acks[i], text, sizeof text);
                 if (acks[i].error == 0)
-                        tc_outcome_warn(o, "the kernel says, %s", text);
+                        tc_outcome_warn(o, "kernel warning: %s", text);
                 else if (refused == 0)
-                        refused = tc_outcome_fail(o, acks[i].error, "the kernel refused %s", text);
+                        refused = error_set(e, acks[i].error, "the kernel refused to %s", text);
         }
         return refused;
 }
 
-uint64_t tc_backlog(const struct tc_tree *have, const struct tc_tree *want)
+/* Bytes that are queued below the classes that `want` lacks (NULL: all). */
+static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint64_t bytes = 0;
 
@@ -77,8 +77,6 @@ uint64_t tc_backlog(const struct tc_tree *have, const struct tc_tree *want)
         return bytes;
 }
 
-/* Waits until what is to be deleted holds no packet any more; *ret_bytes: what it still holds when patience
- * ends. */
 int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, uint64_t patience_ns,
                 uint64_t *ret_bytes)
 {
@@ -90,7 +88,7 @@ int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, ui
 
                 if (r < 0)
                         return r;
-                *ret_bytes = tc_backlog(&now, want);
+                *ret_bytes = backlog_bytes(&now, want);
                 tc_tree_fini(&now);
                 if (*ret_bytes == 0 || clock_now_ns() >= until_ns)
                         return 0;
@@ -98,23 +96,25 @@ int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, ui
         }
 }
 
-/* One after the other, each until the kernel has let go of the filters that led there. */
-static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff *d, struct tc_outcome *o)
+/* The kernel reports a table as busy until it has released the filters that led there. */
+static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff *d, struct tc_outcome *o,
+                         struct error *e)
 {
         uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
+        struct error refusal = {};
         int r = 0;
 
         for (size_t i = d->n_before_tables; r >= 0 && i < d->n; i++) {
-                while ((r = apply_send(s, ifindex, &d->changes[i], 1, o)) == -EBUSY &&
+                while ((r = apply_send(s, ifindex, &d->changes[i], 1, o, &refusal)) == -EBUSY &&
                        clock_now_ns() < until_ns)
                         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
         }
-        if (r >= 0)
-                o->error[0] = '\0';
+        if (r < 0)
+                *e = refusal;
         return r;
 }
 
-static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, struct tc_outcome *o)
+static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, struct error *e)
 {
         struct tc_tree now = {};
         struct tc_diff left = {};
@@ -126,77 +126,80 @@ static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, 
                 r = tc_diff_make(&left, &now, want);
         if (r >= 0 && (left.n_before_drain > 0 || left.n > left.n_before_tables)) {
                 tc_object_name(left.changes[0].object, &b);
-                r = tc_outcome_fail(
-                        o, -EBADE,
-                        "the kernel took all changes, but what it has differs from what was asked: %s", name);
+                r = error_set(e, -EBADE,
+                              "the kernel accepted all changes, but its tree differs from the requested one: "
+                              "%s",
+                              name);
         } else if (r < 0)
-                tc_outcome_fail(o, r, "reading back: %s", strerror(-r));
+                error_set(e, r, "cannot read back the tree: %m");
         tc_diff_fini(&left);
         tc_tree_fini(&now);
         return r;
 }
 
-/* Back to what was there, by the same means: the difference between now and then. */
-static void undo(struct tc_socket *s, int ifindex, const struct tc_tree *before, struct tc_outcome *o)
+static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *before, struct tc_outcome *o,
+                      struct error *e)
 {
-        struct tc_outcome back = {};
+        struct tc_outcome ignored = {};
+        struct error why = {};
         struct tc_tree now = {};
         struct tc_diff diff = {};
-        size_t length = strlen(o->error);
         int r = 0;
 
         if (tc_layout_owner(before) == TC_OWNER_OURS) {
                 r = tc_socket_dump(s, ifindex, false, &now);
                 if (r >= 0)
                         r = tc_diff_make(&diff, &now, before);
+                if (r < 0)
+                        error_set(&why, r, "%m");
+                else
+                        r = apply_send(s, ifindex, diff.changes, diff.n_before_tables, &ignored, &why);
                 if (r >= 0)
-                        r = apply_send(s, ifindex, diff.changes, diff.n_before_tables, &back);
-                if (r >= 0)
-                        r = delete_tables(s, ifindex, &diff, &back);
+                        r = delete_tables(s, ifindex, &diff, &ignored, &why);
         } else
-                r = tc_restore(s, ifindex, before, &back);
+                r = tc_restore(s, ifindex, before, &ignored, &why);
         if (r < 0)
-                snprintf(o->error + length, sizeof o->error - length,
-                         "; and undoing what was done failed: %s", back.error);
+                error_append(e, "; rolling back also failed: %s", why.message);
         o->operations = 0;
         tc_diff_fini(&diff);
         tc_tree_fini(&now);
 }
 
 static int delete_drained(struct tc_socket *s, int ifindex, const struct tc_diff *d,
-                          const struct tc_tree *want, uint64_t patience_ns, bool insist, struct tc_outcome *o)
+                          const struct tc_tree *want, uint64_t patience_ns, bool insist, struct tc_outcome *o,
+                          struct error *e)
 {
         int r = apply_drain(s, ifindex, want, patience_ns, &o->dropped_bytes);
 
         if (r < 0)
-                return tc_outcome_fail(o, r, "reading back: %s", strerror(-r));
+                return error_set(e, r, "cannot read the queues: %m");
         if (o->dropped_bytes > 0 && !insist) {
                 o->undraining = (unsigned)(d->n_before_tables - d->n_before_drain);
                 o->dropped_bytes = 0;
                 return 0;
         }
         return apply_send(s, ifindex, d->changes + d->n_before_drain, d->n_before_tables - d->n_before_drain,
-                          o);
+                          o, e);
 }
 
 int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const struct tc_tree *want,
-             uint64_t patience_ns, bool insist, struct tc_outcome *o)
+             uint64_t patience_ns, bool insist, struct tc_outcome *o, struct error *e)
 {
         struct tc_diff diff = {};
         int r = tc_diff_make(&diff, have, want);
 
         if (r < 0)
-                return tc_outcome_fail(o, r, "%s", strerror(-r));
+                return error_set(e, r, "%m");
         if (diff.n > 0) {
-                r = apply_send(s, ifindex, diff.changes, diff.n_before_drain, o);
+                r = apply_send(s, ifindex, diff.changes, diff.n_before_drain, o, e);
                 if (r >= 0 && diff.n_before_tables > diff.n_before_drain)
-                        r = delete_drained(s, ifindex, &diff, want, patience_ns, insist, o);
+                        r = delete_drained(s, ifindex, &diff, want, patience_ns, insist, o, e);
                 if (r >= 0)
-                        r = delete_tables(s, ifindex, &diff, o);
+                        r = delete_tables(s, ifindex, &diff, o, e);
                 if (r >= 0)
-                        r = verify(s, ifindex, want, o);
+                        r = verify(s, ifindex, want, e);
                 if (r < 0)
-                        undo(s, ifindex, have, o);
+                        roll_back(s, ifindex, have, o, e);
         }
         tc_diff_fini(&diff);
         return r;

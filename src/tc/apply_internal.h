@@ -1,10 +1,13 @@
-/* What apply.c and restore.c share. */
+/* Functions of apply.c that restore.c and shaper.c also use. */
 #pragma once
 
 #include "evb/tc/apply.h"
 
-/* Sends changes, counts them, and puts the kernel's words into the outcome; the first refusal is returned. */
+/* Sends changes and counts them; adds the kernel's warnings to the outcome. The error is the first refusal.
+ */
 int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
-               struct tc_outcome *o);
+               struct tc_outcome *o, struct error *e);
+/* Waits until the classes that `want` lacks (NULL: all) hold no packets; *ret_bytes: what they still hold
+ * after patience_ns. */
 int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, uint64_t patience_ns,
                 uint64_t *ret_bytes);

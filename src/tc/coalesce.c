@@ -10,7 +10,7 @@
 #include "evb/base/util.h"
 #include "ethtool.h"
 
-/* One table: which attribute is which member. */
+/* The attribute of each member. */
 static const struct {
         uint16_t attribute;
         size_t offset;

@@ -1,4 +1,4 @@
-/* What a device is and has. Its interrupt coalescing is in coalesce.c. */
+/* Reads the facts of a device and changes its settings. coalesce.c handles interrupt coalescing. */
 #include "evb/tc/device.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* Drift: the difference between the installed tree and the kernel's. */
+/* Describes drift: the difference between the installed tree and the kernel's. */
 #include "evb/tc/drift.h"
 
 #include "evb/tc-model/kind.h"

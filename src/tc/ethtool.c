@@ -1,4 +1,4 @@
-/* ethtool over generic netlink (Documentation/networking/ethtool-netlink.rst). */
+/* Sends ethtool requests over generic netlink (Documentation/networking/ethtool-netlink.rst). */
 #include "ethtool.h"
 
 #include <errno.h>

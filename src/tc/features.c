@@ -1,11 +1,11 @@
-/* Segmentation offload: whether a device is handed super-packets. */
+/* Enables and disables segmentation offload, which passes super-packets to a device. */
 #include <linux/ethtool_netlink.h>
 
 #include "evb/base/util.h"
 #include "evb/tc/device.h"
 #include "ethtool.h"
 
-/* All of NETIF_F_GSO_SOFTWARE that UDP and TCP use, and the general switch. */
+/* The features of NETIF_F_GSO_SOFTWARE for UDP and TCP, and the general switch. */
 static const char *const segmentation[] = {"tx-generic-segmentation", "tx-tcp-segmentation",
                                            "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
                                            "tx-tcp6-segmentation",    "tx-udp-segmentation"};

@@ -1,4 +1,4 @@
-/* Words about what happened. */
+/* Warnings of an operation on the kernel. */
 #include "evb/tc/outcome.h"
 
 #include <stdarg.h>
@@ -13,14 +13,4 @@ void tc_outcome_warn(struct tc_outcome *o, const char *format, ...)
         va_start(args, format);
         vsnprintf(o->warnings[o->n_warnings++], TC_OUTCOME_TEXT_MAX, format, args);
         va_end(args);
-}
-
-int tc_outcome_fail(struct tc_outcome *o, int r, const char *format, ...)
-{
-        va_list args;
-
-        va_start(args, format);
-        vsnprintf(o->error, sizeof o->error, format, args);
-        va_end(args);
-        return r;
 }

@@ -1,5 +1,5 @@
-/* Foreign trees, put back from their dump: parents before children, and dumps turned into requests where the
- * two differ. */
+/* Restores foreign trees from their dump: parents before children. Converts the dump to requests where the
+ * two formats differ. */
 #include <errno.h>
 #include <linux/pkt_cls.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include "evb/tc-model/kind.h"
 #include "apply_internal.h"
 
-/* Classes that come with their qdisc (bands of prio, queues of mq) cannot be made. */
+/* Other qdiscs create their classes themselves (bands of prio, queues of mq). */
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};
 #define DEPTH_MAX 32
 
-/* The kernel refuses them without the table that their dump lacks. */
+/* Their dump lacks a table without which the kernel refuses them. */
 static const char *const wants_table[] = {"red", "gred", "choke"};
 
-static bool can_be_made(const struct tc_object *o)
+static bool can_be_created(const struct tc_object *o)
 {
         for (size_t i = 0; i < ARRAY_SIZE(wants_table); i++) {
                 if (strcmp(o->kind_name, wants_table[i]) == 0)
@@ -31,7 +31,7 @@ static bool can_be_made(const struct tc_object *o)
         return false;
 }
 
-/* How far below the root; filters come last of all. */
+/* Distance from the root; filters come last. */
 static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
 {
         unsigned n = 0;
@@ -58,16 +58,15 @@ static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
         return n;
 }
 
-/* A topmost table has a number of the kernel's choice, and another one next time: without it the filter goes
- * there. */
+/* The kernel chooses the number of a topmost table anew each time. A filter without a number goes there. */
 static bool is_topmost_table(const struct nlattr *a)
 {
         return a->nla_type == TCA_U32_HASH && a->nla_len >= sizeof *a + sizeof(uint32_t) &&
                mnl_attr_get_u32(a) >= UINT32_C(0x80000000);
 }
 
-/* Flags of a dump that are no request: in_hw, not_in_hw; and the counters of matches. */
-static void mend_u32(struct tc_object *o)
+/* Removes what a request must not contain: the flags in_hw and not_in_hw, the counters of matches. */
+static void strip_u32(struct tc_object *o)
 {
         size_t to = 0;
 
@@ -101,32 +100,34 @@ static int compare_depth(const void *a, const void *b)
                        ?: tc_object_compare(x->change.object, y->change.object);
 }
 
-static int replay(struct tc_socket *s, int ifindex, struct tc_tree *saved, struct tc_outcome *o)
+static int replay(struct tc_socket *s, int ifindex, struct tc_tree *saved, struct tc_outcome *o,
+                  struct error *e)
 {
         _cleanup_free_ struct replay *steps = calloc(saved->n + 1, sizeof *steps);
         _cleanup_free_ struct tc_change *changes = calloc(saved->n + 1, sizeof *changes);
         size_t n = 0;
 
         if (!steps || !changes)
-                return tc_outcome_fail(o, -ENOMEM, "out of memory");
+                return error_set(e, -ENOMEM, "%m");
         for (size_t i = 0; i < saved->n; i++) {
                 struct tc_object *object = &saved->objects[i];
 
-                if (!can_be_made(object))
+                if (!can_be_created(object))
                         continue;
                 if (!object->kind && strcmp(object->kind_name, "u32") == 0)
-                        mend_u32(object);
+                        strip_u32(object);
                 steps[n++] = (struct replay){depth(saved, object),
                                              {object->type == TC_QDISC ? TC_REPLACE : TC_ADD, object, 0}};
         }
         qsort(steps, n, sizeof *steps, compare_depth);
         for (size_t i = 0; i < n; i++)
                 changes[i] = steps[i].change;
-        return apply_send(s, ifindex, changes, n, o);
+        return apply_send(s, ifindex, changes, n, o, e);
 }
 
-/* Every object that was there is there again. */
-static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o)
+/* Warns about each saved object that the kernel does not have again. */
+static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o,
+                  struct error *e)
 {
         struct tc_tree now = {};
         int r = tc_socket_dump(s, ifindex, true, &now);
@@ -140,32 +141,37 @@ static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *saved,
                 if (want->handle == 0 || (have && tc_object_equal(want, have)))
                         continue;
                 tc_object_name(want, &b);
-                tc_outcome_warn(o, "%s could not be put back exactly as it was", name);
+                tc_outcome_warn(o, "%s was not restored exactly", name);
         }
         tc_tree_fini(&now);
-        return r;
+        return r < 0 ? error_set(e, r, "cannot read back the tree: %m") : 0;
 }
 
-int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o)
+int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o,
+               struct error *e)
 {
         const struct tc_object *root = tc_tree_qdisc(saved, TC_ROOT);
         struct tc_tree now = {}, copy = {};
         int r = tc_socket_dump(s, ifindex, false, &now);
 
-        if (r >= 0) {
+        if (r < 0)
+                error_set(e, r, "cannot read the qdiscs: %m");
+        else {
                 const struct tc_object *there = tc_tree_qdisc(&now, TC_ROOT);
                 struct tc_change delete = {TC_DELETE, there, 0};
 
-                /* Not replaced: a root of the same handle could not be. */
+                /* The kernel cannot replace a root by another one of the same handle. */
                 if (there && there->handle != 0)
-                        r = apply_send(s, ifindex, &delete, 1, o);
+                        r = apply_send(s, ifindex, &delete, 1, o, e);
         }
         if (r >= 0 && root && root->handle != 0) {
                 r = tc_tree_copy(&copy, saved);
+                if (r < 0)
+                        error_set(e, r, "%m");
+                else
+                        r = replay(s, ifindex, &copy, o, e);
                 if (r >= 0)
-                        r = replay(s, ifindex, &copy, o);
-                if (r >= 0)
-                        r = verify(s, ifindex, saved, o);
+                        r = verify(s, ifindex, saved, o, e);
         }
         tc_tree_fini(&copy);
         tc_tree_fini(&now);

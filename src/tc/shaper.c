@@ -1,4 +1,4 @@
-/* One device's shaping: installed, changed, removed. */
+/* Installs, changes and removes the shaping of one device. Its errors carry the device as their location. */
 #include "evb/tc/shaper.h"
 
 #include <errno.h>
@@ -13,49 +13,43 @@
 #include "shaper_internal.h"
 
 #define DRAIN_NS (5 * NS_PER_S)
-/* RFC 8200, section 5: minimum MTU of IPv6. */
-#define IPV6_MTU_MIN 1280u
 
-struct tc_shaper {
-        struct tc_device device;
-        struct tc_socket *socket;
-        struct tc_state state;
-        bool locked;
-        /* by us: says what was there before, whatever others have changed since */
-        struct tc_tree installed;
-        struct tc_tuning untuned,
-                remembered; /* before the last tc_shaper_tune(): of the interface, of the state */
-};
+static int fail_open(struct error *e, int r, const char *device, int holder)
+{
+        if (r == -EBUSY)
+                error_set(e, r, "process %d already shapes this device; stop it first", holder);
+        else if (r == -EACCES || r == -EPERM)
+                error_set(e, -EPERM,
+                          "cannot open the state file: %s; shaping needs root (CAP_NET_ADMIN) and a state "
+                          "directory: /run/evb or $EVB_STATE_DIRECTORY",
+                          strerror(-r));
+        else
+                error_set(e, r, "cannot open the state file: %m");
+        return error_locate(e, "%s", device);
+}
 
-int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct tc_outcome *o)
+int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct tc_outcome *o,
+                  struct error *e)
 {
         struct tc_shaper *s = calloc(1, sizeof *s);
         int holder = 0, r = s ? tc_socket_new(&s->socket) : -ENOMEM;
 
         if (r < 0) {
                 free(s);
-                return tc_outcome_fail(o, r, "netlink: %s", strerror(-r));
+                return error_set(e, r, "cannot open a netlink socket: %m");
         }
         s->device = *device;
         s->untuned = TC_TUNING_UNCHANGED;
         r = tc_state_open(&s->state, device, &holder);
         if (r < 0) {
                 tc_shaper_free(s);
-                if (r == -EBUSY)
-                        return tc_outcome_fail(o, r, "%s is being shaped by process %d: stop that first",
-                                               device->name, holder);
-                return tc_outcome_fail(o, r == -EACCES ? -EPERM : r, "cannot keep what %s had before: %s%s",
-                                       device->name, strerror(-r),
-                                       r == -EACCES || r == -EPERM
-                                               ? "; shaping needs root (CAP_NET_ADMIN), and a state folder: "
-                                                 "/run/evb or $EVB_STATE_DIRECTORY"
-                                               : "");
+                return fail_open(e, r, device->name, holder);
         }
         s->locked = true;
         if (s->state.unreadable)
-                tc_outcome_warn(
-                        o, "%s cannot be read: what %s had before us is not known, and will not be put back",
-                        s->state.path, device->name);
+                tc_outcome_warn(o,
+                                "state file %s is damaged; remove cannot restore the earlier settings of %s",
+                                s->state.path, device->name);
         *ret = s;
         return 0;
 }
@@ -93,7 +87,7 @@ int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
         return tc_socket_dump(s->socket, s->device.ifindex, false, ret);
 }
 
-/* A handle that the root does not have: to what is there already a kernel answers otherwise. */
+/* A handle that the root does not have: the kernel would answer differently to an existing one. */
 static uint32_t unused_handle(struct tc_shaper *s)
 {
         struct tc_tree have = {};
@@ -106,8 +100,8 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* A root of that kind without parameters: a kernel that has the kind finds them wanting, one that has not
- * says so. Either way nothing changes. */
+/* Requests a root of that kind without parameters. The kernel rejects the missing parameters if it has the
+ * kind, else the kind; neither changes anything. 1: it has the kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
         struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
@@ -122,7 +116,7 @@ static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, st
 }
 
 int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
-                    char why[static TC_REASON_MAX], struct tc_outcome *o)
+                    char reason[static TC_REASON_MAX], struct error *e)
 {
         static const struct {
                 enum tc_backend backend;
@@ -142,11 +136,12 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                         struct tc_ack ack;
                         int r = probe_kind(s, handle, layouts[i].kinds[k], &ack);
 
-                        if (r < 0)
-                                return tc_outcome_fail(o, r, "asking the kernel for %s on %s: %s%s%s%s",
-                                                       layouts[i].kinds[k], s->device.name, strerror(-r),
-                                                       ack.text[0] ? ": " : "", ack.text,
-                                                       r == -EPERM ? "; shaping needs CAP_NET_ADMIN" : "");
+                        if (r < 0) {
+                                error_set(e, r, "cannot probe the kernel for qdisc %s: %m%s%s%s",
+                                          layouts[i].kinds[k], ack.text[0] ? ": " : "", ack.text,
+                                          r == -EPERM ? "; shaping needs CAP_NET_ADMIN" : "");
+                                return error_locate(e, "%s", s->device.name);
+                        }
                         if (r == 0) {
                                 snprintf(missing, sizeof missing, "%s", layouts[i].kinds[k]);
                                 all = false;
@@ -156,19 +151,19 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                         continue;
                 *ret = layouts[i].backend;
                 if (asked == TC_BACKEND_AUTO)
-                        snprintf(why, TC_REASON_MAX, "auto: %s, %s%s", tc_backend_name(*ret),
-                                 i == 0 ? "which this kernel has" : "as this kernel lacks ",
+                        snprintf(reason, TC_REASON_MAX, "auto: %s, %s%s", tc_backend_name(*ret),
+                                 i == 0 ? "which this kernel supports" : "because this kernel has no qdisc ",
                                  i == 0 ? "" : missing);
                 else
-                        snprintf(why, TC_REASON_MAX, "%s, as told", tc_backend_name(*ret));
+                        snprintf(reason, TC_REASON_MAX, "%s, as configured", tc_backend_name(*ret));
                 return 0;
         }
-        return tc_outcome_fail(o, -EOPNOTSUPP, "qos.backend %s: this kernel has no %s (module sch_%s)",
-                               tc_backend_name(asked), missing, missing);
+        error_set(e, -EOPNOTSUPP, "backend %s is unavailable: this kernel has no qdisc %s (module sch_%s)",
+                  tc_backend_name(asked), missing, missing);
+        return error_locate(e, "%s", s->device.name);
 }
 
-/* Somebody was killed, or refused, while putting back: the root is still missing, or not all of it is there.
- */
+/* A restoration was interrupted or refused: the root is missing or incomplete. */
 static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *have)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT),
@@ -180,22 +175,28 @@ static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *ha
                (root->handle == saved->handle && strcmp(root->kind_name, saved->kind_name) == 0);
 }
 
-static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o)
+static int read_tree(struct tc_shaper *s, bool deep, struct tc_tree *ret, struct error *e)
+{
+        int r = tc_socket_dump(s->socket, s->device.ifindex, deep, ret);
+
+        return r < 0 ? error_set(e, r, "cannot read the qdiscs: %m") : 0;
+}
+
+static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o, struct error *e)
 {
         struct tc_tree have = {};
-        int r = tc_shaper_read(s, &have);
+        int r = read_tree(s, false, &have, e);
 
         if (r >= 0 && is_half_restored(s, &have))
-                r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o);
+                r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o, e);
         tc_tree_fini(&have);
         return r;
 }
 
-/* Before anything is changed: whose root is there, and what will have to be put back. */
-static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o)
+/* Finds out whose root the device has, and saves what removal must restore. Changes nothing yet. */
+static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o,
+                     struct error *e)
 {
-        int r = 0;
-
         o->owner = tc_layout_owner(have);
         if (o->owner == TC_OWNER_OURS)
                 return 0;
@@ -204,34 +205,32 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         if (o->owner == TC_OWNER_KERNEL)
                 return 0;
         if (o->owner == TC_OWNER_FOREIGN && !force)
-                return shaper_refuse_foreign(s->device.name, have, o);
+                return shaper_refuse_foreign(have, e);
         shaper_warn_of_loss(s->device.name, have, o);
         if (s->installed.n > 0)
                 return 0;
-        r = tc_socket_dump(s->socket, s->device.ifindex, true, &s->state.saved);
-        return r < 0 ? tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r)) : 0;
+        return read_tree(s, true, &s->state.saved, e);
 }
 
-static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct tc_outcome *o)
+static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct error *e)
 {
         struct tc_destination *asked = calloc(plan->n, sizeof *asked);
         int r;
 
         if (!asked)
-                return tc_outcome_fail(o, -ENOMEM, "out of memory");
+                return error_set(e, -ENOMEM, "%m");
         for (size_t i = 0; i < plan->n; i++)
                 asked[i] = (struct tc_destination){plan->addresses[i], plan->shares[i].rate_bps};
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        /* The file already has what was there before us: a full disk must not prevent a repair. */
+        /* In a repair the file already has the earlier settings: a full disk must not prevent it. */
         if (r < 0 && s->installed.n == 0)
-                return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
+                return error_set(e, r, "cannot write the state file %s: %m", s->state.path);
         return 0;
 }
 
-/* The plan did not come to be. What was there before us is ours to know only while something of ours is
- * there. */
+/* After a failed apply: the state file keeps the earlier settings only if a tree of ours is installed. */
 static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_t n_asked,
                         const struct tc_outcome *o)
 {
@@ -261,38 +260,45 @@ static struct tc_tree take_tree(struct tc_tree *t)
         return taken;
 }
 
+/* The tree that a rollback restores; of a foreign root it must be the complete one. */
+static const struct tc_tree *tree_before(const struct tc_shaper *s, const struct tc_tree *have,
+                                         const struct tc_outcome *o)
+{
+        bool replaces_saved = s->installed.n == 0 && s->state.saved.n > 0 && o->owner != TC_OWNER_OURS;
+
+        return replaces_saved ? &s->state.saved : have;
+}
+
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
-                    bool insist, struct tc_outcome *o)
+                    bool insist, struct tc_outcome *o, struct error *e)
 {
         struct tc_tree have = {}, want = {};
+        struct error unrestored = {};
         struct tc_destination *asked = s->state.asked;
         size_t n_asked = s->state.n_asked;
         int r;
 
-        if (finish_restoring(s, o) < 0)
-                tc_outcome_warn(o, "%s", o->error);
+        if (finish_restoring(s, o, &unrestored) < 0)
+                tc_outcome_warn(o, "%s: %s", s->device.name, unrestored.message);
         s->state.restoring = false;
-        r = tc_shaper_read(s, &have);
+        r = read_tree(s, false, &have, e);
         if (r < 0)
-                return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
-        r = take_over(s, &have, force, o);
+                return error_locate(e, "%s", s->device.name);
+        r = take_over(s, &have, force, o, e);
         if (r >= 0)
-                r = remember(s, plan, o);
+                r = remember(s, plan, e);
         if (r >= 0) {
                 r = tc_layout_make(&want, plan, &have);
                 if (r < 0)
-                        tc_outcome_fail(o, r, "%s", strerror(-r));
+                        error_set(e, r, "%m");
         }
-        /* To undo, all of a foreign tree has to be known. */
-        if (r >= 0) {
-                bool new = s->installed.n == 0 && s->state.saved.n > 0 && o->owner != TC_OWNER_OURS;
-
-                r = tc_apply(s->socket, s->device.ifindex, new ? &s->state.saved : &have, &want, patience_ns,
-                             insist, o);
-        }
-        if (r < 0)
+        if (r >= 0)
+                r = tc_apply(s->socket, s->device.ifindex, tree_before(s, &have, o), &want, patience_ns,
+                             insist, o, e);
+        if (r < 0) {
                 forget_plan(s, asked, n_asked, o);
-        else {
+                error_locate(e, "%s", s->device.name);
+        } else {
                 free(asked);
                 tc_tree_fini(&s->installed);
                 s->installed = take_tree(&want);
@@ -300,83 +306,6 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
         tc_tree_fini(&want);
         tc_tree_fini(&have);
         return r;
-}
-
-static void forget_tuning(struct tc_shaper *s, const struct tc_tuning *before)
-{
-        s->state.previous = *before;
-        if (tc_tuning_is_unchanged(before) && s->state.saved.n == 0 && s->state.n_asked == 0)
-                tc_state_erase(&s->state);
-        else
-                (void)tc_state_write(&s->state);
-}
-
-/* The device may have been renamed, and its old name given to another; false: the device is gone. */
-static bool follow_name(struct tc_shaper *s)
-{
-        char name[IF_NAMESIZE];
-
-        if (!if_indextoname((unsigned)s->device.ifindex, name))
-                return false;
-        strcpy(s->device.name, name);
-        return true;
-}
-
-int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *o)
-{
-        struct tc_tuning now, before = s->state.previous;
-        struct tc_ack ack = {};
-        int r;
-
-        if (tc_tuning_is_unchanged(want))
-                return 0;
-        if (!follow_name(s))
-                return tc_outcome_fail(o, -ENODEV, "%s is gone", s->device.name);
-        r = tc_tuning_read(s->device.name, &now);
-        if (r >= 0) {
-                if (tc_tuning_is_so(want, &now))
-                        return 0;
-                if (want->mtu_bytes < IPV6_MTU_MIN && now.mtu_bytes >= IPV6_MTU_MIN &&
-                    tc_device_has_ipv6(s->device.name))
-                        return tc_outcome_fail(
-                                o, -EINVAL,
-                                "an MTU of %u would make the kernel remove the IPv6 addresses of %s: choose "
-                                "%u or more, or disable IPv6 first (sysctl net.ipv6.conf.%s.disable_ipv6=1)",
-                                want->mtu_bytes, s->device.name, IPV6_MTU_MIN, s->device.name);
-                /* What was there before us, not what we set the last time; on the disk before it is gone. */
-                tc_tuning_remember(&s->state.previous, &now, want);
-                r = tc_state_write(&s->state);
-                if (r < 0)
-                        return tc_outcome_fail(o, r, "%s: %s", s->state.path, strerror(-r));
-                r = tc_tuning_write(s->socket, s->device.name, want, NULL, &ack);
-        }
-        if (r < 0) {
-                forget_tuning(s, &before);
-                return tc_outcome_fail(o, r, "tuning of %s: %s%s%s", s->device.name, strerror(-r),
-                                       ack.text[0] ? ": " : "", ack.text);
-        }
-        s->untuned = TC_TUNING_UNCHANGED;
-        tc_tuning_remember(&s->untuned, &now, want);
-        s->remembered = before;
-        o->operations++;
-        return 0;
-}
-
-void tc_shaper_untune(struct tc_shaper *s, struct tc_outcome *o)
-{
-        size_t length = strlen(o->error);
-        struct tc_ack ack = {};
-        int r;
-
-        if (tc_tuning_is_unchanged(&s->untuned) || !follow_name(s))
-                return;
-        r = tc_tuning_write(s->socket, s->device.name, &s->untuned, NULL, &ack);
-        s->untuned = TC_TUNING_UNCHANGED;
-        if (r >= 0)
-                forget_tuning(s, &s->remembered);
-        else
-                snprintf(o->error + length, sizeof o->error - length,
-                         "; and its tuning could not be put back: %s", strerror(-r));
 }
 
 static struct tc_tbf unbounded_tbf(const struct tc_tbf *t)
@@ -389,7 +318,7 @@ static struct tc_tbf unbounded_tbf(const struct tc_tbf *t)
         };
 }
 
-/* Turns an object that holds traffic back into one that does not. False: it does not anyway. */
+/* Lifts the limit of an object that shapes. False: the object does not shape. */
 static bool make_faster(const struct tc_tree *have, struct tc_object *o)
 {
         const struct tc_object *link = tc_tree_class(have, TC_LINK_CLASS);
@@ -405,11 +334,12 @@ static bool make_faster(const struct tc_tree *have, struct tc_object *o)
         return true;
 }
 
-/* Everything may go as fast as the wire takes it, new packets no longer come, and the queues run empty. */
-static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
+/* Empties the queues: lifts all rates, deletes the filters, and waits. */
+static void drain_all(struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
 {
         _cleanup_free_ struct tc_change *changes = calloc(2 * have->n + 1, sizeof *changes);
         struct tc_tree faster = {};
+        struct error ignored = {};
         uint64_t left = 0;
         size_t n = 0;
         int r = changes ? tc_tree_copy(&faster, have) : -ENOMEM;
@@ -421,74 +351,51 @@ static int let_out(struct tc_shaper *s, const struct tc_tree *have, struct tc_ou
         for (size_t i = 0; r >= 0 && i < have->n; i++) {
                 const struct tc_object *f = &have->objects[i];
 
-                /* Elements of tables too: a table can go only when it is empty, and goes with the root. */
+                /* Tables are not empty yet; the kernel deletes them with the root. */
                 if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT &&
                     !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
                         changes[n++] = (struct tc_change){TC_DELETE, f, f->kernel_handle};
         }
         if (r >= 0)
-                r = apply_send(s->socket, s->device.ifindex, changes, n, o);
+                (void)apply_send(s->socket, s->device.ifindex, changes, n, o, &ignored);
         /* Even after a refused change: queued packets leave at their own rate, and the rest is counted. */
-        if (apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left) < 0)
-                r = -EIO;
+        (void)apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left);
         o->dropped_bytes = left;
         tc_tree_fini(&faster);
-        return r;
 }
 
-static int put_tuning_back(struct tc_shaper *s, struct tc_outcome *o)
-{
-        struct tc_tuning now;
-        struct tc_ack ack = {};
-        int r;
-
-        if (tc_tuning_is_unchanged(&s->state.previous))
-                return 0;
-        if (tc_tuning_read(s->device.name, &now) >= 0 && tc_tuning_is_so(&s->state.previous, &now))
-                return 0;
-        r = tc_tuning_write(s->socket, s->device.name, &s->state.previous, NULL, &ack);
-        if (r < 0)
-                return tc_outcome_fail(o, r, "tuning of %s could not be put back: %s%s%s", s->device.name,
-                                       strerror(-r), ack.text[0] ? ": " : "", ack.text);
-        o->operations++;
-        return 0;
-}
-
-int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o)
+int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o, struct error *e)
 {
         struct tc_tree have = {};
         int r;
 
-        if (!follow_name(s)) {
-                tc_outcome_warn(o, "%s is gone: nothing of it can be put back", s->device.name);
+        if (!shaper_follow_name(s)) {
+                tc_outcome_warn(o, "%s no longer exists; nothing can be restored", s->device.name);
                 tc_state_erase(&s->state);
                 return 0;
         }
-        r = tc_shaper_read(s, &have);
+        r = read_tree(s, false, &have, e);
         if (r < 0)
-                return tc_outcome_fail(o, r, "reading what %s has: %s", s->device.name, strerror(-r));
+                return error_locate(e, "%s", s->device.name);
         o->owner = tc_layout_owner(&have);
         if (o->owner == TC_OWNER_OURS) {
-                /* What cannot be let out is dropped, and told; it must not keep us from giving the device
-                 * back. */
-                (void)let_out(s, &have, o);
-                o->error[0] = '\0';
+                drain_all(s, &have, o);
                 s->state.restoring = true;
-                /* A full disk must not keep us from that either. */
+                /* A full disk must not prevent the removal. */
                 (void)tc_state_write(&s->state);
-                r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o);
+                r = tc_restore(s->socket, s->device.ifindex, &s->state.saved, o, e);
                 if (o->dropped_bytes > 0)
                         tc_outcome_warn(o, "%llu bytes were still queued after %llu s and were dropped",
                                         (unsigned long long)o->dropped_bytes,
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
         } else if (s->state.restoring)
-                r = finish_restoring(s, o);
+                r = finish_restoring(s, o, e);
         else
                 shaper_warn_of_absent(s->device.name, &s->state.saved, &have, o);
         if (r >= 0)
-                r = put_tuning_back(s, o);
+                r = shaper_restore_tuning(s, o, e);
         if (r >= 0)
                 tc_state_erase(&s->state);
         tc_tree_fini(&have);
-        return r;
+        return r < 0 ? error_locate(e, "%s", s->device.name) : 0;
 }

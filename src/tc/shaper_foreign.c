@@ -1,27 +1,27 @@
-/* Messages about other people's roots: why one is left alone, and what of one cannot come back. */
+/* Messages about root qdiscs of other programs: why one is not replaced, and what cannot be restored. */
 #include <errno.h>
 
 #include "evb/tc-model/layout.h"
 #include "shaper_internal.h"
 
-int shaper_refuse_foreign(const char *device, const struct tc_tree *have, struct tc_outcome *o)
+int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
         char handle[TC_HANDLE_TEXT_MAX], lost_handle[TC_HANDLE_TEXT_MAX];
 
         tc_handle_format(root->handle, handle);
         if (!lost)
-                return tc_outcome_fail(
-                        o, -EEXIST,
-                        "%s has a root qdisc of someone else, %s %s: left as it is; --force replaces it, "
-                        "and removal puts it back",
-                        device, root->kind_name, handle);
-        return tc_outcome_fail(
-                o, -EEXIST,
-                "%s has a root qdisc of someone else, %s %s, that could not be put back: the kernel does "
-                "not report all of %s %s%s; delete it first, or lose it by --force",
-                device, root->kind_name, handle, lost->kind_name, tc_handle_format(lost->handle, lost_handle),
-                tc_object_lacks_table(lost) ? " (its stab)" : "");
+                return error_set(e, -EEXIST,
+                                 "another program has set the root qdisc %s %s; --force replaces it until "
+                                 "remove restores it",
+                                 root->kind_name, handle);
+        return error_set(e, -EEXIST,
+                         "another program has set the root qdisc %s %s, which remove could not restore: the "
+                         "kernel does not report all of %s %s%s; delete the root qdisc first, or use --force "
+                         "and lose it",
+                         root->kind_name, handle, lost->kind_name,
+                         tc_handle_format(lost->handle, lost_handle),
+                         tc_object_lacks_table(lost) ? " (its stab)" : "");
 }
 
 void shaper_warn_of_loss(const char *device, const struct tc_tree *have, struct tc_outcome *o)
@@ -31,7 +31,7 @@ void shaper_warn_of_loss(const char *device, const struct tc_tree *have, struct 
 
         if (lost)
                 tc_outcome_warn(
-                        o, "%s: removal cannot put %s %s back exactly: the kernel does not report all of it",
+                        o, "%s: remove cannot restore %s %s exactly: the kernel does not report all of it",
                         device, lost->kind_name, tc_handle_format(lost->handle, handle));
 }
 
@@ -42,7 +42,8 @@ void shaper_warn_of_absent(const char *device, const struct tc_tree *before, con
         char handle[TC_HANDLE_TEXT_MAX];
 
         if (saved && saved->handle != 0 && !(root && tc_object_equal(saved, root)))
-                tc_outcome_warn(
-                        o, "%s: its earlier root qdisc %s %s is not put back, as someone else removed ours",
-                        device, saved->kind_name, tc_handle_format(saved->handle, handle));
+                tc_outcome_warn(o,
+                                "%s: the earlier root qdisc %s %s is not restored because another program "
+                                "removed evb's",
+                                device, saved->kind_name, tc_handle_format(saved->handle, handle));
 }

@@ -1,4 +1,5 @@
-/* The rtnetlink socket. Requests go out in batches small enough for default socket buffers, both ways. */
+/* Sends rtnetlink requests and collects answers. Batches are small enough for default socket buffers in both
+ * directions. */
 #include "evb/tc/socket.h"
 
 #include <errno.h>
@@ -13,12 +14,12 @@
 #include "evb/base/util.h"
 #include "evb/tc-model/kind.h"
 
-/* Acknowledgements of a batch must fit the default receive buffer, a dump's parts this buffer. */
+/* The acknowledgements of a batch fit the default receive buffer; a part of a dump fits RECEIVE_BYTES. */
 #define BATCH_MESSAGES 64
 #define BATCH_BYTES (64u << 10)
 #define RECEIVE_BYTES (64u << 10)
 #define RECEIVE_BUFFER_BYTES (4 << 20)
-/* The kernel answers at once; longer means that something is broken. */
+/* The kernel answers immediately; a longer wait is a failure. */
 #define ANSWER_MS 10000
 
 struct tc_socket {
@@ -43,7 +44,7 @@ int tc_socket_new(struct tc_socket **ret)
                 tc_socket_free(s);
                 return r;
         }
-        /* Old kernels know neither; then there is no text. */
+        /* Old kernels support neither, and send no text. */
         (void)mnl_socket_setsockopt(s->mnl, NETLINK_EXT_ACK, &on, sizeof on);
         (void)mnl_socket_setsockopt(s->mnl, NETLINK_CAP_ACK, &on, sizeof on);
         if (setsockopt(mnl_socket_get_fd(s->mnl), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size) < 0)
@@ -71,7 +72,7 @@ void tc_socket_set_hook(struct tc_socket *s, void (*hook)(struct nlmsghdr *m, vo
         s->hook_ctx = ctx;
 }
 
-/* The bytes of one or more messages; *ret_n of them. */
+/* Receives the bytes of one or more messages; *ret_n is their number. */
 static int receive(struct tc_socket *s, size_t *ret_n)
 {
         int fd = mnl_socket_get_fd(s->mnl);
@@ -98,7 +99,7 @@ static int send_batch(struct tc_socket *s, size_t bytes)
         return n < 0 ? -errno : (size_t)n < bytes ? -EIO : 0;
 }
 
-/* Acknowledgements come in the order of the requests, but are told apart by number all the same. */
+/* Acknowledgements arrive in order, but are matched by sequence number. */
 static int collect_acks(struct tc_socket *s, uint32_t first, size_t n, struct tc_ack *acks)
 {
         size_t seen = 0;
@@ -124,7 +125,7 @@ static int collect_acks(struct tc_socket *s, uint32_t first, size_t n, struct tc
         return 0;
 }
 
-/* Fills the buffer from changes on; how many fitted. */
+/* Encodes changes until the buffer is full; returns the number of changes. */
 static int fill_batch(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                       size_t *ret_bytes)
 {
@@ -173,7 +174,7 @@ int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *c
         return succeeded;
 }
 
-/* Gives every answer of a request to `answer`, up to its end. */
+/* Passes every answer to `answer` until the request ends. */
 static int collect_answers(struct tc_socket *s, uint32_t sequence,
                            int (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx, struct tc_ack *ack)
 {
@@ -225,10 +226,10 @@ struct collecting {
         int ifindex;
 };
 
-/* What comes along in a dump and cannot be made or deleted by itself: a filter without number stands for its
- * whole priority, a topmost table of u32 comes with it; TBF and the like show their queue as a class, CBQ
- * itself. What is hung up for arriving packets (ingress, clsact) is beside the root: it stays whatever we do,
- * and must not be put back twice. */
+/* Objects of a dump that cannot be created or deleted by themselves: a filter without a number stands for its
+ * priority; a topmost u32 table comes with it; TBF and similar kinds show their queue as a class, and CBQ
+ * itself. Qdiscs for arriving packets (ingress, clsact) are independent of the root: they stay, and must not
+ * be restored. */
 static bool is_implied(const struct tc_object *o)
 {
         if (o->type == TC_QDISC)
@@ -284,7 +285,7 @@ static int dump_filters(struct tc_socket *s, bool deep, struct collecting *c)
                 if (o->handle == 0 || o->type == TC_FILTER || !(is_root || deep))
                         continue;
                 r = dump_some(s, RTM_GETTFILTER, o->handle, c);
-                /* Classless qdiscs have no place for filters. */
+                /* Classless qdiscs have no filters. */
                 if (r == -EOPNOTSUPP || r == -EINVAL)
                         r = 0;
         }
@@ -295,7 +296,7 @@ int tc_socket_dump(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *
 {
         int r = -EAGAIN;
 
-        /* Someone may change things while we read: then again, a few times. */
+        /* Other programs may change the tree during the dump: repeat it a few times. */
         for (int attempt = 0; r == -EAGAIN && attempt < 5; attempt++) {
                 struct collecting c = {.ifindex = ifindex};
 

@@ -1,4 +1,4 @@
-/* The file of what was there before us, as JSON; options as they were dumped, in hexadecimal. */
+/* Reads and writes the state file: JSON, with the options of qdiscs in hexadecimal as dumped. */
 #include "evb/tc/state.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ static bool stab_from_hex(struct tc_object *o, const char *hex)
         return true;
 }
 
-/* Decoded as a message would be. */
+/* The options are decoded like those of a message. */
 static int object_from_json(const json_t *j, struct tc_tree *t)
 {
         json_int_t handle, parent, kernel_handle, chain = 0;
@@ -151,7 +151,7 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
         return 0;
 }
 
-/* -ENOENT: nothing, or of a device that is no more. */
+/* -ENOENT: no state, or that of a deleted device. */
 static int read_state(struct tc_state *s)
 {
         json_t *j = json_loadfd(s->fd, 0, NULL);
@@ -185,8 +185,8 @@ static void forget(struct tc_state *s)
         s->restoring = false;
 }
 
-/* A namespace's cookie, unlike its number, never comes again before the next boot. Where either is not to be
- * had the rest has to do. */
+/* The cookie of a namespace, unlike its number, is unique until the next boot. If cookie or boot id is
+ * unavailable, the rest must suffice. */
 static void make_identity(struct tc_state *s, const struct tc_device *d)
 {
         _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -207,7 +207,7 @@ static const char *state_folder(void)
         return getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
 }
 
-/* By its number: the name of a device may change. */
+/* By number, because the name of a device may change. */
 static int make_path(struct tc_state *s, const struct tc_device *d)
 {
         const char *folder = state_folder();
@@ -234,7 +234,7 @@ static int lock(int fd, int *ret_holder)
         return -EBUSY;
 }
 
-/* Whoever had it before may have replaced or removed the file between our opening and our locking it. */
+/* The previous holder may replace or remove the file between open and lock. */
 static int open_locked(const char *path, int *ret_holder)
 {
         for (unsigned attempt = 0; attempt < OPEN_ATTEMPTS; attempt++) {
@@ -297,8 +297,8 @@ int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
         return 0;
 }
 
-/* Beside the old one, locked before it takes its place: a reader, or whoever comes after we were killed, has
- * all of one. */
+/* Writes a new file and locks it before it replaces the old one, so that a reader, or the successor of a
+ * killed process, finds a complete file. */
 static int replace(struct tc_state *s, const json_t *j)
 {
         char path[sizeof s->path + sizeof NEW];
@@ -364,7 +364,7 @@ void tc_state_fini(struct tc_state *s)
         if (s->fd >= 0 && s->empty) {
                 char path[sizeof s->path + sizeof NEW];
 
-                /* Of one that was killed while it wrote. */
+                /* Left by a process that was killed during a write. */
                 snprintf(path, sizeof path, "%s" NEW, s->path);
                 (void)unlink(path);
                 (void)unlink(s->path);

@@ -1,5 +1,5 @@
-/* Netlink's announcements of changes. A root that is deleted is announced once, a link that is deleted takes
- * its qdiscs along without a word: both groups are joined. */
+/* Reads rtnetlink notifications. A deleted root is announced once, and a deleted link takes its qdiscs along
+ * silently, so the socket joins both groups. */
 #include "evb/tc/watch.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ int tc_watch_fd(const struct tc_watch *w)
         return mnl_socket_get_fd(w->mnl);
 }
 
-/* True: it is of our device, and *ret is filled. */
+/* True: the message concerns the watched device, and *ret is filled. */
 static bool take(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_event *ret)
 {
         struct tc_event e = {.port = m->nlmsg_pid, .by_us = m->nlmsg_pid != 0 && m->nlmsg_pid == w->own_port};
@@ -129,7 +129,7 @@ char *tc_event_actor(const struct tc_event *e, char *text, size_t size)
         f = fopen(path, "re");
         if (f && fgets(name, sizeof name, f))
                 name[strcspn(name, "\n")] = '\0';
-        /* Anybody who may change a qdisc can choose this text, which goes to logs and terminals. */
+        /* Anyone who may change a qdisc chooses this name, which goes to logs and terminals. */
         for (char *c = name; *c; c++) {
                 if (*c < ' ' || *c > '~')
                         *c = '?';

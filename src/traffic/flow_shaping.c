@@ -16,7 +16,7 @@
 
 #define DEVICE "eth0"
 
-static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char why[static TC_REASON_MAX])
+static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, struct error *e)
 {
         struct tc_destination to[FLOWS_MAX];
         struct tc_request q = {
@@ -34,30 +34,30 @@ static int make_plan(struct tc_plan *ret, const struct flow_shape *shape, char w
         for (unsigned i = 0; i < shape->n_to; i++) {
                 to[i] = (struct tc_destination){.rate_bps = shape->rate_bps};
                 if (!tc_address_parse(&to[i].address, shape->to[i]))
-                        return -EINVAL;
+                        return error_set(e, -EINVAL, "invalid address \"%s\"", shape->to[i]);
         }
-        return tc_plan_make(ret, &q, why);
+        return tc_plan_make(ret, &q, e);
 }
 
-int flow_shaping_apply(struct tc_shaper **ret, const char *name, const struct flow_shape *shape, char *why,
-                       size_t size)
+int flow_shaping_apply(struct tc_shaper **ret, const char *name, const struct flow_shape *shape,
+                       struct error *e)
 {
-        char reason[TC_REASON_MAX] = "";
         struct tc_outcome o = {};
         struct tc_shaper *shaper = NULL;
         struct tc_device device;
         struct tc_plan plan = {};
         int r = tc_device_read(&device, name);
 
+        if (r < 0)
+                error_set(e, r, "%m");
+        else
+                r = make_plan(&plan, shape, e);
         if (r >= 0)
-                r = make_plan(&plan, shape, reason);
+                r = tc_shaper_new(&shaper, &device, &o, e);
         if (r >= 0)
-                r = tc_shaper_new(&shaper, &device, &o);
-        if (r >= 0)
-                r = tc_shaper_apply(shaper, &plan, false, 0, true, &o);
+                r = tc_shaper_apply(shaper, &plan, false, 0, true, &o, e);
         if (r < 0) {
-                snprintf(why, size, "%s: %s%s%s", name, reason, o.error,
-                         reason[0] || o.error[0] ? "" : strerror(-r));
+                error_locate(e, "%s", name);
                 tc_shaper_free(shaper);
         } else
                 *ret = shaper;
@@ -100,11 +100,12 @@ void flow_shaping_clear(const char *name)
         struct tc_outcome o = {};
         struct tc_shaper *shaper = NULL;
         struct tc_device device;
+        struct error e = {};
 
-        if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o) < 0)
+        if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o, &e) < 0)
                 return;
-        if (tc_shaper_remove(shaper, &o) < 0)
-                log_error("cannot remove leftover shaping from %s: %s", name, o.error);
+        if (tc_shaper_remove(shaper, &o, &e) < 0)
+                log_error("cannot remove leftover shaping from %s: %s", name, e.message);
         else if (o.owner == TC_OWNER_OURS)
                 log_warning("removed leftover shaping from %s", name);
         tc_shaper_free(shaper);
@@ -113,10 +114,11 @@ void flow_shaping_clear(const char *name)
 static int install(void *ctx)
 {
         struct tc_shaper *shaper = NULL;
-        char why[400] = "";
-        int r = flow_shaping_apply(&shaper, DEVICE, ctx, why, sizeof why);
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
+        int r = flow_shaping_apply(&shaper, DEVICE, ctx, &e);
 
-        return r < 0 ? log_error_errno(r, "lab: shaping failed: %s", why) : 0;
+        return r < 0 ? log_error_errno(r, "lab: shaping failed: %s", error_format(&e, text)) : 0;
 }
 
 static int read_drops(void *ctx)

@@ -41,9 +41,9 @@ static void fuzz_file(const char *path)
         struct verify_report report;
         struct replay *replay = NULL;
         struct event_file *file;
-        char why[256];
+        struct error error;
 
-        replay_open(&replay, path, why, sizeof why);
+        replay_open(&replay, path, &error);
         replay_free(replay);
         if (event_file_repair(path, NULL, 0, &repair) < 0 || event_file_open(&file, path, NULL) < 0)
                 return;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The layout of the papers, CBQ with TBF, in a real kernel that has CBQ: user-mode Linux 5.10.
+"""The layout of the publications, CBQ with TBF, in a kernel that supports CBQ: user-mode Linux 5.10.
 
     test_cbq.py EVB CASE XSAVE-LIBRARY CBQ-BY-LIBNL CACHE-FOLDER
 """
@@ -38,7 +38,7 @@ def done(answer, expect=0):
     return answer.out
 
 
-def told(answer):
+def report(answer):
     return json.loads(done(answer))
 
 
@@ -51,7 +51,7 @@ def check_status(status, rates):
 
 
 def bits(text):
-    """A rate as tc writes it: rounded down at its unit."""
+    """A rate as tc writes it, rounded down to its unit."""
     number, unit = re.fullmatch(r"(\d+)([kKMG]?)bit", text).groups()
     return int(number) * {"": 1, "k": 10 ** 3, "K": 10 ** 3, "M": 10 ** 6, "G": 10 ** 9}[unit]
 
@@ -61,7 +61,7 @@ def near(text, bps):
 
 
 def matched_address(block):
-    """What a filter's lines "match VALUE/MASK at OFFSET" are for; None: no destination."""
+    """The destination of a filter's lines "match VALUE/MASK at OFFSET", or None."""
     keys = re.findall(r"match ([0-9a-f]{8})/ffffffff at (\d+)", block)
     if [at for _, at in keys] not in (["16"], ["24", "28", "32", "36"]):
         return None
@@ -69,7 +69,7 @@ def matched_address(block):
 
 
 def check_tc(qdiscs, classes, filters, status):
-    """tc says the same."""
+    """Check that tc reports the same tree."""
     root = re.search(r"qdisc cbq e7b: root .* rate (\w+) ", qdiscs)
     link = re.search(r"class cbq e7b:1 parent e7b: rate (\w+) .*\(bounded\)", classes)
     assert root and near(root[1], LINK_BPS) and link and near(link[1], LINK_BPS), qdiscs + classes
@@ -81,7 +81,7 @@ def check_tc(qdiscs, classes, filters, status):
         minor = d["classid"].split(":")[1]
         leaf = re.search(rf"class cbq {d['classid']} parent e7b:1 leaf {minor}: rate \w+ .* prio 2/2", classes)
         assert leaf and "bounded" not in leaf[0], classes
-        # tc counts the burst in whole microseconds of the rate, and tells the limit as the time that it takes beyond the burst.
+        # tc rounds the burst to whole microseconds of the rate, and prints the limit as the time beyond the burst.
         tbf = re.search(rf"qdisc tbf {minor}: parent {d['classid']} rate (\w+) burst (\d+)b/1 .* lat ([\d.]+)(m?)s ", qdiscs)
         assert tbf and near(tbf[1], d["rate_bps"]) and 0 <= d["burst_bytes"] - int(tbf[2]) <= d["rate_bps"] / 8e6 + 1, f"{d}\n{qdiscs}"
         seconds = (d["limit_bytes"] - d["burst_bytes"]) * 8 / d["rate_bps"]
@@ -95,11 +95,11 @@ def check_tc(qdiscs, classes, filters, status):
 
 
 def layout(evb):
-    """Installed, told and read by tc the same; nothing to do the second time; changed in place; gone without a trace."""
+    """tc reports the installed tree; a second apply changes nothing; rates change in place; removal leaves nothing."""
     status = f"{evb} qos status --dev d0 --json"
     others = {**RATES, "10.0.0.5": 60_000_000, "10.0.0.7": 1_000_000}
     del others["fd00::5"]
-    # Enough of them for a hash, and one so much faster that its turn would be too long for the kernel.
+    # Enough destinations for a hash table, and one so fast that its turn would be too long for the kernel.
     many = {f"10.0.{i // 50}.{i % 50 + 1}": 600_000_000 if i == 7 else 1_000_000 + 8000 * i for i in range(100)}
     answers = machine(evb).run(MODULES, [
         f"{DEVICE}; tc qdisc show dev d0", apply(evb, RATES), apply(evb, RATES), status, *TC, apply(evb, others), status,
@@ -107,35 +107,36 @@ def layout(evb):
         "tc qdisc show dev d0", "dmesg | grep -iE 'cbq|tbf|warn|bug:'", "ip link set d0 mtu 200",
         apply(evb, RATES)])
     before, first, second, now, *tc, changed, after, more, hashed, other_link, removed, nothing, said, _, small = answers
-    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue, filter for each.
-    assert told(first)["operations"] == 8 + 3 * len(RATES), first
-    assert told(second)["operations"] == 0, second
+    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue and filter for each
+    # destination.
+    assert report(first)["operations"] == 8 + 3 * len(RATES), first
+    assert report(second)["operations"] == 0, second
     for answer in (first, second, now):
-        check_status(told(answer), RATES)
-    check_tc(*map(done, tc), told(now))
-    assert 0 < told(changed)["operations"] < told(first)["operations"], changed
-    check_status(told(after), others)
+        check_status(report(answer), RATES)
+    check_tc(*map(done, tc), report(now))
+    assert 0 < report(changed)["operations"] < report(first)["operations"], changed
+    check_status(report(after), others)
     done(more)
-    check_status(told(hashed), many)
-    check_status(told(other_link), RATES)
-    assert told(removed)["backend"] == "none", removed
+    check_status(report(hashed), many)
+    check_status(report(other_link), RATES)
+    assert report(removed)["backend"] == "none", removed
     assert done(nothing) == done(before) and "cbq" not in done(nothing), nothing
     assert said.out == "", f"the kernel complains: {said.out}"
-    check_status(told(small), RATES)
+    check_status(report(small), RATES)
 
 
 def auto(evb):
-    """The layouts that a kernel can, as its modules come: none; CBQ; HTB as well, which goes before."""
+    """The backend auto follows the loaded modules: none; CBQ; then also HTB, which it prefers."""
     guest = machine(evb)
     _, neither, cbq, _, htb_asked, both, _, cbq_asked = guest.run(["sch_tbf", "cls_u32", "dummy"], [
         DEVICE, apply(evb, RATES, "auto"), f"{guest.load('sch_cbq')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
         apply(evb, RATES, "htb+tbf"), f"{guest.load('sch_htb')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
         apply(evb, RATES)])
-    assert neither.exit == 77 and "has no cbq" in neither.err, neither
-    assert told(cbq)["backend"] == "cbq+tbf" and told(cbq)["reasons"]["backend"] == "auto: cbq+tbf, as this kernel lacks htb", cbq
-    assert htb_asked.exit == 77 and "has no htb (module sch_htb)" in htb_asked.err, htb_asked
-    assert told(both)["backend"] == "htb+tbf" and "htb+tbf, which this kernel has" in told(both)["reasons"]["backend"], both
-    assert told(cbq_asked)["backend"] == "cbq+tbf" and told(cbq_asked)["reasons"]["backend"] == "cbq+tbf, as told", cbq_asked
+    assert neither.exit == 77 and "has no qdisc cbq" in neither.err, neither
+    assert report(cbq)["backend"] == "cbq+tbf" and report(cbq)["reasons"]["backend"] == "auto: cbq+tbf, because this kernel has no qdisc htb", cbq
+    assert htb_asked.exit == 77 and "has no qdisc htb (module sch_htb)" in htb_asked.err, htb_asked
+    assert report(both)["backend"] == "htb+tbf" and "htb+tbf, which this kernel supports" in report(both)["reasons"]["backend"], both
+    assert report(cbq_asked)["backend"] == "cbq+tbf" and report(cbq_asked)["reasons"]["backend"] == "cbq+tbf, as configured", cbq_asked
 
 
 def handle(number):
@@ -143,7 +144,7 @@ def handle(number):
 
 
 def words_of(commands, kind):
-    """Our own reading, by object: what follows the kind in its tc command."""
+    """evb's view by object: the words after the kind in its tc command."""
     found = {}
     for line in commands:
         at = re.search(rf"(?:handle|classid) (\S+) {kind} (.*)$", line)
@@ -154,7 +155,7 @@ def words_of(commands, kind):
 
 
 def check_cbq(o, ours):
-    """libnl tells CBQ's rate as text with two digits behind the point, and all else as it is."""
+    """libnl prints CBQ's rate with two decimal places, and all other values exactly."""
     values, words, parent = ours
     text = o["text"]
     rate, unit = re.search(r"rate ([\d.]+)([KM]?i?B)/s", text).groups()
@@ -171,10 +172,10 @@ def check_cbq(o, ours):
 
 
 def libnl(evb):
-    """libnl-route, which reads CBQ though it cannot make it, sees what we say that we see."""
+    """libnl-route, which can read CBQ but not create it, reads the same tree as evb."""
     _, first, now, theirs = machine(evb).run(MODULES, [DEVICE, apply(evb, RATES), f"{evb} qos status --dev d0 --json", f"{BY_LIBNL} d0"])
     done(first)
-    status = told(now)
+    status = report(now)
     check_status(status, RATES)
     objects = [json.loads(line) for line in done(theirs).splitlines()]
     ours = words_of(status["tc_commands"], "cbq")
@@ -192,8 +193,8 @@ def libnl(evb):
 
 
 def rates(evb):
-    """What is sent to three at once arrives at the three rates that were asked for. Of IPv4, as this kernel's IPv6 is a module
-    that is not at hand; with bursts that make up for pauses of 10 ms."""
+    """Traffic to three destinations at once arrives at the three requested rates. IPv4 only, because this kernel's IPv6
+    is a module that is not available; the bursts compensate for pauses of 10 ms."""
     rate = {"10.7.0.5": 5_000_000, "10.7.0.6": 10_000_000, "10.7.0.7": 20_000_000}
     guest = machine(evb)
     make = ["ip netns add a", "ip netns add b", "ip link add v0 netns a type veth peer name v1 netns b",
@@ -203,13 +204,13 @@ def rates(evb):
         " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --burst 25kB",
         f"{guest.python('meter.py')} a b 3 {' '.join(rate)}", f"ip netns exec a {evb} qos status --dev v0 --json"])
     done(made)
-    check_status(told(shaped), rate)
-    result = told(measured)
+    check_status(report(shaped), rate)
+    result = report(measured)
     print(f"{result['attempts']} attempts, longest pause of the guest {result['pause_s'] * 1000:.0f} ms")
     for (address, asked), got in zip(rate.items(), result["bps"]):
         print(f"{address}: {asked / 1e6:g} Mbit/s asked, {got / 1e6:.2f} measured")
         assert abs(got / asked - 1) < 0.25, result
-    for d in told(now)["destinations"]:
+    for d in report(now)["destinations"]:
         assert d["packets"] > 0 and d["overlimits"] > 0 and d["drops"] == 0, d
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What others do to the shaping of ROSs while they run, and a kernel that answers late.
+"""Changes by other programs to the shaping of running ROSs, and a kernel that answers late.
 
     test_drift.py EVB CASE SLOW_NETLINK_LIBRARY
 """
@@ -21,7 +21,7 @@ os.environ["EVB_STATE_DIRECTORY"] = STATES.name
 
 
 class Shaped(Running):
-    """A run in namespaces whose log goes to a file, so that it can be waited for."""
+    """A run in namespaces; its log goes to a file so that tests can wait for messages."""
 
     def __init__(self, evb, where, keys):
         need_root()
@@ -55,7 +55,7 @@ class Shaped(Running):
 
 
 def repair(evb):
-    """A root that someone deletes is there again; report and log have it, the other ROSs have nothing."""
+    """A deleted root is installed again and reported; the other ROSs are unaffected."""
     with folder() as where, Shaped(evb, where, {}) as running:
         for times in (1, 2):
             running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -71,7 +71,7 @@ def repair(evb):
 
 
 def changed(evb):
-    """A rate that someone changes is changed back; a classless root is replaced."""
+    """A changed rate is reverted; a classless root is replaced."""
     with folder() as where, Shaped(evb, where, {}) as running:
         change = ("class", "change", "dev", "eth0", "parent", "e7b:1", "classid", "e7b:1001")
         running.inside("ros1", "tc", *change, "htb", "rate", "1mbit", "quantum", "2000")
@@ -85,7 +85,7 @@ def changed(evb):
 
 
 def warn(evb):
-    """With qos.on-drift = warn it is left so, for how long is reported, and the run ends well."""
+    """With qos.on-drift = warn the change stays, its duration is reported, and the run succeeds."""
     with folder() as where, Shaped(evb, where, {"qos.on-drift": "warn"}) as running:
         running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
         wait_until("warning", lambda: "leaving it as it is (qos.on-drift = warn)" in running.log())
@@ -98,19 +98,19 @@ def warn(evb):
 
 
 def foreign(evb):
-    """A root with classes, of someone else, is not touched; who has to be shaped fails for it."""
+    """Another program's root qdisc with classes is not replaced; a ROS that must be shaped fails."""
     with folder() as where, Shaped(evb, where, {}) as running:
         running.inside("ros1", "tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
         running.inside("ros1", "tc", "class", "add", "dev", "eth0", "parent", "77:", "classid", "77:1", "htb",
                        "rate", "1gbit")
-        wait_until("refusal", lambda: "root qdisc of someone else" in running.log())
+        wait_until("refusal", lambda: "another program has set the root qdisc" in running.log())
         _, nodes = running.stop(1)
-        assert running.log().count("root qdisc of someone else") == 1, running.log()
+        assert running.log().count("another program has set the root qdisc") == 1, running.log()
         assert nodes["ros1"]["unshaped_ns"] > 0 and nodes["ros1"]["shaping_repairs"] == 0
 
 
 def gone(evb):
-    """A device that is deleted is no end of the ROS; one in its place, with its address, is shaped."""
+    """A ROS outlives its device, and shapes another device that gets its address."""
     keys = {"sfi.timeout": "1s", "dfm.event-timeout": "2s", "dfm.node-timeout": "2s",
             "dfm.keep-alive": "50ms"}
     with folder() as where, Shaped(evb, where, keys) as running:
@@ -131,7 +131,7 @@ def gone(evb):
 
 @contextlib.contextmanager
 def slow_netlink(where):
-    """Traffic control waits while the file is there."""
+    """Preload a library that delays traffic control while the yielded file exists."""
     path = where / "slow"
     environment = {"LD_PRELOAD": os.path.abspath(sys.argv[3]), "EVB_TEST_SLOW": str(path),
                    "ASAN_OPTIONS": "verify_asan_link_order=0"}
@@ -145,18 +145,18 @@ def slow_netlink(where):
 
 
 def counter(running, node, name):
-    """One of the node's page, found by the table in stats.h."""
+    """A counter of the node, found by the table in stats.h."""
     text = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
     names = re.findall(r"^        X\((\w+),", text, re.M)
     page = text[text.index("struct node_stats {"):text.index("#define X(name, help) _Atomic")]
-    # Before them: the magic number, the state with its padding, and single words.
+    # Preceded by the magic number, the state with its padding, and single counters.
     first = 2 + sum(len(line.split(",")) for line in re.findall(r"_Atomic uint64_t ([^;]*);", page))
     at = 8 * (first + names.index(name))
     return int.from_bytes(running.counters(node)[at:at + 8], "little")
 
 
 def slow(evb):
-    """While the kernel answers no ROS, all of them go on saying that they are alive, and events are built."""
+    """While the kernel does not answer, the ROSs keep sending keep-alives, and events are built."""
     with folder() as where, slow_netlink(where) as path, Shaped(evb, where, {"dfm.keep-alive": "50ms"}) as running:
         path.touch()
         ros = {name: pid for name, pid in running.nodes().items() if name.startswith("ros")}

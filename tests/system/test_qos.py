@@ -31,7 +31,7 @@ def pair():
 
 
 def plan(evb):
-    """Pure: needs no privilege, and says what the contract says."""
+    """plan needs no privilege, and its report has the fields of the contract."""
     done = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit", "--dest", "127.0.0.3", "--link-rate", "1Gbit", "--sources", "6",
               "--switch-buffer", "128KiB", "--control-port", "26800", "--mtu", "1500", "--json")
     report = json.loads(done.stdout)
@@ -49,18 +49,18 @@ def plan(evb):
         assert d["burst_bytes"] * 6 <= 128 * 1024 / 2 and d["limit_bytes"] > 0, d
     assert len(report["tc_commands"]) == 14 and all(c.startswith("tc ") for c in report["tc_commands"]), report["tc_commands"]
     text = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit").stdout
-    assert "tc qdisc add dev lo root handle e7b: htb" in text and "why" in text
+    assert "tc qdisc add dev lo root handle e7b: htb" in text and "reasons" in text
 
 
 def mistakes(evb):
     for words, says in (
-        ((), "what is to be shaped"),
-        (("--dev", "lo"), "what is to be shaped"),
-        (("--dest", "127.0.0.1=1Mbit"), "what is to be shaped"),
+        ((), "missing device or destination"),
+        (("--dev", "lo"), "missing device or destination"),
+        (("--dest", "127.0.0.1=1Mbit"), "missing device or destination"),
         (("--dev", "lo", "--dest", "nonsense=1Mbit"), "ADDRESS=RATE"),
         (("--dev", "lo", "--dest", "127.0.0.1=fast"), "ADDRESS=RATE"),
         (("--dev", "lo", "--dest", "127.0.0.1=500Gbit"), "400Gbit"),
-        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--dest", "127.0.0.1=2Mbit"), "twice"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--dest", "127.0.0.1=2Mbit"), "duplicate destination"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--burst", "100"), "frame"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--backend", "fq"), "htb+tbf"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--sources", "0"), "from 1"),
@@ -82,7 +82,7 @@ def mistakes(evb):
 
 
 def no_root(evb):
-    """The privilege is missing: 77, named."""
+    """Without privilege, apply exits with 77 and names the capability; status works."""
     with folder() as where:
         where.chmod(0o777)
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
@@ -93,7 +93,7 @@ def no_root(evb):
 
 
 def life(evb):
-    """Applied, applied again, changed, shown, removed."""
+    """A tree is installed, kept, changed, shown and removed."""
     with pair() as network:
         before = texts(network, "a")
         first = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
@@ -112,7 +112,7 @@ def life(evb):
 
 
 def counters(evb):
-    """Traffic goes where it is told to, by destination, port and family; ARP and all else to the default class."""
+    """Packets reach the class of their destination, port and family; ARP and other packets the default class."""
     with pair() as network:
         network.qos(evb, "a", "apply", *TWO, "--control-port", "26800", "--dest", "239.1.2.3=7Mbit")
         network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
@@ -136,7 +136,7 @@ def counters(evb):
 
 
 def many(evb):
-    """Beyond 64 destinations by hash: each address still finds its own class."""
+    """With more than 64 destinations, a hash table leads each address to its class."""
     with pair() as network:
         dests = [w for i in range(1, 301) for w in ("--dest", f"10.{i % 3}.{i // 200}.{i % 200 + 1}=1Mbit")]
         report = network.qos(evb, "a", "apply", "--dev", "eth0", *dests, "--link-rate", "1Gbit")
@@ -158,7 +158,7 @@ def many(evb):
 
 
 def bpf(command, attributes):
-    """The system call; a descriptor, or the reason why the case is skipped."""
+    """The system call bpf: returns a descriptor, or skips the case with the reason."""
     import ctypes
     import platform
     number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
@@ -172,7 +172,7 @@ def bpf(command, attributes):
 
 
 def tag_all(network, node, device):
-    """As a VLAN device above does: a tag beside each packet. Gone when the result is closed."""
+    """Tag each packet out of band, as a VLAN device above does, until the result is closed."""
     import ctypes
     code = struct.pack("<BBhiBBhiBBhiBBhiBBhi", 0xb7, 2, 0, socket.htons(0x8100), 0xb7, 3, 0, 5,
                        0x85, 0, 0, 18, 0xb7, 0, 0, -1, 0x95, 0, 0, 0)  # vlan_push(packet, 802.1Q, 5); go on
@@ -186,7 +186,7 @@ def tag_all(network, node, device):
 
 
 def vlan(evb):
-    """What a VLAN device above sends finds its class: by row, by hash, control."""
+    """Packets of a VLAN device above find their class: by row, by hash, by control port."""
     for more in (0, 100):
         with pair() as network:
             dests = [w for i in range(1, more + 1)
@@ -218,7 +218,7 @@ def vlan(evb):
 
 
 def live(evb):
-    """Rates change while a stream is queued: nothing is lost, nothing overtakes."""
+    """A change of rates loses and reorders no packet of a queued stream."""
     with pair() as network:
         def apply(rate):
             return network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", f"10.9.0.2={rate}", "--link-rate", "1Gbit")
@@ -228,7 +228,7 @@ def live(evb):
         stream.send(300)
         for rate in ("8Mbit", "2Mbit", "20Mbit", "5Mbit", "100Mbit"):
             backlog = network.qos(evb, "a", "status", "--dev", "eth0")["destinations"][0]["backlog_bytes"]
-            assert backlog > 0, "nothing is queued: the test shows nothing"
+            assert backlog > 0, "the queue is empty, so the test proves nothing"
             assert apply(rate)["operations"] > 0
             stream.send(200)
         stream.check_all()
@@ -237,7 +237,7 @@ def live(evb):
 
 
 def full_queue(evb):
-    """Far more than the queue takes, from one socket: the sender waits, the source drops nothing."""
+    """A socket that sends more than the queue holds waits; the source drops nothing."""
     with pair() as network:
         network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=50Mbit", "--link-rate", "1Gbit", "--send-buffer", "2MiB")
         stream = Numbered(network, "a", "b", "10.9.0.2")
@@ -251,21 +251,21 @@ def full_queue(evb):
 
 
 def drops_alarm(evb):
-    """A limit below the socket's buffer drops at the source; plan warns, status says so."""
+    """A limit below the send buffer drops packets at the source; plan warns, status counts them."""
     with pair() as network:
         report = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--limit", "10kB", "--link-rate", "1Gbit")
-        assert any("dropped here, at the source" in w for w in report["warnings"]), report["warnings"]
+        assert any("may drop packets" in w for w in report["warnings"]), report["warnings"]
         stream = Numbered(network, "a", "b", "10.9.0.2")
         stream.send(200)
         status = network.qos(evb, "a", "status", "--dev", "eth0")
         assert status["destinations"][0]["drops"] > 0
-        assert any("dropped here" in w for w in status["warnings"]), status["warnings"]
+        assert any("dropped at the source" in w for w in status["warnings"]), status["warnings"]
         assert "ALARM" in network.evb(evb, "a", "qos", "status", "--dev", "eth0").stdout
         stream.close()
 
 
 def remove_drains(evb):
-    """What is queued when shaping is removed still arrives."""
+    """Packets that are queued during removal still arrive."""
     with pair() as network:
         network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--link-rate", "1Gbit")
         stream = Numbered(network, "a", "b", "10.9.0.2")
@@ -277,7 +277,7 @@ def remove_drains(evb):
 
 
 def leaving(evb):
-    """A destination that is no longer named drains at its own rate before its class goes."""
+    """A removed destination drains at its own rate before its class is deleted."""
     with pair() as network:
         def apply(*dests):
             return network.qos(evb, "a", "apply", "--dev", "eth0", *[w for d in dests for w in ("--dest", d)], "--link-rate", "1Gbit")
@@ -292,7 +292,7 @@ def leaving(evb):
 
 
 def watch(evb):
-    """Others' changes are told, by name, and undone; our own are not told."""
+    """Changes by other programs are reported with the program's name, and reverted; own changes are not reported."""
     with pair() as network:
         network.qos(evb, "a", "apply", *TWO)
         wanted = texts(network, "a")
@@ -302,10 +302,10 @@ def watch(evb):
             network.tc("a", "qdisc", "change", "dev", "eth0", "parent", "e7b:1001", "handle", "1001:", "tbf", "rate", "1mbit", "burst", "5k", "limit", "1m")
             line = watcher.stdout.readline()
             assert "tbf 1001:" in line and "changed" in line and "8Mbit" in line, line
-            assert "put right by 1" in watcher.stdout.readline()
+            assert "repaired with 1" in watcher.stdout.readline()
             network.tc("a", "qdisc", "del", "dev", "eth0", "root")
             lines = [watcher.stdout.readline()]
-            while "put right" not in lines[-1]:
+            while "repaired" not in lines[-1]:
                 lines.append(watcher.stdout.readline())
             assert any("root qdisc" in line and "missing" in line for line in lines), lines
             wait_until("the tree again", lambda: re.sub(r"refcnt \d+", "", texts(network, "a")) == re.sub(r"refcnt \d+", "", wanted))
@@ -318,7 +318,7 @@ def watch(evb):
 
 
 def watch_gone(evb):
-    """The device goes: told, exit 1."""
+    """watch reports a deleted device, and exits with 1."""
     with pair() as network:
         network.qos(evb, "a", "apply", *TWO)
         watcher = network.popen("a", evb, "qos", "watch", "--dev", "eth0")
@@ -333,12 +333,12 @@ def watch_gone(evb):
 
 
 def control_latency(evb):
-    """Control messages overtake data that fill the link: the same echo, with and without their class. At least ten times
-    as fast; it is some 50 times."""
+    """Control messages overtake data that fill the link: with their class an echo is at least ten times as fast as
+    without (about 50 times as measured)."""
     with pair() as network:
         latency = {}
         for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
-            # The wire itself is what data fill: the rate for the destination is above it.
+            # The rate of the destination exceeds the link, so that data fill the link.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
             stream = Numbered(network, "a", "b", "10.9.0.2")
             stream.out.setblocking(False)
@@ -368,7 +368,7 @@ def control_latency(evb):
 
 
 def tuning(evb):
-    """MTU and interrupt coalescing: set, read back, put back; what the device refuses is told in the kernel's words."""
+    """MTU and interrupt coalescing are set, read back and restored; a refusal is reported with the kernel's text."""
     with pair() as network:
         try:
             network.ip("a", "tuntap", "add", "tap0", "mode", "tap")
@@ -385,11 +385,11 @@ def tuning(evb):
         done = network.evb(evb, "a", "qos", *words, "--mtu", "65536", check=False)
         assert done.returncode == 2, done
         done = network.evb(evb, "a", "qos", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--rx-frames", "16", check=False)
-        assert done.returncode == 77 and "tuning of eth0" in done.stderr, done
+        assert done.returncode == 77 and "cannot set MTU and interrupt coalescing" in done.stderr, done
 
 
 def jumbo_device(evb):
-    """A device whose packets are larger than network.mtu: TCP fills them, and they pass."""
+    """TCP packets larger than network.mtu pass, up to the MTU of the device."""
     with pair() as network, folder() as where:
         path = where / "s.conf"
         path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nrate = 20Mbit\n"
@@ -416,7 +416,7 @@ def jumbo_device(evb):
 
 
 def small_mtu(evb):
-    """Below 1280 the kernel takes a device's IPv6 addresses away: refused, by flag and by key."""
+    """An MTU below 1280, which removes a device's IPv6 addresses, is rejected by option and by key."""
     with pair() as network, folder() as where:
         path = where / "s.conf"
         path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[tuning]\nmtu = 1000\n"
@@ -442,7 +442,7 @@ def small_mtu(evb):
 
 
 def scenario(evb):
-    """By a scenario and a node's name: the device is found by the node's address."""
+    """With a scenario and a node name, the device is found by the node's address."""
     with pair() as network, folder() as where:
         path = where / "s.conf"
         path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nbackend = auto\n"
@@ -457,8 +457,8 @@ def scenario(evb):
 
 
 def iperf3(evb):
-    """Six unmodified iperf3 (TCP) to one port of 1 Gbit/s with 128 KB: unshaped they overrun it all the time; after
-    `evb qos apply --dest ...` on each sender, and nothing else, the port drops nothing."""
+    """Six unmodified iperf3 (TCP) send to one port of 1 Gbit/s with 128 KB. Unshaped they overrun it; after
+    `evb qos apply --dest ...` on each sender the port drops nothing."""
     senders = [f"s{i}" for i in range(1, 7)]
     need_root()
     if sh("iperf3", "--version", check=False).returncode != 0:
@@ -494,10 +494,10 @@ def iperf3(evb):
         shaped = measure()
         for name, m in (("unshaped", unshaped), ("shaped", shaped)):
             print(f"{name}: {m['sum']:.0f} Mbit/s in all, the slowest {m['least']:.0f}; {m['drops']} packets dropped at the port, {m['retransmits']} sent again")
-        assert unshaped["drops"] > 0, "the port is not overrun: the test shows nothing"
-        # None, but for what a switch loses whose processor is away for a millisecond.
+        assert unshaped["drops"] > 0, "the port is not overrun, so the test proves nothing"
+        # None, except for losses while the processor of the switch is busy for a millisecond.
         assert shaped["drops"] < unshaped["drops"] / 100 and shaped["retransmits"] < unshaped["retransmits"] / 100, (unshaped, shaped)
-        # How fast it is belongs to measurements: that of a busy machine says nothing.
+        # No check of the throughput, which is meaningless on a busy machine.
         assert shaped["least"] > 0, shaped
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""evb qos on a device of a namespace of the test's own.
+"""evb qos on a device in a private namespace.
 
     test_qos_watch.py EVB CASE
 """
@@ -17,7 +17,7 @@ LIMIT_S = 60
 
 
 class Network:
-    """A namespace with v0, and a state folder."""
+    """A namespace with device v0, and a state directory."""
 
     def __init__(self, evb, where):
         self.evb, self.env = evb, dict(os.environ, EVB_STATE_DIRECTORY=str(where))
@@ -68,23 +68,23 @@ def network(evb):
 def wait_for(what, condition):
     deadline = time.monotonic() + LIMIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
+        assert time.monotonic() < deadline, f"no {what} within {LIMIT_S} s"
         time.sleep(0.02)
 
 
 def mistakes(evb):
-    """Said, and nothing changed."""
+    """Invalid options are rejected with an explanation and change nothing."""
     with network(evb) as n:
         for words, says in (
-            (["--set", "qos.rate=5Mbit"], "--set goes with --config"),
-            (["--node", "ros1"], "--node goes with --config"),
-            (["--burst", "100"], "below a frame"),
+            (["--set", "qos.rate=5Mbit"], "--set needs --config"),
+            (["--node", "ros1"], "--node needs --config"),
+            (["--burst", "100"], "at least a frame"),
             (["--burst", "1GiB"], "burst"),
             (["--control-port", "777", "--control-rate", "11Gbit"], "control"),
             (["--patience", "7parsecs"], "--patience"),
             (["--backend", "cbq"], "--backend"),
             (["--mtu", "65536"], "--mtu"),
-            (["--dest", "10.0.0.2=1Mbit"], "twice"),
+            (["--dest", "10.0.0.2=1Mbit"], "duplicate destination"),
             (["--dest", "10.0.0.256"], "10.0.0.256"),
         ):
             done = n.qos("apply", "--dev", "v0", *DESTINATIONS, *words, expect=2)
@@ -93,7 +93,7 @@ def mistakes(evb):
 
 
 def watch_leaves_others_alone(evb):
-    """Repairs what is ours; a tree that someone else has put in its place it tells of, and leaves."""
+    """watch --repair restores evb's tree, but does not replace another program's tree with classes."""
     with network(evb) as n:
         n.qos("apply", "--dev", "v0", *DESTINATIONS)
         with n.watching("--repair"):
@@ -106,13 +106,13 @@ def watch_leaves_others_alone(evb):
 
 
 def watch_holds_the_device(evb):
-    """While one repairs, another does not remove: they would fight, and what was there before would be forgotten."""
+    """watch --repair keeps other processes from removing the tree, and the earlier qdisc is restored later."""
     with network(evb) as n:
         n.tc("qdisc add dev v0 root handle 5: tbf rate 10mbit burst 10k limit 100k")
         n.qos("apply", "--dev", "v0", *DESTINATIONS)
         with n.watching("--repair"):
             done = n.qos("remove", "--dev", "v0", expect=1)
-            assert "being shaped by process" in done.stderr, done
+            assert "already shapes this device" in done.stderr, done
             n.qos("status", "--dev", "v0")
         n.qos("remove", "--dev", "v0")
         assert "qdisc tbf 5:" in n.tc("qdisc show dev v0")

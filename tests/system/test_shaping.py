@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ROSs that shape their own traffic, in whole runs.
+"""Whole runs whose ROSs shape their own traffic.
 
     test_shaping.py EVB CASE
 """
@@ -17,7 +17,7 @@ QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s", "dfm.
 
 
 def status(evb, running, node):
-    """What the kernel has in a node's namespace."""
+    """The qdiscs, classes and filters in a node's namespace."""
     done = sh("ip", "netns", "exec", f"evb-{running.process.pid}-{node}", evb, "qos", "status", "--dev", "eth0", "--json", check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -43,7 +43,7 @@ def need_ip():
 
 
 def whole(evb, **keys):
-    """Complete, shaped, reported, and nothing left behind."""
+    """A shaped run completes all events, reports its shaping, and leaves nothing behind."""
     need_root()
     before = set(left_states())
     with folder() as where:
@@ -58,7 +58,7 @@ def whole(evb, **keys):
 
 
 def follows_sfis(evb):
-    """An SFI is killed: its class goes; it comes back: it has one again. The others keep theirs."""
+    """The class of a killed SFI is deleted and installed again on its return; the others keep theirs."""
     need_ip()
     with folder() as where:
         keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms", "sfi.count": 2}
@@ -91,7 +91,7 @@ def follows_sfis(evb):
 
 
 def killed(evb):
-    """A ROS that dies by SIGKILL leaves its shaping; a new one takes it on, and gives it back when it ends."""
+    """A ROS takes over the tree of one that was killed, and restores the earlier qdisc when it ends."""
     need_ip()
     with folder() as where:
         keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz"}
@@ -107,7 +107,7 @@ def killed(evb):
             inside = ["ip", "netns", "exec", f"evb-{running.process.pid}-ros1"]
             ros = subprocess.Popen([*inside, evb, "ros", "--config", str(config), "--node", "ros1"], stderr=subprocess.PIPE, text=True)
             try:
-                # While it runs, nobody else shapes this device.
+                # While it runs, no other process shapes this device.
                 def busy():
                     done = sh(*inside, evb, "qos", "remove", "--dev", "eth0", check=False)
                     return done.returncode == 1 and f"process {ros.pid}" in done.stderr
@@ -128,7 +128,7 @@ def killed(evb):
 
 
 def stop_command(evb, config, node):
-    """What the unit runs after its readout has ended, with the variables as systemd sets them."""
+    """Run the unit's ExecStopPost= with the variables that systemd sets."""
     unit = (ROOT / "configs" / "systemd" / "evb-ros@.service").read_text()
     words = re.search(r"^ExecStopPost=-?(.*)$", unit, re.M)[1].split()
     assert words[0] == "/usr/bin/evb", words
@@ -137,7 +137,7 @@ def stop_command(evb, config, node):
 
 
 def unit_stopped(evb):
-    """A readout dies by SIGKILL; what its unit runs then leaves the device as it was before, however often."""
+    """After SIGKILL of a readout, ExecStopPost= restores the device, even if it runs several times."""
     with Network("a", "b") as network, folder() as where:
         network.pair("a", "b")
         root = ("tbf", "rate", "50mbit", "burst", "20k", "limit", "77k")
@@ -163,7 +163,7 @@ def unit_stopped(evb):
             assert ("eth0: 0 changes" not in done.stdout) == changes, done
             assert state() == before, state()
         assert not os.listdir(os.environ["EVB_STATE_DIRECTORY"])
-        # A readout that shapes nothing has neither the privilege nor a folder.
+        # A readout without shaping has neither the privilege nor a state directory.
         where.chmod(0o755)
         nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
         network.run("a", *nobody, *stop_command(evb, path, "r"),
@@ -171,7 +171,7 @@ def unit_stopped(evb):
 
 
 def left_over(evb):
-    """A ROS without shaping says that its device is shaped all the same, as a killed one has left it."""
+    """A ROS without shaping warns about a tree that a killed ROS left on its device."""
     with Network("a", "b") as network, folder() as where:
         network.pair("a", "b")
         path = where / "s.conf"
@@ -189,7 +189,7 @@ def left_over(evb):
 
 
 def required(evb):
-    """Shaping that cannot be had is said, 77; where qos.required = no allows it the run is unshaped, and says so."""
+    """Impossible shaping exits with 77; with qos.required = no the run continues unshaped, with a warning."""
     with folder() as where:
         path = scenario(where)
         done = sh(evb, "run", str(path), *settings({"qos.backend": "htb+tbf"}), check=False)
@@ -200,7 +200,7 @@ def required(evb):
 
 
 def paced(evb):
-    """The program itself keeps to a rate: no qdisc of ours, no packet lost at the port, and no faster than told."""
+    """Without a qdisc the ROS itself keeps to the configured rate, and the port loses no packet."""
     need_root()
     with folder() as where:
         report = run(evb, scenario(where), {"network.link-rate": "100Mbit", "ros.pacing": "10Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1,
@@ -211,7 +211,7 @@ def paced(evb):
 
 
 def no_cbq(evb):
-    """A layout that this kernel lacks: named, 77."""
+    """A backend that the kernel lacks exits with 77 and names the module."""
     need_root()
     with folder() as where:
         done = sh(evb, "run", str(scenario(where)), "--net", "lab", *settings({"qos.backend": "cbq+tbf", "qos.rate": "100Mbit", "network.link-rate": "unlimited"}), check=False)

@@ -94,11 +94,12 @@ static int rebuild(const char *in, const char *directory, const struct eformat *
         struct event_writer *w;
         struct replay *replay;
         uint8_t *room;
-        char why[512];
+        char text[ERROR_TEXT_MAX];
+        struct error error = {};
         int r = 0;
 
-        if (replay_open(&replay, in, why, sizeof why) < 0) {
-                fprintf(stderr, "event_tool: %s\n", why);
+        if (replay_open(&replay, in, &error) < 0) {
+                fprintf(stderr, "event_tool: %s\n", error_format(&error, text));
                 return 1;
         }
         w = open_writer(directory, format, replay_run(replay), false);

@@ -1,6 +1,5 @@
-/* A bounds-checked walk over little-endian bytes, for reading what came from the wire and writing what goes
- * to it. An access past the end sets `failed`, reads as 0 and writes nothing; check `failed` once, at the
- * end. */
+/* A bounds-checked cursor over little-endian bytes, to read and write messages. An access beyond the end sets
+ * `failed`, reads 0 and writes nothing; check `failed` once, at the end. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +38,7 @@ static inline size_t writer_left(const struct writer *w)
         return (size_t)(w->end - w->at);
 }
 
-/* `size_bytes` bytes in place, or NULL where fewer are left. */
+/* `size_bytes` bytes in place; NULL if fewer are left. */
 static inline const void *reader_take(struct reader *r, size_t size_bytes)
 {
         const uint8_t *here = r->at;

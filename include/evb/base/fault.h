@@ -1,4 +1,4 @@
-/* What a bad network does to one datagram after the other: the decisions alone, the same for a seed. Pure. */
+/* Decides what a bad network does to each datagram; the same decisions for the same seed. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ enum fault_fate {
         FAULT_DOUBLE, /* deliver twice */
 };
 
-/* The most datagrams that may overtake a held one. */
+/* Maximum number of datagrams that overtake a held one. */
 #define FAULT_OVERTAKEN_MAX 8
 
 struct fault {
@@ -26,5 +26,6 @@ struct fault {
 };
 
 void fault_init(struct fault *f, const struct fault_config *config);
-/* The fate of the next datagram; for FAULT_HOLD *ret_overtaken says how many that follow go first. */
+/* The fate of the next datagram. For FAULT_HOLD *ret_overtaken is the number of later datagrams to deliver
+ * first. */
 enum fault_fate fault_decide(struct fault *f, uint32_t *ret_overtaken);

@@ -1,5 +1,5 @@
 /* A log-linear histogram of 64-bit values: exact below 64, within 1/32 (3.2 %) above; fixed size, mergeable.
- * One writer; plain data, so that it can lie in shared memory. */
+ * One writer. Plain data, suitable for shared memory. */
 #pragma once
 
 #include <stdint.h>
@@ -15,6 +15,5 @@ struct histogram {
 void histogram_init(struct histogram *h);
 void histogram_add(struct histogram *h, uint64_t value, uint64_t times);
 void histogram_merge(struct histogram *into, const struct histogram *from);
-/* The upper edge of the bucket that holds the q-th quantile (0 to 1), never above the true maximum; 0 where
- * empty. */
+/* The upper edge of the bucket with the q-th quantile (0 to 1), never above the true maximum. 0: empty. */
 uint64_t histogram_quantile(const struct histogram *h, double q);

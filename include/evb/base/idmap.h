@@ -1,6 +1,6 @@
-/* A hash map from 64-bit ids to 32-bit indices, of fixed capacity, with deletion; made for event numbers.
- * Open addressing, linear probing, backward-shift deletion: no tombstones, so it is as fast after a day as at
- * start. One thread. Every id but UINT64_MAX is allowed. */
+/* A hash map from 64-bit ids to 32-bit indices with fixed capacity, made for event numbers. Open addressing
+ * with linear probing and backward-shift deletion leaves no tombstones, so it does not slow down over time.
+ * One thread. Any id except UINT64_MAX. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,15 +16,15 @@ struct idmap {
         uint32_t mask, count, capacity;
 };
 
-/* Room for `capacity` ids (at most 2^30), at a load of a half or less. -ENOMEM, -EINVAL. */
+/* Allocates space for `capacity` ids (at most 2^30) at a load of at most one half. -ENOMEM, -EINVAL. */
 int idmap_init(struct idmap *map, uint32_t capacity);
 void idmap_fini(struct idmap *map);
 
-/* IDMAP_NONE where absent. */
+/* IDMAP_NONE: absent. */
 uint32_t idmap_get(const struct idmap *map, uint64_t id);
-/* Adds or changes; false where `capacity` ids are in it and `id` is not one of them. */
+/* Adds or changes an entry. False: the map is full and `id` is absent. */
 bool idmap_put(struct idmap *map, uint64_t id, uint32_t value);
-/* The value that `id` had, or IDMAP_NONE. */
+/* Removes an entry; its value, or IDMAP_NONE. */
 uint32_t idmap_remove(struct idmap *map, uint64_t id);
-/* Brings the cells of `id` into the cache ahead of a get. */
+/* Prefetches the cells of `id` into the cache. */
 void idmap_prefetch(const struct idmap *map, uint64_t id);

@@ -1,17 +1,17 @@
-/* One line a message on standard error. Only the layers node, lab and cmd log; lower ones return.
- * Threads: any. Under systemd ($JOURNAL_STREAM) lines carry the <N> priority prefix of sd-daemon(3). */
+/* Writes one line per message to standard error. Only node, lab and cmd log; lower layers return errors. Any
+ * thread. Under systemd ($JOURNAL_STREAM) lines have the <N> priority prefix of sd-daemon(3). */
 #pragma once
 
 #include <stdbool.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Who speaks ("ros3"); copied, at most 63 characters. Messages up to `level` are written;
- * EVB_LOG=warning or debug in the environment says otherwise. */
+/* Sets the name of the sender ("ros3"; copied, at most 63 characters) and the level of messages to write.
+ * EVB_LOG=warning or debug in the environment overrides the level. */
 void log_open(const char *name, enum log_level level);
 enum log_level log_level(void);
 
-/* errno is `error`'s absolute value while the message is formatted, so `%m` names it. Return -|error|. */
+/* Sets errno to the absolute value of `error` during formatting, for `%m`. Returns -|error|. */
 int log_full_errno(enum log_level level, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
-/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64): the same everywhere
- * for a seed. */
+/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64). The same sequence
+ * for a seed on every machine. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@ struct random {
         uint64_t s[4];
 };
 
-/* The finaliser of splitmix64: a bijection of 64-bit words that mixes every bit. */
+/* The finaliser of splitmix64, a bijection of 64-bit words that mixes every bit. */
 static inline uint64_t random_mix(uint64_t x)
 {
         x += UINT64_C(0x9E3779B97F4A7C15);

@@ -1,4 +1,5 @@
-/* Text built up in a caller's array of fixed size; too much is cut, and `cut` says so. Always terminated. */
+/* Builds text in a caller's array of fixed size. Text that does not fit is cut, which `cut` reports. Always
+ * terminated. */
 #pragma once
 
 #include <stdbool.h>

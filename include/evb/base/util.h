@@ -1,4 +1,4 @@
-/* Small helpers of the language itself: sizes, clean-up attributes, handing over ownership. */
+/* Helpers for sizes, cleanup attributes and transfer of ownership. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,10 +19,10 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
-/* A deadline that never comes; every *_deadline_ns() returns it for "none". */
+/* A deadline that never comes; *_deadline_ns() functions return it for "none". */
 #define NEVER_NS UINT64_MAX
 
-/* The smallest power of two that is n or more; n at most 2^31. */
+/* The smallest power of two that is at least n; n is at most 2^31. */
 static inline uint32_t power_of_two_at_least(uint32_t n)
 {
         return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
@@ -45,7 +45,8 @@ static inline void cleanup_close(const int *fd)
 #define _cleanup_free_ _cleanup_(cleanup_free)
 #define _cleanup_close_ _cleanup_(cleanup_close)
 
-/* The value of a pointer (descriptor) variable, which is then NULL (-1): hands ownership over. */
+/* Returns the value of a pointer (descriptor) variable and sets the variable to NULL (-1): transfers
+ * ownership. */
 #define take_ptr(p)                                                                                          \
         ({                                                                                                   \
                 __typeof__(p) _taken = (p);                                                                  \

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/base/error.h"
 #include "evb/core/ros.h"
 #include "evb/protocol/event.h"
 
@@ -22,9 +23,8 @@ struct pattern_sizes {
 struct source;
 
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
-/* -EINVAL: the file has fewer than index + 1 sources; other errors as in replay_open(). `why` explains each.
- */
-int source_new_file(struct source **ret, uint32_t index, const char *path, char *why, size_t why_bytes);
+/* -EINVAL: the file has fewer than index + 1 sources; other errors as in replay_open(). */
+int source_new_file(struct source **ret, uint32_t index, const char *path, struct error *error);
 struct source *source_free(struct source *source);
 
 /* A callback for struct ros_config; pure. */

@@ -1,4 +1,4 @@
-/* Internet addresses with a port, IPv4 and IPv6. */
+/* IPv4 and IPv6 addresses with a port. */
 #pragma once
 
 #include <netinet/in.h>
@@ -17,16 +17,16 @@ struct net_address {
 
 #define NET_ADDRESS_TEXT_MAX 64
 
-/* Numeric address, IPv6 with or without brackets and %device. -EINVAL. */
+/* Parses a numeric address; IPv6 with or without brackets and %device. -EINVAL. */
 int net_address_parse(struct net_address *ret, const char *text, uint16_t port);
-/* "HOST:PORT", host as above (IPv6 in brackets). -EINVAL. */
+/* Parses "HOST:PORT", host as above (IPv6 in brackets). -EINVAL. */
 int net_address_parse_with_port(struct net_address *ret, const char *text);
-/* "192.168.1.5:26800", "[::1]:26800"; returns `text`. */
+/* Formats "192.168.1.5:26800" or "[::1]:26800". Returns text. */
 char *net_address_format(const struct net_address *a, char text[static NET_ADDRESS_TEXT_MAX]);
 bool net_address_equal(const struct net_address *a, const struct net_address *b);
 /* Compares without the ports. */
 bool net_address_same_host(const struct net_address *a, const struct net_address *b);
 bool net_address_is_multicast(const struct net_address *a);
 uint16_t net_address_port(const struct net_address *a);
-/* The index of the device that has this address; 0: none. */
+/* The index of the device with this address; 0: none. */
 unsigned net_address_device(const struct net_address *a);

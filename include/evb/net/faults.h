@@ -1,5 +1,4 @@
-/* Injects loss, doubling and reordering into what an endpoint receives, for tests of the programs themselves.
- */
+/* Injects loss, duplication and reordering into the received datagrams of an endpoint, for tests. */
 #pragma once
 
 #include "evb/base/fault.h"
@@ -7,12 +6,12 @@
 
 struct faults;
 
-/* All fractions 0: *ret is NULL, which everything below takes and then does nothing. -ENOMEM. */
+/* If all fractions are 0, *ret is NULL, which the functions below accept and then do nothing. -ENOMEM. */
 int faults_new(struct faults **ret, const struct fault_config *config);
 struct faults *faults_free(struct faults *f);
 
-/* As endpoint_receive(), with faults; n is 4 or more, to have room for what is doubled and was held.
- * Datagrams that are held back come with later ones, or, where none come, with the next call. */
+/* Like endpoint_receive(), with faults. n is at least 4, to leave space for duplicated and held datagrams. A
+ * held datagram comes with later ones, or, if none come, with the next call. */
 int faults_receive(struct faults *f, struct endpoint *e, struct datagram *out, size_t n);
-/* Some are held back: call faults_receive() again soon, even if the endpoint is silent. */
+/* Some datagrams are held: call faults_receive() again soon, even if the endpoint is silent. */
 bool faults_are_holding(const struct faults *f);

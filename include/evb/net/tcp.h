@@ -1,5 +1,5 @@
-/* Stream connections: listened for, made, read through a staging buffer, written by gather lists. Framing is
- * for those above. Nothing blocks; one thread. Negative errno is the connection's end. */
+/* TCP connections: listen, connect, read through a staging buffer, write gather lists. Callers do the
+ * framing. Nothing blocks; one thread. A negative errno ends the connection. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,24 +10,23 @@
 #include "evb/base/random.h"
 #include "evb/net/address.h"
 
-/* A listening socket on `local`; its descriptor, to poll for EPOLLIN. */
+/* A listening socket on `local`: its descriptor, for EPOLLIN. */
 int tcp_listen(const struct net_address *local, uint64_t receive_buffer_bytes);
-/* The next connection that waits: its descriptor, or -EAGAIN. */
+/* Accepts the next connection: its descriptor, or -EAGAIN. */
 int tcp_accept(int listener, uint64_t receive_buffer_bytes, struct net_address *ret_peer);
-/* Begins a connection from `local` (its port is any): the descriptor, writable once it stands or has failed.
- */
+/* Starts a connection from `local` (any port): the descriptor, which becomes writable when the connection is
+ * established or has failed. */
 int tcp_connect(const struct net_address *local, const struct net_address *to, uint64_t send_buffer_bytes);
-/* After EPOLLOUT: 0 where the connection stands, or why it does not. */
+/* After EPOLLOUT: 0 if the connection is established, else its error. */
 int tcp_connected(int fd);
-/* The connection ends by itself, -ETIMEDOUT, where the other side has not been there for some 20 s: also one
- * that says nothing, and one that is only being made. Its machine may have gone without a word (tcp(7),
- * TCP_USER_TIMEOUT). */
+/* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is
+ * idle or still being established: the peer may have died silently (tcp(7), TCP_USER_TIMEOUT). */
 void tcp_notice_silence(int fd);
-/* What the kernel granted: half of what it reports. */
+/* The granted buffer size: half of what the kernel reports. */
 uint64_t tcp_granted_bytes(int fd, bool send);
 
-/* Growing pauses before the next try: 100 ms doubled each time up to 5 s, each shortened by up to a quarter
- * at random so that many do not come at once. */
+/* Growing pauses between attempts: 100 ms, doubled each time up to 5 s. Each is shortened randomly by up to a
+ * quarter, so that peers do not retry together. */
 struct tcp_backoff {
         uint32_t failures;
         struct random random;
@@ -37,7 +36,7 @@ void tcp_backoff_init(struct tcp_backoff *b, uint64_t seed);
 uint64_t tcp_backoff_next_ns(struct tcp_backoff *b);
 void tcp_backoff_reset(struct tcp_backoff *b);
 
-/* Bytes received and not yet understood. */
+/* Bytes that are received but not consumed. */
 struct tcp_reader {
         int fd; /* borrowed */
         uint8_t *staging;
@@ -46,8 +45,8 @@ struct tcp_reader {
 
 int tcp_reader_init(struct tcp_reader *r, int fd, size_t staging_bytes); /* -ENOMEM */
 void tcp_reader_fini(struct tcp_reader *r);
-/* Receives what is there into the free part of the staging buffer: bytes, 0 (none now, or no free part),
- * -EPIPE at the end of the stream. */
+/* Receives available bytes into the free part of the staging buffer: their number, 0 (none available, or no
+ * space), -EPIPE at the end of the stream. */
 ssize_t tcp_reader_fill(struct tcp_reader *r);
 static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t *ret_n)
 {
@@ -55,9 +54,9 @@ static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t
         return r->staging + r->begin;
 }
 void tcp_reader_consume(struct tcp_reader *r, size_t n);
-/* Up to n bytes to `to`: from the staging buffer first, then straight from the socket. Bytes, 0 (none now),
- * -EPIPE. */
+/* Reads up to n bytes, first from the staging buffer, then directly from the socket: their number, 0 (none
+ * available), -EPIPE. */
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n);
 
-/* Bytes taken; -EAGAIN: none now. */
+/* The number of bytes sent; -EAGAIN: none at the moment. */
 ssize_t tcp_send(int fd, const struct iovec *iov, size_t n_iov);

@@ -10,15 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/base/error.h"
 #include "evb/format/eformat.h"
 #include "evb/protocol/event.h"
 
 struct replay;
 
 /* -EBADMSG: not such a file, or an event in it is damaged or holds a ROS twice; -ENODATA: no events; -E2BIG:
- * more than EVB_ROS_MAX sources; -EMSGSIZE: a fragment above EVB_FRAGMENT_MAX_BYTES; or errno. In all cases
- * `why` tells the story in one line. */
-int replay_open(struct replay **ret, const char *path, char *why, size_t why_bytes);
+ * more than EVB_ROS_MAX sources; -EMSGSIZE: a fragment above EVB_FRAGMENT_MAX_BYTES; or errno. */
+int replay_open(struct replay **ret, const char *path, struct error *error);
 struct replay *replay_free(struct replay *replay); /* always returns NULL */
 
 size_t replay_sources(const struct replay *replay);

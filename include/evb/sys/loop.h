@@ -1,5 +1,4 @@
-/* An event loop over epoll: descriptors, one deadline, signals. One thread; nothing is allocated after
- * loop_new(). */
+/* An event loop over epoll: descriptors, one deadline, signals. One thread. Allocates only in loop_new(). */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +6,7 @@
 
 struct loop;
 
-/* A descriptor watched, embedded in its owner; `ready` gets the epoll events. */
+/* A watched descriptor, embedded in its owner; `ready` gets the epoll events. */
 struct loop_io {
         int fd;
         uint32_t events; /* EPOLLIN, EPOLLOUT... */
@@ -22,27 +21,27 @@ uint64_t clock_boot_ns(void); /* CLOCK_BOOTTIME */
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *loop);
 
-/* The same three for a descriptor; a removed one is not called again, even within the same wake-up. Negative
- * errno. */
+/* Watch, change and unwatch a descriptor. After loop_remove() `ready` is not called again, even in the
+ * current wake-up. Negative errno. */
 int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
 
-/* Blocks SIGTERM, SIGINT and SIGHUP and counts them here instead. SIGHUP has its own count, and does not
- * count if it was ignored before (nohup). Call before threads are made. */
+/* Blocks SIGTERM, SIGINT and SIGHUP and counts them. SIGHUP has its own count, and is not counted if it was
+ * ignored before (nohup). Call before threads are created. */
 int loop_catch_signals(struct loop *loop);
 unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
 unsigned loop_hangups(const struct loop *loop);
 
-/* Without a loop, or around several: blocks SIGTERM, SIGINT and SIGHUP from now on; whether one is
+/* For code without a loop, or between loops: blocks SIGTERM, SIGINT and SIGHUP; returns whether one is
  * pending. */
 void signals_hold(void);
 bool signals_are_waiting(void);
-/* Takes one of these blocked signals if it comes within `wait_ns`; whether one came. */
+/* Waits up to `wait_ns` for one of these signals and takes it. True: a signal came. */
 bool signals_wait(uint64_t wait_ns);
 
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls
- * what is ready. 0, or negative errno. */
+ * the ready ones. 0 or negative errno. */
 int loop_wait(struct loop *loop, uint64_t deadline_ns);
 /* The time of the last wake-up. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -1,20 +1,20 @@
-/* Large buffers, pages shared with another process, and what this process has used so far. */
+/* Large buffers, memory shared between processes, and the resource usage of this process. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Anonymous memory, zero, touched only as it is used; huge pages where the system gives them. NULL: none. */
+/* Zeroed anonymous memory, committed on first use; in huge pages if available. NULL: out of memory. */
 void *memory_map(size_t size_bytes);
 void memory_unmap(void *memory, size_t size_bytes);
 
-/* Memory that processes forked from now on have in common; zero. NULL: none. */
+/* Zeroed memory that is shared with processes forked later. NULL: out of memory. */
 void *memory_map_shared(size_t size_bytes);
 
-/* A page that outlives its processes' deaths as long as someone holds the descriptor. */
-int memory_share_new(const char *name, size_t size_bytes, int *ret_fd,
-                     void **ret);                            /* makes it; negative errno */
-int memory_share_map(int fd, size_t size_bytes, void **ret); /* an inherited one; -EINVAL: too small */
+/* Creates shared memory, which exists as long as a process holds its descriptor. Negative errno. */
+int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
+/* Maps the shared memory of an inherited descriptor. -EINVAL: too small; or negative errno. */
+int memory_share_map(int fd, size_t size_bytes, void **ret);
 
-uint64_t memory_peak_bytes(void); /* resident set of this process, its highest so far */
-double cpu_used_seconds(void);    /* of all its threads, user and system */
+uint64_t memory_peak_bytes(void); /* highest resident set size so far */
+double cpu_used_seconds(void);    /* user and system time of all threads */

@@ -1,4 +1,4 @@
-/* Worker threads with a name and processors of their own, and a way to wake one that waits on a ring. */
+/* Worker threads with names and processors, and a way to wake a thread that waits for a ring. */
 #pragma once
 
 #include <pthread.h>
@@ -6,19 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Starts a thread that is called `name` (15 bytes are shown) on the given processors (none: any). Signals
- * stay blocked as in the caller. Negative errno. */
+/* Starts a thread with a name (15 bytes are shown) on the given processors (none: any). Signals stay blocked
+ * as in the caller. Negative errno. */
 int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t n_cpus, void *(*run)(void *),
                  void *ctx);
-/* The calling thread to these processors; none: unchanged. Negative errno. */
+/* Pins the calling thread to processors; none: unchanged. Negative errno. */
 int thread_pin(const unsigned *cpus, size_t n_cpus);
 
-/* Wakes a consumer that sleeps, and costs the producer no system call while it is awake.
+/* Wakes a sleeping consumer; costs the producer no system call while the consumer is awake.
  *
- * Consumer: waker_prepare(); look at the queue once more; where it is empty wait (waker_wait, or poll `fd`),
- * else go on; waker_done(). Producer: put into the queue, then waker_wake(). Between setting `sleeping` and
- * looking again, and between putting and reading `sleeping`, each side has a sequentially consistent fence:
- * one of the two sees the other. */
+ * Consumer: waker_prepare(); check the queue again; if it is empty, wait (waker_wait() or poll `fd`); then
+ * waker_done(). Producer: put an item into the queue, then waker_wake(). Each side has a sequentially
+ * consistent fence between its write and its read, so at least one of the two sees the other. */
 struct waker {
         int fd; /* eventfd */
         _Atomic bool sleeping;
@@ -29,4 +28,4 @@ void waker_fini(struct waker *w);
 void waker_wake(struct waker *w);
 void waker_prepare(struct waker *w);
 void waker_wait(struct waker *w, int timeout_ms); /* -1: until woken */
-void waker_done(struct waker *w);                 /* awake; also empties the eventfd */
+void waker_done(struct waker *w);                 /* ends the wait; also empties the eventfd */

@@ -1,6 +1,6 @@
-/* The kinds that we speak, one file each (kind_htb.c and so on), in one table. A kind turns its parameters
- * into netlink attributes and back, compares them, and writes them as words of a tc command line. Never
- * trusts what it reads. */
+/* The supported kinds of qdiscs and filters, in one table with one file per kind. A kind encodes its
+ * parameters as netlink attributes, decodes, compares and prints them as words of a tc command. It never
+ * trusts its input. */
 #pragma once
 
 #include <libmnl/libmnl.h>
@@ -9,9 +9,9 @@
 
 struct tc_kind {
         const char *name;
-        /* The attributes within TCA_OPTIONS. */
+        /* Adds the attributes within TCA_OPTIONS. */
         void (*encode)(struct nlmsghdr *m, const struct tc_object *o);
-        /* Fills o->params; -EBADMSG: truncated, contradictory, or with features that the parameters cannot
+        /* Sets o->params. -EBADMSG: truncated, contradictory, or with features that the parameters cannot
          * express. */
         int (*decode)(struct tc_object *o, const struct nlattr *options);
         bool (*equal)(const struct tc_object *a, const struct tc_object *b);
@@ -20,5 +20,5 @@ struct tc_kind {
 
 extern const struct tc_kind tc_kind_htb, tc_kind_tbf, tc_kind_cbq, tc_kind_bfifo, tc_kind_pfifo, tc_kind_u32;
 
-/* NULL: not one of ours. */
+/* NULL: unsupported kind. */
 const struct tc_kind *tc_kind_find(const char *name);

@@ -1,42 +1,39 @@
-/* Objects to netlink messages and back. Pure: bytes in, bytes out. */
+/* Converts objects to netlink messages and back. Pure: bytes in, bytes out. */
 #pragma once
 
 #include <libmnl/libmnl.h>
 
 #include "evb/tc-model/object.h"
 
-/* The largest message that is made: a CBQ class with its rate table, or foreign options of any length. */
+/* The largest message: a CBQ class with its rate table, or foreign options. */
 #define TC_MESSAGE_MAX (66u << 10)
 
 enum tc_verb {
-        TC_ADD,     /* must not be there yet */
-        TC_REPLACE, /* instead of what is there: qdiscs */
-        TC_CHANGE,  /* must be there: keeps the queue */
+        TC_ADD,     /* must not exist */
+        TC_REPLACE, /* replaces an existing qdisc */
+        TC_CHANGE,  /* must exist; keeps the queue */
         TC_DELETE,
 };
 
 struct tc_change {
         enum tc_verb verb;
         const struct tc_object *object; /* borrowed */
-        uint32_t kernel_handle;         /* TC_CHANGE and TC_DELETE of a filter: what the kernel calls it */
+        uint32_t kernel_handle;         /* for TC_CHANGE and TC_DELETE of a filter: the kernel's handle */
 };
 
-/* Writes a message of at most TC_MESSAGE_MAX bytes; sequence number and flags for an acknowledgement are the
- * socket's business. -EMSGSIZE: foreign options too long. */
+/* Writes a message of at most TC_MESSAGE_MAX bytes, without sequence number and acknowledgement flag, which
+ * the socket sets. -EMSGSIZE: the foreign options are too long. */
 int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *change);
-/* Reads RTM_{NEW,DEL}{QDISC,TCLASS,TFILTER}; options are copied, and owned by the caller. An object of a
- * kind, or with parameters, that we do not speak comes out with kind NULL. -EBADMSG: not such a message;
- * -ENOMEM. */
-/* Fills params and kind from the options that an object carries; kind stays NULL where we do not speak them.
- */
+/* Sets params and kind from the options of an object; kind stays NULL if the kind is unsupported. */
 int tc_object_decode_options(struct tc_object *o);
+/* Reads RTM_{NEW,DEL}{QDISC,TCLASS,TFILTER}. Options are copied; the caller owns them. The kind of an
+ * unsupported object is NULL. -EBADMSG: another or an invalid message; -ENOMEM. */
 int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_ifindex);
 
-/* What became of one change. `text` is the kernel's own (extended ACK); may be set on success too: a warning.
- */
+/* The kernel's answer to one change. `text` is from the extended ACK; on success it is a warning. */
 #define TC_ACK_TEXT_MAX 160
 struct tc_ack {
-        int error; /* 0, or negative errno; -ECANCELED: not sent, as an earlier one was refused */
+        int error; /* 0 or negative errno; -ECANCELED: not sent because an earlier change was refused */
         char text[TC_ACK_TEXT_MAX];
 };
 

@@ -1,6 +1,5 @@
-/* Qdiscs, classes and filters of one device as values: what we want, and what the kernel has, in the same
- * form, so that the two can be compared. A tree owns its objects. Nothing here speaks to the kernel. One
- * thread a tree. */
+/* Qdiscs, classes and filters of one device as values. Wanted and kernel objects have the same form, so that
+ * they can be compared. A tree owns its objects. No access to the kernel. One thread per tree. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,8 +22,8 @@ enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
 
 struct tc_htb_qdisc {
         uint32_t default_class;  /* minor */
-        uint32_t rate2quantum;   /* of no effect where classes tell their quantum: carries our mark */
-        uint32_t direct_packets; /* queue for what no class takes; 0: the device's. Not compared */
+        uint32_t rate2quantum;   /* carries evb's mark; no effect because classes set their quantum */
+        uint32_t direct_packets; /* queue for unclassified packets; 0: the device's. Not compared */
 };
 
 struct tc_htb_class {
@@ -37,30 +36,29 @@ struct tc_htb_class {
 struct tc_tbf {
         uint64_t rate_bytes;
         uint32_t burst_ticks, limit_bytes;
-        uint32_t burst_bytes; /* sent beside the ticks, exact; 0 in what was read, as the kernel does not tell
-                                 it */
+        uint32_t burst_bytes; /* sent in addition to the ticks, exact; 0 in dumps, which do not contain it */
         uint16_t overhead_bytes;
 };
 
-/* As well a CBQ qdisc: it is its own topmost class. Times in ticks. */
+/* Also of a CBQ qdisc, which is its own topmost class. Times in ticks. */
 struct tc_cbq {
         uint32_t rate_bytes;
         uint32_t max_idle, min_idle, off_time;
         uint32_t average_packet_bytes, allot_bytes, weight;
-        uint32_t split, default_map; /* default_map bit p: takes packets of priority p that no filter took,
-                                        below `split` */
+        uint32_t split,
+                default_map; /* bit p of default_map: below `split`, takes unfiltered packets of priority p */
         uint16_t min_packet_bytes;
         uint8_t cell_log, priority, ewma_log;
         bool bounded, isolated;
-        uint64_t bandwidth_bytes; /* of the link: what idle times are made from; the kernel does not keep it,
-                                     tc wants it */
+        uint64_t bandwidth_bytes; /* of the link, the base of idle times; tc needs it, the kernel does not
+                                     store it */
 };
 
 struct tc_fifo {
         uint32_t limit; /* bfifo: bytes; pfifo: packets */
 };
 
-/* Bytes as they are in the packet. */
+/* Bytes in the order of the packet. */
 struct tc_u32_match {
         uint8_t mask[4], value[4];
         int32_t offset; /* from the network header */
@@ -68,10 +66,10 @@ struct tc_u32_match {
 
 struct tc_u32 {
         uint32_t classid;
-        uint32_t link;    /* handle of the table that matching packets go on to; 0: none */
-        uint32_t divisor; /* not 0: this is such a table */
+        uint32_t link;    /* table that matching packets go on to; 0: none */
+        uint32_t divisor; /* not 0: the object is such a table */
         uint8_t hash_mask[4];
-        int16_t hash_offset; /* which packet bytes, under the mask, choose the bucket of `link` */
+        int16_t hash_offset; /* packet bytes that, masked, select the bucket of `link` */
         uint8_t n_matches;
         struct tc_u32_match matches[TC_U32_KEYS_MAX];
 };
@@ -94,23 +92,23 @@ struct tc_kind;
 
 struct tc_object {
         enum tc_type type;
-        /* Qdisc: MAJOR:0 (0: the kernel's own). Class: its id. u32 filter: table << 20 | bucket << 12 |
-         * number, where table 0 stands for the topmost one of the filter's priority, whatever number the
-         * kernel gave that. */
+        /* Qdisc: MAJOR:0 (0: the kernel's default). Class: its id. u32 filter: table << 20 | bucket << 12 |
+         * number; table 0 is the topmost table of the filter's priority, whatever its number in the kernel.
+         */
         uint32_t handle;
-        uint32_t parent;             /* TC_ROOT; a class or qdisc; of a filter: where it is attached */
+        uint32_t parent;             /* TC_ROOT, a class or a qdisc */
         uint16_t priority, protocol; /* of filters; ETH_P_*, host order */
-        uint32_t chain;              /* of filters: others' may be in other chains than 0 */
-        uint32_t kernel_handle;      /* as the kernel says it, to delete by; 0 in what is wanted */
+        uint32_t chain;              /* of filters; evb uses chain 0 only */
+        uint32_t kernel_handle;      /* the kernel's handle, to delete by; 0 in wanted objects */
         char kind_name[TC_KIND_MAX];
-        const struct tc_kind *kind; /* NULL: one that we do not speak; only `options` tells of it */
+        const struct tc_kind *kind; /* NULL: unsupported; only `options` describes it */
         union tc_params params;
-        /* Of qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes a packet count as
-         * larger than it is. The kernel does not report the table itself; without one (no link layer, only an
-         * overhead) this is all of it. */
+        /* Of qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes packets count as
+         * larger. The kernel does not report the table itself; a stab without one (no link layer, only an
+         * overhead) is complete. */
         bool has_stab;
         uint8_t stab[TC_STAB_BYTES];
-        /* TCA_OPTIONS as they were read; owned by the tree. */
+        /* TCA_OPTIONS as dumped; owned by the tree. */
         uint8_t *options;
         size_t options_bytes;
         struct tc_counters counters;
@@ -121,20 +119,20 @@ struct tc_tree {
         size_t n, size;
 };
 
-/* -ENOMEM, or 0. The object is copied, its options are taken over. */
+/* Copies the object and takes over its options. -ENOMEM. */
 int tc_tree_add(struct tc_tree *t, const struct tc_object *o);
 void tc_tree_fini(struct tc_tree *t);
-/* A copy of all objects. */
+/* Copies all objects. */
 int tc_tree_copy(struct tc_tree *ret, const struct tc_tree *t);
-/* Orders by identity, so that two trees can be walked side by side. */
+/* Sorts by identity, so that two trees can be merged. */
 void tc_tree_sort(struct tc_tree *t);
 
-/* The same place in the tree, whatever is there: <0, 0, >0. */
+/* Compares the places in the tree, not the objects there: <0, 0, >0. */
 int tc_object_compare(const struct tc_object *a, const struct tc_object *b);
-/* The same in every property; statistics apart. */
+/* True if all properties are the same; ignores counters. */
 bool tc_object_equal(const struct tc_object *a, const struct tc_object *b);
-/* In a sorted tree: what is in the same place; the class of that id; the qdisc that hangs at a parent (a
- * class, or TC_ROOT). NULL: none. */
+/* In a sorted tree: the object at the same place; the class with that id; the qdisc below a parent (a class
+ * or TC_ROOT). NULL: none. */
 const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place);
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
@@ -142,7 +140,7 @@ const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
 /* The kernel does not report all of the size table. */
 bool tc_object_lacks_table(const struct tc_object *o);
 
-/* "e7b:1001", as tc writes it; "root". Returns text. */
+/* Formats "e7b:1001" or "root", as tc does. Returns text. */
 char *tc_handle_format(uint32_t handle, char text[static TC_HANDLE_TEXT_MAX]);
-/* "class e7b:1001", "tbf 1001: of e7b:1001", "filter for 10.0.0.5": what messages call it. */
+/* Appends the name for messages: "class e7b:1001", "tbf 1001: of e7b:1001", "filter for 10.0.0.5". */
 void tc_object_name(const struct tc_object *o, struct strbuf *b);

@@ -1,19 +1,21 @@
-/* How a sender's traffic is to be shaped: from the link, the sources, the switch's buffer and the socket
- * buffers to rate, burst, limit and quantum of each destination, with the reason of each. Pure. */
+/* Plans the shaping of a sender: computes rate, burst, limit and quantum of each destination, each with its
+ * reason. The inputs are the link, the number of sources, the switch's buffer and the send buffers. Pure. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/base/error.h"
+
 #define TC_DESTINATIONS_MAX 4000u
 #define TC_ADDRESS_TEXT_MAX 46
 #define TC_REASON_MAX 200
 #define TC_WARNINGS_MAX 16
-/* Of the link's class where the link's rate is not known: shapes nothing. */
+/* Rate of the link's class if the link rate is unknown; shapes nothing. */
 #define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
 
-/* How the tree is made; AUTO: the first of the others that the kernel has. */
+/* The layout of the tree. AUTO: the first layout that the kernel supports. */
 enum tc_backend {
         TC_BACKEND_NONE,
         TC_BACKEND_AUTO,
@@ -22,7 +24,7 @@ enum tc_backend {
         TC_BACKEND_CBQ_TBF,
 };
 
-/* Of Ethernet, beyond the header that the kernel counts: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
+/* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
 #define TC_ETHERNET_OVERHEAD_BYTES 24
 
 struct tc_address {
@@ -30,38 +32,37 @@ struct tc_address {
         uint8_t n_bytes;   /* 4 or 16 */
 };
 
-/* "10.0.0.5", "fd00::5". False: neither. */
+/* Reads "10.0.0.5" or "fd00::5". False: not an address. */
 bool tc_address_parse(struct tc_address *ret, const char *text);
 char *tc_address_format(const struct tc_address *a, char text[static TC_ADDRESS_TEXT_MAX]);
 bool tc_address_equal(const struct tc_address *a, const struct tc_address *b);
 
 struct tc_destination {
         struct tc_address address;
-        uint64_t rate_bps; /* wanted; 0: by the plan */
+        uint64_t rate_bps; /* 0: the plan chooses */
 };
 
-/* Zero means "not known" of a fact, "by the plan" of a wish. */
+/* A fact that is 0 is unknown; for a wish that is 0 the plan chooses. */
 struct tc_request {
         /* Facts. */
-        uint64_t link_rate_bps; /* of this wire and of a destination's port */
+        uint64_t link_rate_bps; /* of this device and of a destination's switch port */
         uint32_t mtu_bytes;
         uint64_t switch_buffer_bytes;
-        uint32_t sources;            /* that send to one destination */
-        uint64_t send_buffer_bytes;  /* of all this machine's sockets to one destination, as the kernel grants
-                                        it */
-        uint32_t super_packet_bytes; /* the largest that segmentation offload hands to the qdisc; 0: none */
+        uint32_t sources;            /* number of senders to one destination */
+        uint64_t send_buffer_bytes;  /* sum over this machine's sockets to one destination, as granted */
+        uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         /* Wishes. */
-        enum tc_backend backend; /* resolved: not AUTO, not NONE */
+        enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
-        uint16_t control_port;   /* 0: no class for control */
-        uint16_t overhead_bytes; /* that a packet takes on the wire beyond what the kernel counts */
+        uint16_t control_port;   /* 0: control messages have no class of their own */
+        uint16_t overhead_bytes; /* per packet on the wire, beyond the bytes that the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;
 };
 
 struct tc_share {
-        uint64_t rate_bps;       /* the most that it may send */
-        uint64_t guaranteed_bps; /* what it gets when all want to send */
+        uint64_t rate_bps;       /* maximum rate */
+        uint64_t guaranteed_bps; /* rate while all destinations send */
         uint64_t burst_bytes;
         uint64_t limit_bytes;
         uint32_t quantum_bytes;
@@ -69,11 +70,11 @@ struct tc_share {
 
 struct tc_plan {
         enum tc_backend backend;
-        uint32_t frame_bytes; /* the largest frame as the kernel counts it */
+        uint32_t frame_bytes; /* largest frame, as the kernel counts it */
         uint64_t link_rate_bps;
         uint64_t link_burst_bytes;
         uint16_t control_port, overhead_bytes;
-        struct tc_share control, other; /* other: traffic to no known destination */
+        struct tc_share control, other; /* other: traffic to unknown destinations */
         struct tc_address *addresses;
         struct tc_share *shares;
         size_t n;
@@ -83,6 +84,6 @@ struct tc_plan {
         size_t n_warnings;
 };
 
-/* 0; -EINVAL: it could not work, `why` says what is wrong and what is allowed; -ENOMEM. */
-int tc_plan_make(struct tc_plan *ret, const struct tc_request *request, char why[static TC_REASON_MAX]);
+/* -EINVAL: the request cannot work; -ENOMEM. */
+int tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 void tc_plan_fini(struct tc_plan *p);

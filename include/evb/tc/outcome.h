@@ -1,4 +1,4 @@
-/* What came of an operation on the kernel, in figures and in words. */
+/* The result of an operation on the kernel: figures and warnings. Errors are in a struct error. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,16 +11,13 @@
 #define TC_OUTCOME_TEXT_MAX 320
 
 struct tc_outcome {
-        unsigned operations;             /* changes that the kernel took */
-        enum tc_owner owner;             /* of the root that was found */
-        char error[TC_OUTCOME_TEXT_MAX]; /* with the kernel's own text */
+        unsigned operations; /* changes that the kernel accepted */
+        enum tc_owner owner; /* of the root qdisc that was found */
         char warnings[TC_WARNINGS_MAX][TC_OUTCOME_TEXT_MAX];
         size_t n_warnings;
-        unsigned undraining; /* classes that still hold packets and were therefore left, without a filter */
-        uint64_t dropped_bytes; /* that were still queued in what was deleted */
+        unsigned undraining;    /* unwanted classes that still hold packets; they stay, without filters */
+        uint64_t dropped_bytes; /* queued bytes that were dropped by deleting their classes */
 };
 
+/* Adds a warning, or drops it if there are TC_WARNINGS_MAX already. */
 void tc_outcome_warn(struct tc_outcome *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Sets the text of the error and returns r. */
-int tc_outcome_fail(struct tc_outcome *o, int r, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));

@@ -1,7 +1,7 @@
-/* What must outlive the process that shapes a device: the qdiscs that were there before, the settings of the
- * interface, and the rates that were asked for. A file for each device of each network namespace, which is
- * locked as well, so that two do not shape one device. Numbers of namespaces and devices come again: it says
- * as well which of them it is of. Folder: $EVB_STATE_DIRECTORY, or /run/evb. */
+/* The state of a shaped device that must outlive its process: the earlier qdiscs, the earlier settings of the
+ * interface, and the requested rates. Each device of each network namespace has a file, which also serves as
+ * a lock. Namespace and device numbers are reused, so the file names its device uniquely. Directory:
+ * $EVB_STATE_DIRECTORY, or /run/evb. */
 #pragma once
 
 #include "evb/tc-model/object.h"
@@ -10,24 +10,24 @@
 
 struct tc_state {
         int fd;          /* locked */
-        bool empty;      /* nothing to be remembered: the file goes when it is closed */
-        bool unreadable; /* something was there, and is not understood */
+        bool empty;      /* no state; the file is deleted on close */
+        bool unreadable; /* the file exists but is damaged */
         char path[256];
-        char of[96];               /* the device, this boot's and this namespace's */
-        struct tc_tree saved;      /* n == 0: the kernel's own default */
-        bool restoring;            /* `saved` is being put back; whoever finds this set finishes it */
-        struct tc_tuning previous; /* of the interface */
+        char of[96];               /* identifies device, boot and namespace */
+        struct tc_tree saved;      /* n == 0: the kernel's default */
+        bool restoring;            /* a restoration of `saved` has begun; the next process finishes it */
+        struct tc_tuning previous; /* earlier settings of the interface */
         struct tc_destination *asked;
         size_t n_asked;
 };
 
-/* Opens, locks and reads; an empty or unreadable file is an empty state. -EBUSY: *ret_holder is the process
- * that shapes this device; other errno: of opening the file. */
+/* Opens, locks and reads; an empty or damaged file is an empty state. -EBUSY: process *ret_holder shapes this
+ * device; other errno: cannot open the file. */
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
-/* Reads without locking. -ENOENT: no state is kept for this device. */
+/* Reads without a lock. -ENOENT: the device has no state. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
-/* In place of the old one at once, or not at all. */
+/* Replaces the file atomically. */
 int tc_state_write(struct tc_state *s);
-/* Nothing is left to be remembered; until something is written again. */
+/* Clears the state. */
 void tc_state_erase(struct tc_state *s);
 void tc_state_fini(struct tc_state *s);

@@ -11,10 +11,9 @@
 int flow_shaping_install(int namespace, const struct flow_shape *shape);
 /* Reads the packets that this shaping has dropped. Returns negative errno; logs errors. */
 int flow_shaping_installed_drops(int namespace, uint64_t *ret_packets);
-/* Shapes a device of the calling thread's namespace; tc_shaper_remove() undoes it. Returns negative errno
- * with the reason in `why`. */
-int flow_shaping_apply(struct tc_shaper **ret, const char *device, const struct flow_shape *shape, char *why,
-                       size_t size);
+/* Shapes a device of the calling thread's namespace; tc_shaper_remove() undoes it. */
+int flow_shaping_apply(struct tc_shaper **ret, const char *device, const struct flow_shape *shape,
+                       struct error *error);
 /* Reads the packets that it has dropped. Returns negative errno. */
 int flow_shaping_drops(struct tc_shaper *shaper, uint64_t *ret_packets);
 /* Finds a node's device: the configured one, or the one with the node's address. Returns negative errno. */

@@ -1,4 +1,4 @@
-/* The cursors: little-endian whatever the machine, and never past the end, however often they are asked. */
+/* Cursors: little-endian on every machine, and never beyond the end. */
 #include "../test.h"
 
 #include "evb/base/cursor.h"
@@ -7,7 +7,7 @@
 static const uint8_t wire[] = {0x01, 0x03, 0x02, 0x07, 0x06, 0x05, 0x04, 0x0f,
                                0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09, 0x08};
 
-static void order_of_bytes(void **state)
+static void bytes_are_little_endian(void **state)
 {
         struct reader r = reader_init(wire, sizeof wire);
         uint8_t out[sizeof wire];
@@ -35,7 +35,7 @@ static void a_failed_reader_gives_nothing(void **state)
         assert_int_equal(reader_u16(&r), 0x0301);
         assert_int_equal(reader_u16(&r), 0);
         assert_true(r.failed);
-        /* Not even what would fit: later fields would be taken from the wrong place. */
+        /* Not even a field that would fit: it would be read from the wrong position. */
         assert_int_equal(reader_u8(&r), 0);
         assert_null(reader_take(&r, 0));
         assert_null(reader_take(&r, SIZE_MAX));
@@ -56,7 +56,7 @@ static void a_failed_writer_writes_nothing(void **state)
         assert_memory_equal(out, ((uint8_t[]){1, 2, 9, 9}), 4);
 }
 
-static void bytes_in_place(void **state)
+static void bytes_are_accessed_in_place(void **state)
 {
         struct reader r = reader_init(wire, 5), none = reader_init(NULL, 0);
         uint8_t out[2];
@@ -73,9 +73,8 @@ static void bytes_in_place(void **state)
         assert_true(writer_left(&w) == 0 && !w.failed);
 }
 
-/* Fields of random widths in an array of random size, exactly on the heap where the sanitizer watches its
- * ends. */
-static void what_is_written_is_read(void **state)
+/* Fields of random width in an array of random size on the heap, where the sanitizer checks its ends. */
+static void written_fields_read_back(void **state)
 {
         struct random random, widths, again;
 
@@ -115,11 +114,11 @@ static void what_is_written_is_read(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(order_of_bytes),
+                cmocka_unit_test(bytes_are_little_endian),
                 cmocka_unit_test(a_failed_reader_gives_nothing),
                 cmocka_unit_test(a_failed_writer_writes_nothing),
-                cmocka_unit_test(bytes_in_place),
-                cmocka_unit_test(what_is_written_is_read),
+                cmocka_unit_test(bytes_are_accessed_in_place),
+                cmocka_unit_test(written_fields_read_back),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The priority queue against a plain list of the same items. */
+/* The priority queue, compared with a plain list of the same items. */
 #include "../test.h"
 
 #include "evb/base/heap.h"
@@ -25,7 +25,7 @@ static uint32_t first_of(const struct plain *p)
         return first;
 }
 
-static void as_a_plain_list(void **state)
+static void it_behaves_like_a_plain_list(void **state)
 {
         struct plain plain[ITEMS] = {};
         struct random random;
@@ -53,7 +53,7 @@ static void as_a_plain_list(void **state)
         heap_fini(&h);
 }
 
-static void comes_out_in_order(void **state)
+static void items_come_out_in_order(void **state)
 {
         struct heap h;
 
@@ -73,8 +73,8 @@ static void comes_out_in_order(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(as_a_plain_list),
-                cmocka_unit_test(comes_out_in_order),
+                cmocka_unit_test(it_behaves_like_a_plain_list),
+                cmocka_unit_test(items_come_out_in_order),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* The log: one line a message on standard error, with its sender, its error and under the journal its
- * priority. */
+/* The log: one line per message with sender, error, and, under the journal, priority. */
 #include "../test.h"
 
 #include <errno.h>
@@ -21,7 +20,7 @@ static void catch_lines(void)
         assert_int_equal(dup2(caught, STDERR_FILENO), STDERR_FILENO);
 }
 
-/* What was written since, in `said`. */
+/* Reads the new lines into `said`. */
 static const char *release_lines(void)
 {
         ssize_t n = pread(caught, said, sizeof said - 1, 0);
@@ -59,7 +58,7 @@ static void errors_are_named_and_returned(void **state)
         errno = EIO;
         assert_int_equal(log_error_errno(-ENOENT, "opening: %m"), -ENOENT);
         assert_int_equal(log_warning_errno(EACCES, "opening: %m"), -EACCES);
-        /* Said or not, it is returned, and errno is as it was. */
+        /* Written or not, the code is returned, and errno is unchanged. */
         assert_int_equal(log_full_errno(LOG_LEVEL_INFO, -EAGAIN, "not said"), -EAGAIN);
         assert_int_equal(errno, EIO);
         assert_string_equal(release_lines(),

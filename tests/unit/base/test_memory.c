@@ -1,4 +1,4 @@
-/* What keeps track of memory and ids: the arena and the id map, against simple models with random steps. */
+/* The arena and the id map, compared with simple models in random steps. */
 #include "../test.h"
 
 #include "evb/base/arena.h"
@@ -8,7 +8,7 @@
 
 #define MIN_BLOCK 256u
 
-static void arena_gives_and_takes(void **state)
+static void arena_allocates_and_releases(void **state)
 {
         enum { BLOCKS = 3001, STEPS = 60000, HELD = 400 };
         static uint8_t owned[BLOCKS];
@@ -52,7 +52,7 @@ static void arena_gives_and_takes(void **state)
                 if (held[k].bytes > 0)
                         arena_release(a, held[k].at);
         }
-        /* All is one again: the largest blocks can be had. */
+        /* The free blocks are merged again: the largest blocks are available. */
         for (int i = 0; i < BLOCKS / 64; i++)
                 assert_int_not_equal(arena_alloc(a, 64 * MIN_BLOCK), ARENA_NONE);
         assert_int_equal(arena_alloc(a, 64 * MIN_BLOCK), ARENA_NONE);
@@ -61,7 +61,7 @@ static void arena_gives_and_takes(void **state)
         arena_free(a);
 }
 
-static void arena_refuses(void **state)
+static void arena_rejects_invalid_sizes(void **state)
 {
         struct arena *a = NULL;
 
@@ -73,8 +73,8 @@ static void arena_refuses(void **state)
         assert_null(arena_free(NULL));
 }
 
-/* Sizes and orders at the edge of 64 bits, and what is larger than the whole. */
-static void arena_knows_what_never_fits(void **state)
+/* Sizes and orders at the limits of 64 bits, and above the size of the arena. */
+static void arena_reports_sizes_that_never_fit(void **state)
 {
         struct arena *a;
 
@@ -92,7 +92,7 @@ static void arena_knows_what_never_fits(void **state)
         arena_free(a);
 }
 
-static void idmap_maps(void **state)
+static void idmap_maps_ids(void **state)
 {
         enum { IDS = 5000, CAPACITY = 2000 };
         static uint32_t model[IDS];
@@ -105,7 +105,7 @@ static void idmap_maps(void **state)
         memset(model, 0xff, sizeof model);
         assert_int_equal(idmap_init(&map, CAPACITY), 0);
         for (int step = 0; step < 300000; step++) {
-                /* Numbers that follow each other, and ones that collide. */
+                /* Consecutive ids, and ids that collide. */
                 uint64_t k = random_below(&r, IDS), id = k % 2 ? k : k << 40;
 
                 assert_int_equal(idmap_get(&map, id), model[k]);
@@ -133,10 +133,10 @@ static void idmap_maps(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(arena_gives_and_takes),
-                cmocka_unit_test(arena_refuses),
-                cmocka_unit_test(arena_knows_what_never_fits),
-                cmocka_unit_test(idmap_maps),
+                cmocka_unit_test(arena_allocates_and_releases),
+                cmocka_unit_test(arena_rejects_invalid_sizes),
+                cmocka_unit_test(arena_reports_sizes_that_never_fit),
+                cmocka_unit_test(idmap_maps_ids),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Quantities as people write them. */
+/* Parsing and formatting of quantities. */
 #include "../test.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ struct good {
         uint64_t value;
 };
 
-static void reads(void **state)
+static void quantities_are_parsed(void **state)
 {
         static const struct good good[] = {
                 {quantity_parse_bytes, "0", 0},
@@ -49,7 +49,7 @@ static void reads(void **state)
         }
 }
 
-static void refuses(void **state)
+static void invalid_quantities_are_rejected(void **state)
 {
         static const struct good bad[] = {
                 {quantity_parse_bytes, "", 0},
@@ -80,7 +80,7 @@ static void refuses(void **state)
         }
 }
 
-static void fractions(void **state)
+static void fractions_are_parsed(void **state)
 {
         double value;
 
@@ -95,7 +95,7 @@ static void fractions(void **state)
         assert_int_equal(quantity_parse_fraction("2%%", &value), -EINVAL);
 }
 
-static void lists(void **state)
+static void lists_are_parsed(void **state)
 {
         unsigned list[8];
         size_t n;
@@ -111,7 +111,7 @@ static void lists(void **state)
         assert_int_equal(quantity_parse_list("0-8", 16, list, ARRAY_SIZE(list), &n), -ERANGE);
 }
 
-static void writes(void **state)
+static void quantities_are_formatted(void **state)
 {
         char text[QUANTITY_TEXT_MAX];
 
@@ -127,8 +127,9 @@ static void writes(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(reads), cmocka_unit_test(refuses), cmocka_unit_test(fractions),
-                cmocka_unit_test(lists), cmocka_unit_test(writes),
+                cmocka_unit_test(quantities_are_parsed),    cmocka_unit_test(invalid_quantities_are_rejected),
+                cmocka_unit_test(fractions_are_parsed),     cmocka_unit_test(lists_are_parsed),
+                cmocka_unit_test(quantities_are_formatted),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

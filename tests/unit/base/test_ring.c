@@ -1,4 +1,4 @@
-/* The ring between two threads, for the thread sanitizer too. */
+/* The ring between two threads. Also runs under the thread sanitizer. */
 #include "../test.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 #define ITEMS 200000u
 
-static void one_thread(void **state)
+static void it_is_a_queue_in_one_thread(void **state)
 {
         struct ring ring;
         uint32_t out[8];
@@ -50,7 +50,7 @@ static void *produce(void *ctx)
         return NULL;
 }
 
-static void two_threads(void **state)
+static void it_is_a_queue_between_two_threads(void **state)
 {
         struct ring ring;
         struct wide w[16];
@@ -77,7 +77,8 @@ static void two_threads(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(one_thread), cmocka_unit_test(two_threads)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(it_is_a_queue_in_one_thread),
+                                           cmocka_unit_test(it_is_a_queue_between_two_threads)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Text in a fixed array: always ended, cut where it is full, and said to be cut. */
+/* Text in an array of fixed size: always terminated, cut if full, with the flag set. */
 #include "../test.h"
 
 #include "evb/base/strbuf.h"
@@ -19,7 +19,7 @@ static void text_is_added(void **state)
         assert_false(b.cut);
 }
 
-/* Every length around the end of the array; the byte behind it is not ours. */
+/* Tests every length around the end of the array; the byte behind it must not change. */
 static void full_is_cut(void **state)
 {
         (void)state;

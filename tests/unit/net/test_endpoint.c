@@ -1,5 +1,5 @@
-/* Datagram endpoints on loopback and in the process: bytes and order, super-packets and their fall-back,
- * groups, bounds, and faults put in on purpose. */
+/* Datagram endpoints on loopback and within the process: bytes and order, super-packets and fallback, groups,
+ * limits, injected faults. */
 #include "../own_network.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static struct endpoint *open_udp(const char *local, const struct net_address *co
         return e;
 }
 
-/* The datagrams that come until `n` are there. */
+/* Receives until `n` datagrams have arrived. */
 static int receive_all(struct endpoint *e, struct faults *f, int n,
                        void (*take)(const struct datagram *, int))
 {
@@ -65,7 +65,7 @@ static void expect_in_order(const struct datagram *d, int i)
         assert_memory_equal(d->bytes, bytes[i], sizes[i]);
 }
 
-/* Runs of equal sizes, single ones, empty ones. */
+/* Datagrams in runs of equal size, single ones, empty ones. */
 static void make_datagrams(struct outgoing *out, struct iovec (*iov)[2], const struct net_address *to)
 {
         struct random r;
@@ -111,8 +111,8 @@ static void bytes_and_order_are_kept(void **state)
         }
 }
 
-/* Without checksums the kernel cuts no super-packets (net/ipv4/udp.c: udp_send_skb): a true refusal. */
-static void a_refusal_costs_nothing_but_speed(void **state)
+/* Without checksums the kernel refuses to segment (net/ipv4/udp.c: udp_send_skb). */
+static void a_refusal_only_costs_speed(void **state)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
@@ -130,7 +130,7 @@ static void a_refusal_costs_nothing_but_speed(void **state)
         endpoint_free(to);
 }
 
-static void nobody_there_is_no_end(void **state)
+static void an_absent_peer_ends_nothing(void **state)
 {
         struct endpoint *gone = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
         struct net_address to = gone->local;
@@ -201,7 +201,7 @@ static void a_group_reaches_all_members(void **state)
         struct outgoing out = {&iov, 1, 64, &group};
 
         (void)state;
-        group.v4.sin_port = from->local.v4.sin_port; /* one that is free */
+        group.v4.sin_port = from->local.v4.sin_port; /* a free port */
         for (int i = 0; i < 2; i++)
                 assert_int_equal(endpoint_new_udp(&members[i], &c), 0);
         sizes[0] = 64;
@@ -213,7 +213,7 @@ static void a_group_reaches_all_members(void **state)
         endpoint_free(from);
 }
 
-static void within_the_process(void **state)
+static void endpoints_within_the_process(void **state)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
@@ -250,7 +250,7 @@ static void count_number(const struct datagram *d, int i)
         seen[number]++;
 }
 
-/* Through faults: how many of 5000 came once, twice, never. */
+/* Counts how many of 5000 datagrams arrive once, twice and never. */
 static void through_faults(const struct fault_config *config, uint32_t counts[3], bool *in_order)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
@@ -290,7 +290,7 @@ static void through_faults(const struct fault_config *config, uint32_t counts[3]
         endpoint_free(to);
 }
 
-static void faults_do_what_they_say(void **state)
+static void faults_have_the_configured_rates(void **state)
 {
         uint32_t counts[3];
         bool in_order;
@@ -308,9 +308,9 @@ static void faults_do_what_they_say(void **state)
         assert_true(counts[0] == 0);
 }
 
-/* 0 means that the endpoint is empty, also where all of a batch was lost: what lies behind it would wait
- * unseen. */
-static void a_lost_batch_is_not_the_end(void **state)
+/* 0 means that the endpoint is empty, even if a whole batch was lost: the datagrams behind it would wait
+ * unnoticed. */
+static void a_lost_batch_does_not_look_empty(void **state)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
         struct fault_config config = {.loss = 0.9, .reorder = 0.05, .seed = 3};
@@ -368,10 +368,9 @@ static void send_large(const char *host, bool connected)
         endpoint_free(to);
 }
 
-/* A datagram larger than the device's packets goes in IP fragments, but not as part of a super-packet:
- * nothing is lost, whatever error the kernel reports. In a network namespace of its own, for its small
- * packets. */
-static void larger_than_a_packet_is_sent_alone(void **state)
+/* A datagram larger than the device's packets is sent in IP fragments, but not within a super-packet. Nothing
+ * is lost, whatever error the kernel returns. Needs small packets, so it has its own network namespace. */
+static void a_large_datagram_is_sent_alone(void **state)
 {
         (void)state;
         if (!own_network_enter(1500))
@@ -386,15 +385,15 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(bytes_and_order_are_kept),
-                cmocka_unit_test(a_refusal_costs_nothing_but_speed),
-                cmocka_unit_test(nobody_there_is_no_end),
+                cmocka_unit_test(a_refusal_only_costs_speed),
+                cmocka_unit_test(an_absent_peer_ends_nothing),
                 cmocka_unit_test(too_large_is_counted),
                 cmocka_unit_test(a_full_buffer_is_counted),
                 cmocka_unit_test(a_group_reaches_all_members),
-                cmocka_unit_test(within_the_process),
-                cmocka_unit_test(faults_do_what_they_say),
-                cmocka_unit_test(a_lost_batch_is_not_the_end),
-                cmocka_unit_test(larger_than_a_packet_is_sent_alone), /* last: it leaves this network */
+                cmocka_unit_test(endpoints_within_the_process),
+                cmocka_unit_test(faults_have_the_configured_rates),
+                cmocka_unit_test(a_lost_batch_does_not_look_empty),
+                cmocka_unit_test(a_large_datagram_is_sent_alone), /* last, because it leaves this network */
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* ICMP and ICMPv6 errors of earlier datagrams: none of their codes ends an endpoint or stops its
- * super-packets. In a network namespace of its own, for its raw sockets. */
+/* ICMP and ICMPv6 errors of earlier datagrams: no code ends an endpoint or stops its super-packets. Uses raw
+ * sockets in its own network namespace. */
 #include "../own_network.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ static struct udphdr udp_of(const struct net_address *source, const struct net_a
         };
 }
 
-/* As if a router had dropped a datagram of `from`. */
-static void say_v4(uint8_t type, uint8_t code)
+/* Sends the error of a router that has dropped a datagram of `from`. */
+static void send_error_v4(uint8_t type, uint8_t code)
 {
         struct {
                 struct icmphdr icmp;
@@ -57,7 +57,7 @@ static void say_v4(uint8_t type, uint8_t code)
         assert_int_equal(sendto(raw, &p, sizeof p, 0, &from->local.any, from->local.size_bytes), sizeof p);
 }
 
-static void say_v6(uint8_t type, uint8_t code)
+static void send_error_v6(uint8_t type, uint8_t code)
 {
         struct {
                 struct icmp6_hdr icmp;
@@ -107,11 +107,11 @@ static void wait_for_error(void)
 {
         struct pollfd p = {.fd = from->fd, .events = 0};
 
-        poll(&p, 1, 50); /* some codes leave none */
+        poll(&p, 1, 50); /* some codes cause no error */
 }
 
-/* A super-packet after the error, one read after another: all works. */
-static void expect_unharmed(void (*say)(uint8_t, uint8_t), uint8_t type, uint8_t code)
+/* After the error a super-packet is sent, and its datagrams are received one by one. */
+static void expect_unharmed(void (*send_error)(uint8_t, uint8_t), uint8_t type, uint8_t code)
 {
         static const uint8_t bytes[SEGMENTS][100];
         struct iovec iov[SEGMENTS];
@@ -123,7 +123,7 @@ static void expect_unharmed(void (*say)(uint8_t, uint8_t), uint8_t type, uint8_t
                 iov[i] = (struct iovec){(void *)bytes[i], sizeof bytes[i]};
                 out[i] = (struct outgoing){&iov[i], 1, sizeof bytes[i], NULL};
         }
-        say(type, code);
+        send_error(type, code);
         wait_for_error();
         assert_int_equal(endpoint_send(from, out, SEGMENTS), SEGMENTS);
         assert_int_equal(from->counts.send_failed, 0);
@@ -134,22 +134,22 @@ static void expect_unharmed(void (*say)(uint8_t, uint8_t), uint8_t type, uint8_t
                 assert_int_equal(poll(&p, 1, 5000), 1);
                 got += endpoint_receive(to, d, ARRAY_SIZE(d));
         }
-        say(type, code);
+        send_error(type, code);
         wait_for_error();
         assert_int_equal(endpoint_receive(from, d, ARRAY_SIZE(d)), 0);
 }
 
-static void no_code_of_icmp_ends_it(void **state)
+static void no_icmp_code_ends_an_endpoint(void **state)
 {
         (void)state;
         open_pair("127.0.0.1", AF_INET, IPPROTO_ICMP);
         for (int code = 0; code <= NR_ICMP_UNREACH; code++) {
                 if (code != ICMP_FRAG_NEEDED)
-                        expect_unharmed(say_v4, ICMP_DEST_UNREACH, (uint8_t)code);
+                        expect_unharmed(send_error_v4, ICMP_DEST_UNREACH, (uint8_t)code);
         }
-        expect_unharmed(say_v4, ICMP_TIME_EXCEEDED, 0);
-        expect_unharmed(say_v4, ICMP_PARAMETERPROB, 0);
-        expect_unharmed(say_v4, ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED);
+        expect_unharmed(send_error_v4, ICMP_TIME_EXCEEDED, 0);
+        expect_unharmed(send_error_v4, ICMP_PARAMETERPROB, 0);
+        expect_unharmed(send_error_v4, ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED);
         close_pair();
 }
 
@@ -158,17 +158,17 @@ static void no_code_of_icmp6_ends_it(void **state)
         (void)state;
         open_pair("::1", AF_INET6, IPPROTO_ICMPV6);
         for (int code = 0; code <= 7; code++)
-                expect_unharmed(say_v6, ICMP6_DST_UNREACH, (uint8_t)code);
-        expect_unharmed(say_v6, ICMP6_TIME_EXCEEDED, 0);
+                expect_unharmed(send_error_v6, ICMP6_DST_UNREACH, (uint8_t)code);
+        expect_unharmed(send_error_v6, ICMP6_TIME_EXCEEDED, 0);
         for (int code = 0; code <= 2; code++)
-                expect_unharmed(say_v6, ICMP6_PARAM_PROB, (uint8_t)code);
+                expect_unharmed(send_error_v6, ICMP6_PARAM_PROB, (uint8_t)code);
         close_pair();
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_code_of_icmp_ends_it),
+                cmocka_unit_test(no_icmp_code_ends_an_endpoint),
                 cmocka_unit_test(no_code_of_icmp6_ends_it),
         };
 

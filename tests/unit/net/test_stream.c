@@ -1,4 +1,4 @@
-/* Addresses and stream connections. */
+/* Addresses and TCP connections. */
 #include "../test.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
 
-static void addresses(void **state)
+static void addresses_are_parsed_and_formatted(void **state)
 {
         static const char *const bad[] = {"",     "300.1.1.1", "localhost", "1.2.3",
                                           "[::1", "::g",       "1.2.3.4.5", "fe80::1%nodevice"};
@@ -24,7 +24,7 @@ static void addresses(void **state)
         assert_int_equal(net_address_parse_with_port(&b, "[fd00::1]:7"), 0);
         assert_string_equal(net_address_format(&b, text), "[fd00::1]:7");
         assert_false(net_address_equal(&a, &b));
-        /* The device belongs inside of the brackets (RFC 6874). */
+        /* The device is inside the brackets (RFC 6874). */
         assert_int_equal(net_address_parse_with_port(&a, "[fe80::1%lo]:7"), 0);
         assert_true(a.v6.sin6_scope_id > 0 && net_address_port(&a) == 7);
         assert_int_equal(net_address_parse_with_port(&b, "::1:7"), -EINVAL);
@@ -79,7 +79,7 @@ static void close_pair(struct pair *p)
         close(p->in);
 }
 
-/* A stream of numbered bytes, read in every mixture of staged and direct. */
+/* Reads a stream of numbered bytes in all mixtures of staged and direct reads. */
 static void streams_keep_every_byte(void **state)
 {
         enum { BYTES = 1 << 20 };
@@ -137,7 +137,7 @@ static void a_full_connection_waits(void **state)
         close_pair(&p);
 }
 
-static void refused_connections_are_told(void **state)
+static void refused_connections_are_reported(void **state)
 {
         struct pair p = connect_pair();
         struct net_address to, local;
@@ -177,10 +177,10 @@ static void pauses_grow(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(addresses),
+                cmocka_unit_test(addresses_are_parsed_and_formatted),
                 cmocka_unit_test(streams_keep_every_byte),
                 cmocka_unit_test(a_full_connection_waits),
-                cmocka_unit_test(refused_connections_are_told),
+                cmocka_unit_test(refused_connections_are_reported),
                 cmocka_unit_test(pauses_grow),
         };
 

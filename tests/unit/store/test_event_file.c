@@ -179,14 +179,14 @@ static void test_every_word_replaced(void **state)
                         struct event_file_repair repair;
                         struct replay *replay = NULL;
                         uint32_t right;
-                        char why[512];
+                        struct error error;
 
                         memcpy(&right, f->bytes + at, 4);
                         memcpy(f->bytes + at, &lies[i], 4);
                         sample_write(f->path, f->bytes, f->size_bytes);
                         memcpy(f->bytes + at, &right, 4);
                         verify(f->path, &report);
-                        replay_open(&replay, f->path, why, sizeof why);
+                        replay_open(&replay, f->path, &error);
                         replay_free(replay);
                         if (event_file_repair(f->path, NULL, SAMPLE_NOW, &repair) < 0)
                                 continue;

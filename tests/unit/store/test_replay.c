@@ -16,14 +16,14 @@ static struct replay *open_real(void)
 {
         const char *path = sample_real_file();
         struct replay *replay;
-        char why[256];
+        struct error error = {};
 
         if (!path) {
                 print_message("skipped: data/bes3-run91668.raw of EVB_SHARED is not there\n");
                 skip();
         }
-        if (replay_open(&replay, path, why, sizeof why) < 0)
-                fail_msg("%s", why);
+        if (replay_open(&replay, path, &error) < 0)
+                fail_msg("%s", error.message);
         return replay;
 }
 
@@ -189,7 +189,8 @@ static void test_too_little_room_is_left_alone(void **state)
 /* A file of our own, in which source 1 is absent from the second event. */
 static void test_absent_source(void **state)
 {
-        char *directory = sample_directory(), path[PATH_MAX], why[256];
+        char *directory = sample_directory(), path[PATH_MAX];
+        struct error error = {};
         struct event_writer_settings s = {
                 .directory = directory, .core_name = "c", .application = "a", .version = 2};
         struct eformat_settings settings = {0};
@@ -213,7 +214,7 @@ static void test_absent_source(void **state)
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
-        assert_int_equal(replay_open(&replay, path, why, sizeof why), 0);
+        assert_int_equal(replay_open(&replay, path, &error), 0);
         assert_int_equal(replay_sources(replay), 2);
         replay_fragment(replay, 1, 1, &f);
         assert_int_equal(f.status, FRAGMENT_NONE);
@@ -228,11 +229,12 @@ static void test_absent_source(void **state)
 static void assert_refused(const char *path, int error, const char *reason)
 {
         struct replay *replay;
-        char why[512] = "";
+        struct error refusal = {};
 
-        assert_int_equal(replay_open(&replay, path, why, sizeof why), error);
-        if (!strstr(why, reason))
-                fail_msg("%s does not say %s", why, reason);
+        assert_int_equal(replay_open(&replay, path, &refusal), error);
+        assert_string_equal(refusal.location, path);
+        if (!strstr(refusal.message, reason))
+                fail_msg("%s does not say %s", refusal.message, reason);
 }
 
 static void test_what_is_refused(void **state)

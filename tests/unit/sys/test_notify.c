@@ -1,4 +1,4 @@
-/* A service manager that does not read holds nobody up. */
+/* Notifications to a service manager, also to one that does not read. */
 #include "evb/sys/notify.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* A manager's socket with an address that the kernel chooses. */
+/* Opens a manager's socket at an address that the kernel chooses. */
 static int listen_as_manager(void)
 {
         struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -39,7 +39,7 @@ static void expect(int fd, const char *text)
         assert_string_equal(got, text);
 }
 
-static void says_what_it_is_given(void **state)
+static void notifications_have_the_expected_text(void **state)
 {
         int fd = listen_as_manager();
 
@@ -59,8 +59,8 @@ static void says_what_it_is_given(void **state)
         close(fd);
 }
 
-/* More than any queue of datagrams holds (net.unix.max_dgram_qlen); one that waited would never return. */
-static void does_not_wait_for_a_manager_that_does_not_read(void **state)
+/* Sends more than any datagram queue holds (net.unix.max_dgram_qlen); a blocking call would never return. */
+static void a_manager_that_does_not_read_blocks_nobody(void **state)
 {
         int fd = listen_as_manager();
 
@@ -78,8 +78,8 @@ static void does_not_wait_for_a_manager_that_does_not_read(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(says_what_it_is_given),
-                cmocka_unit_test(does_not_wait_for_a_manager_that_does_not_read),
+                cmocka_unit_test(notifications_have_the_expected_text),
+                cmocka_unit_test(a_manager_that_does_not_read_blocks_nobody),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

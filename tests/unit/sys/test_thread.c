@@ -1,5 +1,4 @@
-/* A consumer that sleeps while its ring is empty never misses what a producer puts in. For the thread
- * sanitizer too. */
+/* A consumer that sleeps while its ring is empty misses no item. Also runs under the thread sanitizer. */
 #include "../test.h"
 
 #include <pthread.h>
@@ -29,7 +28,7 @@ static void *consume(void *ctx)
                         continue;
                 }
                 waker_prepare(&p->waker);
-                /* Without a time limit: a lost wake-up hangs the test, which meson then fails. */
+                /* No timeout: a lost wake-up hangs the test, which then fails by meson's timeout. */
                 if (ring_count(&p->ring) == 0)
                         waker_wait(&p->waker, -1);
                 waker_done(&p->waker);

@@ -1,4 +1,4 @@
-/* What the tests of traffic control share: plans and trees to try, and a network of the test's own. */
+/* Sample requests, plans and trees, shared by the tests of traffic control. */
 #pragma once
 
 #include "../test.h"
@@ -15,7 +15,7 @@
 
 #define SAMPLE_MAX 1200
 
-/* n destinations, every third of them IPv6. */
+/* A request for n destinations; every third one is IPv6. */
 static inline struct tc_request sample_request(struct tc_destination *to, size_t n, enum tc_backend backend)
 {
         for (size_t i = 0; i < n; i++) {
@@ -43,11 +43,11 @@ static inline struct tc_request sample_request(struct tc_destination *to, size_t
 
 static inline struct tc_plan sample_plan(const struct tc_request *q)
 {
-        char why[TC_REASON_MAX] = "";
+        struct error e = {};
         struct tc_plan p;
 
-        if (tc_plan_make(&p, q, why) < 0)
-                fail_msg("%s", why);
+        if (tc_plan_make(&p, q, &e) < 0)
+                fail_msg("%s", e.message);
         return p;
 }
 

@@ -1,11 +1,11 @@
-/* Who owns a root, and which bits of an address lead to a class. */
+/* The owner of a root, and the address bits that select a class. */
 #include "tc_sample.h"
 
 #include <linux/pkt_sched.h>
 
 #include "evb/tc-model/kind.h"
 
-static void what_the_kernel_reports_in_part_is_foreign(void **state)
+static void partly_reported_qdiscs_are_foreign(void **state)
 {
         static const char *const kinds[] = {"red", "gred", "choke", "netem"};
         const struct tc_sizespec overhead = {.overhead = 24, .linklayer = TC_LINKLAYER_ETHERNET},
@@ -33,7 +33,7 @@ static void what_the_kernel_reports_in_part_is_foreign(void **state)
         tc_tree_fini(&t);
 }
 
-static void owners_are_told_apart(void **state)
+static void owners_are_recognised(void **state)
 {
         struct tc_destination to[1];
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
@@ -63,8 +63,8 @@ static void owners_are_told_apart(void **state)
         tc_tree_fini(&ours);
 }
 
-/* The destinations NET.x.y.LAST or NET::x:y:LAST: all have the same last byte. */
-static void make_twins(struct tc_destination *to, size_t n, bool v6)
+/* Makes destinations NET.x.y.LAST or NET::x:y:LAST, all with the same last byte. */
+static void make_similar(struct tc_destination *to, size_t n, bool v6)
 {
         for (size_t i = 0; i < n; i++) {
                 char text[64];
@@ -93,7 +93,7 @@ static size_t largest_bucket(const struct tc_tree *t)
         return most;
 }
 
-/* As the kernel does it: u32_hash_fold() of net/sched/cls_u32.c. */
+/* Computes the bucket like the kernel: u32_hash_fold() of net/sched/cls_u32.c. */
 static void check_buckets(const struct tc_tree *t)
 {
         for (size_t i = 0; i < t->n; i++) {
@@ -123,7 +123,7 @@ static void check_buckets(const struct tc_tree *t)
         }
 }
 
-static void destinations_are_spread_whatever_their_last_byte(void **state)
+static void destinations_spread_even_with_equal_last_bytes(void **state)
 {
         static struct tc_destination to[SAMPLE_MAX];
 
@@ -132,7 +132,7 @@ static void destinations_are_spread_whatever_their_last_byte(void **state)
                 struct tc_request q = sample_request(to, 1000, TC_BACKEND_HTB_TBF);
                 struct tc_tree t;
 
-                make_twins(to, 1000, v6);
+                make_similar(to, 1000, v6);
                 t = sample_tree(&q, NULL);
                 assert_in_range(largest_bucket(&t), 4, 10);
                 check_buckets(&t);
@@ -151,7 +151,7 @@ static uint32_t mask_of_table(const struct tc_tree *t)
         return 0;
 }
 
-/* A change of the bits moves every filter, so they stay while they serve. */
+/* A change of the bits moves every filter, so they stay as long as they are good. */
 static void a_table_keeps_its_bits(void **state)
 {
         static struct tc_destination to[SAMPLE_MAX];
@@ -159,7 +159,7 @@ static void a_table_keeps_its_bits(void **state)
         struct tc_tree before, after;
 
         (void)state;
-        make_twins(to, 200, false);
+        make_similar(to, 200, false);
         before = sample_tree(&q, NULL);
         q.n_destinations = 120;
         q.destinations = to + 50;
@@ -184,9 +184,9 @@ static void a_table_keeps_its_bits(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(owners_are_told_apart),
-                cmocka_unit_test(what_the_kernel_reports_in_part_is_foreign),
-                cmocka_unit_test(destinations_are_spread_whatever_their_last_byte),
+                cmocka_unit_test(owners_are_recognised),
+                cmocka_unit_test(partly_reported_qdiscs_are_foreign),
+                cmocka_unit_test(destinations_spread_even_with_equal_last_bytes),
                 cmocka_unit_test(a_table_keeps_its_bits),
         };
 

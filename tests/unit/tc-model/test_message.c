@@ -1,4 +1,4 @@
-/* Every kind to bytes, held against golden ones, and back; and bytes that no kernel would send. */
+/* Encodes and decodes every kind, compared with golden bytes, and decodes invalid bytes. */
 #include "tc_sample.h"
 
 #include <linux/if_ether.h>
@@ -130,9 +130,8 @@ static struct tc_object cbq_class(void)
         return o;
 }
 
-/* Multi-byte numbers are little-endian, as on the machine that these were written down on. What tc 6.1 sends
- * for the same is the same, but for its rate tables and whole microseconds. Header: length, type and flags,
- * number, port. */
+/* Multi-byte numbers are little-endian. tc 6.1 sends the same bytes, except for its rate tables and whole
+ * microseconds. Header: length, type and flags, sequence number, port. */
 static const struct golden {
         const char *name;
         struct tc_object (*make)(void);
@@ -220,7 +219,7 @@ static struct nlmsghdr *encode(const struct golden *g, const struct tc_object *o
         return m;
 }
 
-static void bytes_are_golden(void **state)
+static void encoding_gives_the_golden_bytes(void **state)
 {
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(goldens); i++) {
@@ -232,13 +231,13 @@ static void bytes_are_golden(void **state)
                 if (m->nlmsg_len != goldens[i].bytes || memcmp(m, want, n) != 0) {
                         for (size_t k = 0; k < m->nlmsg_len && k < n; k++)
                                 fprintf(stderr, "%02x%s", ((const uint8_t *)m)[k], k % 4 == 3 ? " " : "");
-                        fail_msg("%s: other bytes, %u of them", goldens[i].name, m->nlmsg_len);
+                        fail_msg("%s: unexpected bytes (%u)", goldens[i].name, m->nlmsg_len);
                 }
         }
 }
 
-/* What a kernel would answer: the same message as an announcement. */
-static void bytes_come_back_as_they_were(void **state)
+/* Decodes each message as the kernel would announce it. */
+static void decoding_gives_the_same_object(void **state)
 {
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(goldens); i++) {
@@ -256,13 +255,13 @@ static void bytes_come_back_as_they_were(void **state)
                 assert_int_equal(ifindex, IFINDEX);
                 assert_non_null(back.kind);
                 if (!tc_object_equal(&o, &back))
-                        fail_msg("%s comes back as another", goldens[i].name);
+                        fail_msg("%s: decoded object differs", goldens[i].name);
                 free(back.options);
         }
 }
 
-/* Each property counts: change any byte of the parameters, and the objects differ (statistics apart). */
-static void equality_sees_everything(void **state)
+/* A change of any byte of the parameters makes objects differ (except statistics). */
+static void equality_compares_every_property(void **state)
 {
         struct tc_object a = htb_class(), b = htb_class();
 
@@ -297,7 +296,7 @@ static void equality_sees_everything(void **state)
         b = cbq_class();
         b.params.cbq.weight++;
         assert_false(tc_object_equal(&a, &b));
-        /* A qdisc's own turns are the kernel's choice. */
+        /* The kernel chooses the quantum of a qdisc itself. */
         a.type = b.type = TC_QDISC;
         assert_true(tc_object_equal(&a, &b));
         a = bfifo(), b = bfifo();
@@ -305,23 +304,22 @@ static void equality_sees_everything(void **state)
         assert_false(tc_object_equal(&a, &b));
 }
 
-/* What the parameters cannot say is not read as if it were not there: a peak rate, a packet overhead of one
- * side only. */
-static void what_we_do_not_speak_is_left_alone(void **state)
+/* Features that the parameters cannot express, e.g. a peak rate, are not silently dropped. */
+static void unsupported_features_leave_the_kind_unset(void **state)
 {
         struct tc_object o = tbf(), back;
         struct nlmsghdr *m = encode(&goldens[2], &o);
         int ifindex;
 
         (void)state;
-        ((uint8_t *)m)[36 + 8 + 4 + 4 + 12 + 8] = 1; /* the peak rate */
+        ((uint8_t *)m)[36 + 8 + 4 + 4 + 12 + 8] = 1; /* peak rate */
         assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
         assert_null(back.kind);
         assert_true(back.options_bytes > 0);
         free(back.options);
 }
 
-static void acks_carry_the_kernels_words(void **state)
+static void acks_carry_the_kernels_text(void **state)
 {
         static const char text[] = "HTB: quantum of class 10001 is big. Consider r2q change.";
         uint8_t buffer[512] __attribute__((aligned(8))) = {};
@@ -346,7 +344,8 @@ static void acks_carry_the_kernels_words(void **state)
         assert_int_equal(tc_ack_decode(m, &ack), -EBADMSG);
 }
 
-/* Bytes flipped, cut off, lengths set to anything: read, or refused; the sanitizers watch. */
+/* Flips bytes, truncates, sets lengths to any value. Decoding succeeds or fails; the sanitizers check the
+ * accesses. */
 static void spoil(uint8_t *bytes, size_t n, struct random *r)
 {
         for (uint64_t k = 1 + random_below(r, 4); k > 0; k--) {
@@ -368,7 +367,7 @@ static void spoil(uint8_t *bytes, size_t n, struct random *r)
         }
 }
 
-static void nothing_that_arrives_crashes(void **state)
+static void invalid_messages_do_not_crash(void **state)
 {
         struct random r;
         unsigned read = 0;
@@ -405,12 +404,12 @@ static void nothing_that_arrives_crashes(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(bytes_are_golden),
-                cmocka_unit_test(bytes_come_back_as_they_were),
-                cmocka_unit_test(equality_sees_everything),
-                cmocka_unit_test(what_we_do_not_speak_is_left_alone),
-                cmocka_unit_test(acks_carry_the_kernels_words),
-                cmocka_unit_test(nothing_that_arrives_crashes),
+                cmocka_unit_test(encoding_gives_the_golden_bytes),
+                cmocka_unit_test(decoding_gives_the_same_object),
+                cmocka_unit_test(equality_compares_every_property),
+                cmocka_unit_test(unsupported_features_leave_the_kind_unset),
+                cmocka_unit_test(acks_carry_the_kernels_text),
+                cmocka_unit_test(invalid_messages_do_not_crash),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Units, plans, layouts and differences: all that needs no kernel. */
+/* Units, plans, layouts and differences, without a kernel. */
 #include "tc_sample.h"
 
 #include "evb/tc-model/kind.h"
@@ -25,7 +25,7 @@ static void rate_tables_cover_the_frame(void **state)
 
         (void)state;
         assert_int_equal(tc_rate_table(table, 125000000, 1514, 64), 3);
-        assert_int_equal(table[0], tc_ticks_of_bytes(64, 125000000)); /* not below the least packet */
+        assert_int_equal(table[0], tc_ticks_of_bytes(64, 125000000)); /* not below the minimum packet size */
         assert_int_equal(table[189], tc_ticks_of_bytes(1520, 125000000));
         assert_int_equal(tc_rate_table(table, 125000000, 9014, 64), 6);
         assert_true((UINT32_C(256) << 6) > 9014);
@@ -50,13 +50,13 @@ static void plans_follow_the_rules(void **state)
         assert_int_equal(p.n_warnings, 0);
         tc_plan_fini(&p);
 
-        q.switch_buffer_bytes = 0; /* a millisecond of the rate */
+        q.switch_buffer_bytes = 0; /* 1 ms of the rate */
         p = sample_plan(&q);
         assert_int_equal(p.shares[0].burst_bytes, 165501666 / 8 / 1000);
         tc_plan_fini(&p);
 }
 
-/* All destinations at once want more than the wire takes: what is guaranteed adds up to no more than that. */
+/* If the rates exceed the link together, the guaranteed rates still fit. */
 static void guarantees_fit_the_link(void **state)
 {
         struct tc_destination to[30];
@@ -75,7 +75,7 @@ static void guarantees_fit_the_link(void **state)
         tc_plan_fini(&p);
 }
 
-static void broken_rules_are_named(void **state)
+static void broken_rules_cause_warnings(void **state)
 {
         static const struct {
                 const char *says;
@@ -87,8 +87,8 @@ static void broken_rules_are_named(void **state)
                 {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
                  TC_BACKEND_HTB_TBF},
                 {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
-                {"more than a port", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-                {"less than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
         };
 
         (void)state;
@@ -113,7 +113,7 @@ static void broken_rules_are_named(void **state)
         }
 }
 
-/* The first destination keeps all rules; those behind it are looked at as well. */
+/* Destinations behind a valid first one are checked as well. */
 static void every_destination_is_checked(void **state)
 {
         struct tc_destination to[3];
@@ -125,54 +125,54 @@ static void every_destination_is_checked(void **state)
         to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
         q.burst_bytes = 200000;
         p = sample_plan(&q);
-        assert_int_equal(p.n_warnings, 3); /* each rule once */
+        assert_int_equal(p.n_warnings, 3); /* one warning per rule */
         for (size_t k = 0; k < p.n_warnings; k++) {
-                port |= strstr(p.warnings[k], "more than a port") && strstr(p.warnings[k], "10.1.0.2:");
+                port |= strstr(p.warnings[k], "exceed the port rate") && strstr(p.warnings[k], "10.1.0.2:");
                 buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
         }
         assert_true(port && buffer);
         tc_plan_fini(&p);
 }
 
-static void what_cannot_work_is_refused(void **state)
+static void impossible_requests_are_rejected(void **state)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
-        char why[TC_REASON_MAX] = "";
+        struct error e = {};
         struct tc_plan p;
 
         (void)state;
         q.burst_bytes = 1513;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "1514"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1514"));
         q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "burst"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "burst"));
         q.burst_bytes = 0;
         q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "control"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "control"));
         q.control_rate_bps = 0;
         q.limit_bytes = 1000;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         q.limit_bytes = 0;
         q.link_rate_bps = 0;
         to[1].rate_bps = 0;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "link"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "link"));
         to[1] = to[0];
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "twice"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "duplicate"));
         q.n_destinations = 0;
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
         q.link_rate_bps = 0;
         to[0].rate_bps = UINT64_C(40000000000);
-        assert_int_equal(tc_plan_make(&p, &q, why), -EINVAL);
-        assert_non_null(strstr(why, "32 bits"));
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "32 bits"));
 }
 
-/* Who stays keeps its class, whoever comes and goes; a newcomer takes none that still drains. */
+/* A destination keeps its class while others come and go; a new one never gets a class that still drains. */
 static void destinations_keep_their_classes(void **state)
 {
         struct tc_destination all[9], some[9];
@@ -211,9 +211,8 @@ static void destinations_keep_their_classes(void **state)
         tc_tree_fini(&after);
 }
 
-/* What a CBQ of the kernel does not take, or silently mends: rate tables with cells of a byte, turns of over
- * 32 packets. */
-static void cbq_is_as_its_kernel_wants_it(void **state)
+/* The kernel's CBQ rejects rate tables with one-byte cells, and silently changes turns above 32 packets. */
+static void cbq_values_suit_the_kernel(void **state)
 {
         struct tc_destination to[100];
         struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
@@ -238,15 +237,15 @@ static void cbq_is_as_its_kernel_wants_it(void **state)
         tc_tree_fini(&t);
 }
 
-/* A kernel of the test's own: takes changes as the real one would, and refuses what that refuses. */
-static bool parent_is_there(const struct tc_tree *t, const struct tc_object *o)
+/* A model of the kernel: accepts and refuses the same changes. */
+static bool parent_exists(const struct tc_tree *t, const struct tc_object *o)
 {
         const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
 
         return o->parent == TC_ROOT || (root && o->parent == root->handle) || tc_tree_class(t, o->parent);
 }
 
-static size_t place_of(const struct tc_tree *t, const struct tc_object *o)
+static size_t position_of(const struct tc_tree *t, const struct tc_object *o)
 {
         for (size_t i = 0; i < t->n; i++) {
                 if (tc_object_compare(&t->objects[i], o) == 0)
@@ -266,7 +265,7 @@ static void model_delete(struct tc_tree *t, const struct tc_object *o)
                         gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
 
                 if (filtered)
-                        fail_msg("class in use by a filter is deleted");
+                        fail_msg("a class is deleted while a filter uses it");
                 if (tc_object_compare(x, &gone) == 0 || (gone.type == TC_QDISC && gone.parent == TC_ROOT) ||
                     (gone.type == TC_CLASS && x->type == TC_QDISC && x->parent == gone.handle))
                         continue;
@@ -277,14 +276,14 @@ static void model_delete(struct tc_tree *t, const struct tc_object *o)
 
 static void model_take(struct tc_tree *t, const struct tc_change *c)
 {
-        size_t place = place_of(t, c->object);
+        size_t place = position_of(t, c->object);
 
         assert_int_equal(c->verb == TC_ADD, place == t->n);
         if (c->verb == TC_DELETE) {
                 model_delete(t, c->object);
                 return;
         }
-        assert_true(parent_is_there(t, c->object));
+        assert_true(parent_exists(t, c->object));
         if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
             c->object->params.u32.link == 0)
                 assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
@@ -316,8 +315,9 @@ static void check_diff(const struct tc_tree *from, const struct tc_tree *to, siz
         free(model.objects);
 }
 
-/* From any of these trees to any other, and to nothing, step by step as a kernel would take it. */
-static void differences_lead_from_any_tree_to_any(void **state)
+/* The differences lead from any of these trees to any other, and to an empty one, in steps that a kernel
+ * accepts. */
+static void differences_lead_from_any_tree_to_any_other(void **state)
 {
         static const struct {
                 size_t first, n;
@@ -348,9 +348,9 @@ static void differences_lead_from_any_tree_to_any(void **state)
                 for (size_t b = 0; b <= ARRAY_SIZE(shapes); b++)
                         check_diff(&trees[a], &trees[b], a == b ? 0 : SIZE_MAX);
         }
-        /* Three rates: three classes (their guarantee) and three TBFs, changed in place. */
+        /* Three new rates change three classes (their guaranteed rates) and three TBFs, in place. */
         check_diff(&trees[0], &trees[1], 6);
-        /* A class that the kernel made a root class, as its parent was missing: seen, and made anew. */
+        /* A class that the kernel attached to the root because its parent was missing is added again. */
         assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
         for (size_t i = 0; i < moved.n; i++) {
                 if (moved.objects[i].type == TC_CLASS && moved.objects[i].handle == TC_CONTROL_CLASS)
@@ -362,8 +362,8 @@ static void differences_lead_from_any_tree_to_any(void **state)
                 tc_tree_fini(&trees[i]);
 }
 
-/* On a filter whose match differs, "replace" would keep the old match: it is deleted and added. */
-static void a_changed_match_is_made_anew(void **state)
+/* A filter with another match is deleted and added: "replace" would keep the old match. */
+static void a_changed_match_replaces_the_filter(void **state)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
@@ -435,13 +435,13 @@ int main(void)
                 cmocka_unit_test(rate_tables_cover_the_frame),
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(guarantees_fit_the_link),
-                cmocka_unit_test(broken_rules_are_named),
+                cmocka_unit_test(broken_rules_cause_warnings),
                 cmocka_unit_test(every_destination_is_checked),
-                cmocka_unit_test(what_cannot_work_is_refused),
+                cmocka_unit_test(impossible_requests_are_rejected),
                 cmocka_unit_test(destinations_keep_their_classes),
-                cmocka_unit_test(cbq_is_as_its_kernel_wants_it),
-                cmocka_unit_test(differences_lead_from_any_tree_to_any),
-                cmocka_unit_test(a_changed_match_is_made_anew),
+                cmocka_unit_test(cbq_values_suit_the_kernel),
+                cmocka_unit_test(differences_lead_from_any_tree_to_any_other),
+                cmocka_unit_test(a_changed_match_replaces_the_filter),
                 cmocka_unit_test(status_is_read_from_the_tree),
         };
 

@@ -1,5 +1,5 @@
-/* A network of the test's own: a namespace with a veth that is gone when the test ends. Where the privilege
- * is missing the test is skipped, and says so. */
+/* A private network for a test: a namespace with a veth that exists until the test ends. Skips the test, with
+ * a reason, if the privilege is missing. */
 #pragma once
 
 #include "tc_sample.h"
@@ -22,7 +22,7 @@ static inline bool network_enter(void)
         bool ok;
 
         if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
-                print_message("skipped: no network namespace to be had here\n");
+                print_message("skipped: cannot create a network namespace\n");
                 return false;
         }
         s = nl_socket_alloc();
@@ -38,7 +38,7 @@ static inline bool network_enter(void)
         }
         nl_socket_free(s);
         if (!ok)
-                print_message("skipped: no veth to be had here\n");
+                print_message("skipped: cannot create a veth\n");
         if (!strchr(folder, 'X') || mkdtemp(folder))
                 setenv("EVB_STATE_DIRECTORY", folder, 1);
         return ok;
@@ -64,10 +64,11 @@ static inline struct tc_shaper *network_shaper(void)
 {
         struct tc_device d = network_device();
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
-        if (tc_shaper_new(&s, &d, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_new(&s, &d, &o, &e) < 0)
+                fail_msg("%s", e.message);
         return s;
 }
 
@@ -75,9 +76,10 @@ static inline unsigned apply(struct tc_shaper *s, const struct tc_request *q)
 {
         struct tc_plan p = sample_plan(q);
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_apply(s, &p, false, NS_PER_S, true, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0)
+                fail_msg("%s", e.message);
         tc_plan_fini(&p);
         return o.operations;
 }
@@ -85,9 +87,10 @@ static inline unsigned apply(struct tc_shaper *s, const struct tc_request *q)
 static inline void remove_all(struct tc_shaper *s)
 {
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_remove(s, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_remove(s, &o, &e) < 0)
+                fail_msg("%s", e.message);
 }
 
 static inline struct tc_tree network_dump(void)
@@ -102,7 +105,7 @@ static inline struct tc_tree network_dump(void)
         return t;
 }
 
-/* By tc itself, as someone else would: bounded, in this namespace. */
+/* Runs tc, like another program, with a time limit, in this namespace. */
 static inline void network_tc(const char *arguments)
 {
         char command[512];
@@ -120,7 +123,7 @@ static inline bool network_has_tc(void)
         return false;
 }
 
-/* What tc says of the device: without statistics, u32's own numbering of tables, and order. */
+/* The device as tc prints it: without statistics, u32's own table numbers, and order. */
 static inline char *network_text(void)
 {
         char *text = NULL;
@@ -141,8 +144,8 @@ static inline char *network_text(void)
         return text;
 }
 
-/* All tests of a program in one network; 77 where there is none to be had. A macro, as cmocka counts its
- * array. */
+/* Runs all tests of a program in one network; 77 if there is none. A macro because cmocka needs the size of
+ * the array. */
 #define network_run_tests(tests)                                                                             \
         ({                                                                                                   \
                 int _failed = 77;                                                                            \

@@ -1,5 +1,5 @@
-/* What others have set up on a device: put back to the letter where it was replaced, left alone where it is
- * beside the root. */
+/* Qdiscs of other programs: restored exactly if evb replaced them, untouched if they are independent of the
+ * root. */
 #include "tc_network.h"
 
 #include "evb/tc/drift.h"
@@ -17,16 +17,16 @@ static struct tc_destination destinations[SAMPLE_MAX];
 static const struct {
         const char *name, *commands[8];
 } set_ups[] = {
-        {"ingress beside a classless root",
+        {"ingress and a classless root",
          {"qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k",
           "qdisc add dev " NETWORK_DEVICE " ingress",
           "filter add dev " NETWORK_DEVICE
           " parent ffff: protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
-        {"clsact beside a root with classes",
+        {"clsact and a root with classes",
          {HTB, CLASS("1", "rate 1mbit quantum 2000"), "qdisc add dev " NETWORK_DEVICE " clsact",
           "filter add dev " NETWORK_DEVICE
           " egress protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"}},
-        {"actions, where an earlier priority is gone",
+        {"actions after a deleted priority",
          {HTB, CLASS("1", "rate 1mbit quantum 2000"),
           FILTER("prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
           FILTER("prio 4 u32 match ip dst 10.0.0.8/32 flowid 1:1"),
@@ -35,7 +35,7 @@ static const struct {
           FILTER("prio 9 u32 match ip dst 10.0.0.6/32 flowid 1:1 action mirred egress redirect dev evb1 "
                  "index 9"),
           "filter del dev " NETWORK_DEVICE " parent 1: prio 4"}},
-        {"rates that count ATM cells, least packets, peaks",
+        {"rates with ATM cells, minimum packet sizes, peak rates",
          {HTB, CLASS("1", "rate 1mbit linklayer atm quantum 2000"),
           CLASS("2", "rate 1mbit mpu 64 overhead 20 quantum 2000"),
           "qdisc add dev " NETWORK_DEVICE
@@ -46,7 +46,7 @@ static const struct {
          {HTB, CLASS("1", "rate 1mbit quantum 2000"), FILTER("prio 5 handle 2: u32 divisor 256"),
           FILTER("prio 5 u32 ht 2:7b: match ip src 1.2.0.123 flowid 1:1"),
           FILTER("prio 5 u32 ht 800:: match ip src 1.2.0.0/16 hashkey mask 0x000000ff at 12 link 2:")}},
-        {"another chain, a filter of a class",
+        {"another chain, and a filter at a class",
          {HTB, CLASS("1", "rate 1mbit quantum 2000"),
           "class add dev " NETWORK_DEVICE " parent 1:1 classid 1:2 htb rate 1mbit quantum 2000",
           FILTER("chain 5 prio 2 u32 match ip dst 10.0.0.9/32 flowid 1:1"),
@@ -54,7 +54,7 @@ static const struct {
           " parent 1:1 protocol ip prio 3 u32 match ip dst 10.0.0.9/32 flowid 1:2"}},
 };
 
-/* network_text(), and what hangs elsewhere than at the root. */
+/* network_text(), and the filters of other hooks. */
 static char *whole_text(void)
 {
         static const char *const where[] = {"ingress", "egress", "parent 1:1"};
@@ -81,7 +81,7 @@ static char *whole_text(void)
         return all;
 }
 
-static void all_is_put_back_to_the_letter(void **state)
+static void foreign_trees_are_restored_exactly(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
@@ -91,6 +91,7 @@ static void all_is_put_back_to_the_letter(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
                 struct tc_plan p = sample_plan(&q);
                 struct tc_outcome o = {};
+                struct error e = {};
                 struct tc_shaper *s;
                 char *text, *then;
 
@@ -99,10 +100,10 @@ static void all_is_put_back_to_the_letter(void **state)
                         network_tc(set_ups[i].commands[k]);
                 text = whole_text();
                 s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 tc_shaper_free(s);
-                s = network_shaper(); /* from the file */
+                s = network_shaper(); /* reads the state file */
                 remove_all(s);
                 tc_shaper_free(s);
                 then = whole_text();
@@ -119,43 +120,43 @@ static void all_is_put_back_to_the_letter(void **state)
 static const struct {
         const char *name, *commands[5];
 } intrusions[] = {
-        {"a leaf with classes of its own",
+        {"a leaf with classes",
          {"qdisc replace dev " NETWORK_DEVICE " parent e7b:1001 handle 9: htb default 1",
           "class add dev " NETWORK_DEVICE " parent 9: classid 9:1 htb rate 1mbit quantum 2000",
           "class add dev " NETWORK_DEVICE " parent 9:1 classid 9:2 htb rate 1mbit quantum 2000"}},
-        {"a class with a leaf with classes",
+        {"a class whose leaf has classes",
          {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:99 htb rate 1mbit quantum 2000",
           "qdisc add dev " NETWORK_DEVICE " parent e7b:99 handle 99: htb",
           "class add dev " NETWORK_DEVICE " parent 99: classid 99:1 htb rate 1mbit quantum 2000"}},
         {"classes below classes",
          {"class add dev " NETWORK_DEVICE " parent e7b:1 classid e7b:88 htb rate 1mbit quantum 2000",
           "class add dev " NETWORK_DEVICE " parent e7b:88 classid e7b:77 htb rate 1mbit quantum 2000"}},
-        {"a class below a destination's",
+        {"a class below a destination's class",
          {"class add dev " NETWORK_DEVICE " parent e7b:1002 classid e7b:9a htb rate 1mbit quantum 2000"}},
         {"a leaf of another kind with the same handle",
          {"qdisc del dev " NETWORK_DEVICE " parent e7b:1001",
           "qdisc add dev " NETWORK_DEVICE " parent e7b:1001 handle 1001: pfifo limit 3"}},
-        {"a queue of no size below a TBF",
+        {"a queue without byte limit below a TBF",
          {"qdisc add dev " NETWORK_DEVICE " parent 1001:1 handle 55: pfifo limit 2"}},
-        {"a priority of ours with another protocol",
+        {"evb's priority with another protocol",
          {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
           "filter add dev " NETWORK_DEVICE
           " parent e7b: protocol ip prio 22 u32 match u32 0 0 flowid e7b:3"}},
-        {"a priority of ours in another chain",
+        {"evb's priority in another chain",
          {"filter add dev " NETWORK_DEVICE
           " parent e7b: chain 5 prio 22 protocol all u32 match ip dst 10.0.0.9/32 flowid e7b:3"}},
-        {"a filter of ours with another match",
+        {"evb's filter with another match",
          {"filter del dev " NETWORK_DEVICE " parent e7b: prio 22",
           "filter add dev " NETWORK_DEVICE
           " parent e7b: protocol all prio 22 handle ::1 u32 match ip dst 10.0.0.9/32 flowid e7b:1001"}},
-        {"a table with the number of ours",
+        {"a table with evb's number",
          {"filter add dev " NETWORK_DEVICE " parent e7b: protocol ip prio 5 handle 100: u32 divisor 256",
           "filter add dev " NETWORK_DEVICE
           " parent e7b: protocol ip prio 5 u32 ht 100:5: match ip dst 10.0.0.9/32 flowid e7b:3"}},
 };
 
-/* The next apply has it as it is to be, whatever someone did. */
-static void whatever_is_done_to_ours_is_put_right(void **state)
+/* After any change by another program, the next apply restores evb's tree. */
+static void any_change_of_our_tree_is_repaired(void **state)
 {
         (void)state;
         if (!network_has_tc())
@@ -183,8 +184,8 @@ static void whatever_is_done_to_ours_is_put_right(void **state)
         }
 }
 
-/* Whatever handle someone's root has, also that which we probe with. */
-static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
+/* Probing works whatever handle the root has, even the handle of the probe. */
+static void probing_does_not_depend_on_the_root(void **state)
 {
         static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
                                             "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
@@ -193,15 +194,15 @@ static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
-                char command[128], why[TC_REASON_MAX], *text, *then;
+                char command[128], reason[TC_REASON_MAX], *text, *then;
                 struct tc_shaper *s = network_shaper();
-                struct tc_outcome o = {};
+                struct error e = {};
                 enum tc_backend backend;
 
                 snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
                 network_tc(command);
                 text = network_text();
-                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
                 assert_int_equal(backend, TC_BACKEND_HTB_TBF);
                 then = network_text();
                 assert_string_equal(text, then);
@@ -212,7 +213,7 @@ static void what_a_kernel_has_does_not_depend_on_the_root(void **state)
         }
 }
 
-/* Sees the old root go, and dies with nothing put back yet. */
+/* Dies after the old root is deleted, before anything is restored. */
 static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
 {
         bool *deleted = ctx;
@@ -222,7 +223,7 @@ static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
         *deleted = m->nlmsg_type == RTM_DELQDISC;
 }
 
-static void who_comes_after_a_killed_removal_finishes_it(void **state)
+static void the_next_process_finishes_a_killed_removal(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
@@ -237,6 +238,7 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
         for (int again = 0; again < 2; again++) {
                 struct tc_shaper *s;
                 struct tc_outcome o = {};
+                struct error e = {};
                 int status;
                 pid_t child = fork();
 
@@ -244,9 +246,9 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
                         bool deleted = false;
 
                         s = network_shaper();
-                        (void)tc_shaper_apply(s, &p, true, NS_PER_S, true, &o);
+                        (void)tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e);
                         tc_socket_set_hook(tc_shaper_socket(s), die_at_the_second_batch, &deleted);
-                        (void)tc_shaper_remove(s, &o);
+                        (void)tc_shaper_remove(s, &o, &e);
                         _exit(0);
                 }
                 assert_int_equal(waitpid(child, &status, 0), child);
@@ -255,8 +257,8 @@ static void who_comes_after_a_killed_removal_finishes_it(void **state)
                 assert_string_not_equal(text, then);
                 free(then);
                 s = network_shaper();
-                if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 remove_all(s);
                 tc_shaper_free(s);
                 then = whole_text();
@@ -278,13 +280,14 @@ static char *detailed_text(void)
         return text;
 }
 
-/* `stab overhead 24` is put back; of a table for ATM the kernel reports only the size. */
-static void a_size_table_is_kept_or_refused(void **state)
+/* `stab overhead 24` is restored; of a table for ATM the kernel reports only the size. */
+static void a_size_table_is_restored_or_refused(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {}, forced = {};
+        struct error e = {};
         struct tc_shaper *s;
         char *text, *then;
 
@@ -302,10 +305,10 @@ static void a_size_table_is_kept_or_refused(void **state)
                 text = detailed_text();
                 assert_non_null(strstr(text, "overhead 24"));
                 s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o) < 0)
-                        fail_msg("%s", o.error);
+                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
+                        fail_msg("%s", e.message);
                 tc_shaper_free(s);
-                s = network_shaper(); /* from the file */
+                s = network_shaper(); /* reads the state file */
                 remove_all(s);
                 tc_shaper_free(s);
                 then = detailed_text();
@@ -318,15 +321,15 @@ static void a_size_table_is_kept_or_refused(void **state)
                    " root handle 5: stab overhead 24 linklayer atm pfifo limit 77");
         text = detailed_text();
         s = network_shaper();
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        assert_non_null(strstr(o.error, "pfifo 5: (its stab)"));
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        assert_non_null(strstr(e.message, "pfifo 5: (its stab)"));
         then = detailed_text();
         assert_string_equal(text, then);
-        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &forced, &e), 0);
         assert_int_equal(forced.n_warnings, 1);
-        assert_non_null(strstr(forced.warnings[0], "cannot put pfifo 5: back exactly"));
+        assert_non_null(strstr(forced.warnings[0], "cannot restore pfifo 5: exactly"));
         forced = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_remove(s, &forced), 0);
+        assert_int_equal(tc_shaper_remove(s, &forced, &e), 0);
         assert_int_equal(forced.n_warnings, 1);
         tc_shaper_free(s);
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
@@ -335,8 +338,8 @@ static void a_size_table_is_kept_or_refused(void **state)
         tc_plan_fini(&p);
 }
 
-/* Others delete our root, or replace it: in the end what was there before us is put back all the same. */
-static void what_was_there_is_known_through_a_repair(void **state)
+/* Another program deletes or replaces evb's root: in the end the earlier root is still restored. */
+static void the_earlier_root_is_known_after_a_repair(void **state)
 {
         static const char *const intrusions_at_root[] = {
                 "qdisc del dev " NETWORK_DEVICE " root",
@@ -360,7 +363,7 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 have = network_dump();
                 assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 1);
                 tc_tree_fini(&have);
-                /* The state file's file system is full. */
+                /* The file system of the state file is full. */
                 assert_int_equal(system("mkdir $EVB_STATE_DIRECTORY/$(ls $EVB_STATE_DIRECTORY).new"), 0);
                 assert_true(apply(s, &q) > 0);
                 assert_int_equal(system("rmdir $EVB_STATE_DIRECTORY/*.new"), 0);
@@ -373,15 +376,16 @@ static void what_was_there_is_known_through_a_repair(void **state)
                 assert_string_equal(text, then);
                 free(then);
         }
-        /* Ours is removed, and nobody repairs it: a warning says that the earlier root stays away. */
+        /* Another program removes evb's root, and nobody repairs it: a warning says so. */
         struct tc_shaper *s = network_shaper();
         struct tc_outcome o = {};
+        struct error e = {};
 
         apply(s, &q);
         network_tc(intrusions_at_root[0]);
-        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(tc_shaper_remove(s, &o, &e), 0);
         assert_int_equal(o.n_warnings, 1);
-        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not put back"));
+        assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not restored"));
         tc_shaper_free(s);
         free(text);
 }
@@ -389,12 +393,12 @@ static void what_was_there_is_known_through_a_repair(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_is_put_back_to_the_letter),
-                cmocka_unit_test(what_a_kernel_has_does_not_depend_on_the_root),
-                cmocka_unit_test(who_comes_after_a_killed_removal_finishes_it),
-                cmocka_unit_test(whatever_is_done_to_ours_is_put_right),
-                cmocka_unit_test(what_was_there_is_known_through_a_repair),
-                cmocka_unit_test(a_size_table_is_kept_or_refused),
+                cmocka_unit_test(foreign_trees_are_restored_exactly),
+                cmocka_unit_test(probing_does_not_depend_on_the_root),
+                cmocka_unit_test(the_next_process_finishes_a_killed_removal),
+                cmocka_unit_test(any_change_of_our_tree_is_repaired),
+                cmocka_unit_test(the_earlier_root_is_known_after_a_repair),
+                cmocka_unit_test(a_size_table_is_restored_or_refused),
         };
 
         return network_run_tests(tests);

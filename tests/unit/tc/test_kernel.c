@@ -1,5 +1,4 @@
-/* The real kernel: what is installed, read back by us, by libnl-route and by tc. Each test leaves the device
- * as it found it. */
+/* Trees in the real kernel, read back by evb, libnl-route and tc. Each test leaves the device unchanged. */
 #include "tc_network.h"
 
 #include <linux/if_ether.h>
@@ -30,7 +29,7 @@ static void *cache(struct nl_sock *s, int ifindex, const char *what)
         return c;
 }
 
-/* libnl-route shares no code with us. Its rates for TBF end at 32 bits. */
+/* libnl-route is independent of evb's code. Its TBF rates end at 32 bits. */
 static void check_by_libnl(const struct tc_tree *have, int ifindex)
 {
         struct nl_sock *s = nl_socket_alloc();
@@ -113,7 +112,7 @@ static void each_layout_reads_back(void **state)
                 q.overhead_bytes = 24;
                 want = sample_tree(&q, NULL);
                 assert_true(apply(s, &q) == want.n);
-                assert_int_equal(apply(s, &q), 0); /* there is nothing to do */
+                assert_int_equal(apply(s, &q), 0); /* no change is necessary */
                 have = network_dump();
                 assert_true(trees_equal(&have, &want));
                 check_by_libnl(&have, d.ifindex);
@@ -153,8 +152,8 @@ static void rates_are_exact_to_400_gbit(void **state)
         tc_shaper_free(s);
 }
 
-/* Bursts never come out smaller than asked, and no frame is larger than a burst. */
-static void bursts_are_not_cut(void **state)
+/* A burst is never smaller than requested, and no frame is larger than a burst. */
+static void bursts_are_not_reduced(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -191,7 +190,7 @@ static void a_thousand_destinations_read_back(void **state)
         for (size_t i = 0; i < 1000; i++)
                 destinations[i].rate_bps += 1000000;
         apply(s, &q);
-        q.n_destinations = 30; /* from hash to row */
+        q.n_destinations = 30; /* from hash table to list */
         apply(s, &q);
         assert_int_equal(apply(s, &q), 0);
         tc_tree_fini(&have);
@@ -200,14 +199,14 @@ static void a_thousand_destinations_read_back(void **state)
         tc_shaper_free(s);
 }
 
-/* What the command line of tc that we print does is what we do; its whole microseconds apart. */
+/* The printed tc commands have the same effect as evb; tc's whole microseconds apart. */
 static void run_line(const char *text, void *ctx)
 {
         (void)ctx;
         network_tc(text + strlen("tc "));
 }
 
-static void the_printed_commands_do_the_same(void **state)
+static void the_printed_commands_build_the_same_tree(void **state)
 {
         static const size_t counts[] = {5, 150};
 
@@ -235,7 +234,7 @@ static void the_printed_commands_do_the_same(void **state)
                                                 0, 32);
                                 o->params.htb_class.cburst_ticks = w->params.htb_class.cburst_ticks;
                         }
-                        /* tc's rates in bit/s are cut to whole bytes. */
+                        /* tc truncates rates in bit/s to whole bytes. */
                         if (o->type == TC_CLASS &&
                             w->params.htb_class.rate_bytes - o->params.htb_class.rate_bytes <= 1)
                                 o->params.htb_class.rate_bytes = w->params.htb_class.rate_bytes;
@@ -244,7 +243,7 @@ static void the_printed_commands_do_the_same(void **state)
                                 struct strbuf b = strbuf_init(a, sizeof a);
 
                                 tc_object_name(w, &b);
-                                fail_msg("tc made another %s", a);
+                                fail_msg("tc created a different %s", a);
                         }
                 }
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
@@ -257,17 +256,17 @@ static void probing_changes_nothing(void **state)
 {
         struct tc_shaper *s = network_shaper();
         struct tc_tree before = network_dump(), after;
-        char why[TC_REASON_MAX] = "";
-        struct tc_outcome o = {};
+        char reason[TC_REASON_MAX] = "";
+        struct error e = {};
         enum tc_backend backend;
 
         (void)state;
-        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, why, &o), 0);
+        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
         assert_int_equal(backend, TC_BACKEND_HTB_TBF);
-        assert_non_null(strstr(why, "htb+tbf"));
-        /* Kernels from 6.3 on have no CBQ; an older one may. */
-        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, why, &o) < 0)
-                assert_non_null(strstr(o.error, "no cbq"));
+        assert_non_null(strstr(reason, "htb+tbf"));
+        /* Kernels from 6.3 have no CBQ; an older one may have it. */
+        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, reason, &e) < 0)
+                assert_non_null(strstr(e.message, "no qdisc cbq"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));
         tc_tree_fini(&before);
@@ -275,7 +274,7 @@ static void probing_changes_nothing(void **state)
         tc_shaper_free(s);
 }
 
-static void events_tell_who_did_it(void **state)
+static void events_name_their_author(void **state)
 {
         struct tc_request q = sample_request(destinations, 2, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -307,14 +306,14 @@ static void events_tell_who_did_it(void **state)
                 free(e.object.options);
         }
         assert_int_equal(others, 1);
-        assert_int_equal(deleted, 1); /* one for the root, none for what hung there */
+        assert_int_equal(deleted, 1); /* one for the root, none for the objects below it */
         tc_watch_free(w);
         tc_shaper_free(s);
 }
 
-/* Someone changes a class, a rate and a filter, deletes a leaf, adds a class: the next apply puts exactly
- * that right. */
-static void drift_is_put_right(void **state)
+/* Another program changes a class, a rate and a filter, deletes a leaf and adds a class: the next apply
+ * reverts exactly these changes. */
+static void drift_is_repaired(void **state)
 {
         struct tc_request q = sample_request(destinations, 4, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -342,8 +341,8 @@ static void drift_is_put_right(void **state)
         tc_shaper_free(s);
 }
 
-/* Larger frames, on what runs: HTB takes a quantum for the class of the link only while that has no class
- * below it. */
+/* Larger frames in a live tree: HTB accepts a quantum for the link's class only as long as it has no child.
+ */
 static void frames_may_grow(void **state)
 {
         static const uint32_t mtus[] = {1500, 9000, 65535, 1500};
@@ -365,12 +364,12 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_layout_reads_back),
                 cmocka_unit_test(rates_are_exact_to_400_gbit),
-                cmocka_unit_test(bursts_are_not_cut),
+                cmocka_unit_test(bursts_are_not_reduced),
                 cmocka_unit_test(a_thousand_destinations_read_back),
-                cmocka_unit_test(the_printed_commands_do_the_same),
+                cmocka_unit_test(the_printed_commands_build_the_same_tree),
                 cmocka_unit_test(probing_changes_nothing),
-                cmocka_unit_test(events_tell_who_did_it),
-                cmocka_unit_test(drift_is_put_right),
+                cmocka_unit_test(events_name_their_author),
+                cmocka_unit_test(drift_is_repaired),
                 cmocka_unit_test(frames_may_grow),
         };
 

@@ -1,5 +1,4 @@
-/* What outlives the process: settings of the interface and what was there before, put back on the device that
- * it is of. */
+/* State that outlives the process: settings and earlier qdiscs, restored only on their own device. */
 #include "tc_network.h"
 
 #include <fcntl.h>
@@ -12,7 +11,7 @@
 
 static struct tc_destination destinations[SAMPLE_MAX];
 
-/* A tap device takes rx_frames, and nothing else of coalescing. */
+/* A tap device supports rx_frames, but no other coalescing setting. */
 static int open_tap(void)
 {
         struct ifreq r = {.ifr_name = TAP, .ifr_flags = IFF_TAP | IFF_NO_PI};
@@ -20,7 +19,7 @@ static int open_tap(void)
 
         if (fd >= 0 && ioctl(fd, TUNSETIFF, &r) == 0)
                 return fd;
-        print_message("skipped: no tap device to be had here\n");
+        print_message("skipped: cannot create a tap device\n");
         skip();
         return -1;
 }
@@ -29,11 +28,12 @@ static struct tc_shaper *shaper_of(const char *name)
 {
         struct tc_device d;
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
         assert_int_equal(tc_device_read(&d, name), 0);
-        if (tc_shaper_new(&s, &d, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_new(&s, &d, &o, &e) < 0)
+                fail_msg("%s", e.message);
         return s;
 }
 
@@ -42,19 +42,21 @@ static int tune(const char *name, uint32_t mtu, uint32_t rx_usecs, uint32_t rx_f
         struct tc_tuning t = {mtu, rx_usecs, rx_frames, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_shaper *s = shaper_of(name);
         struct tc_outcome o = {};
-        int r = tc_shaper_tune(s, &t, &o);
+        struct error e = {};
+        int r = tc_shaper_tune(s, &t, &o, &e);
 
         tc_shaper_free(s);
         return r < 0 ? r : (int)o.operations;
 }
 
-static unsigned take_away(const char *name)
+static unsigned remove_shaping(const char *name)
 {
         struct tc_shaper *s = shaper_of(name);
         struct tc_outcome o = {};
+        struct error e = {};
 
-        if (tc_shaper_remove(s, &o) < 0)
-                fail_msg("%s", o.error);
+        if (tc_shaper_remove(s, &o, &e) < 0)
+                fail_msg("%s", e.message);
         tc_shaper_free(s);
         return o.operations;
 }
@@ -72,7 +74,7 @@ static bool state_is_empty(void)
         return rmdir(getenv("EVB_STATE_DIRECTORY")) == 0 && mkdir(getenv("EVB_STATE_DIRECTORY"), 0755) == 0;
 }
 
-static void each_setting_is_put_back_whenever_it_was_set(void **state)
+static void each_setting_is_restored_whenever_it_was_set(void **state)
 {
         int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
@@ -81,11 +83,11 @@ static void each_setting_is_put_back_whenever_it_was_set(void **state)
         assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
         assert_int_equal(tune(TAP, TC_UNCHANGED, TC_UNCHANGED, 7), 1);
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 1);
-        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 0); /* as it is */
+        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 0); /* unchanged */
         now = tuning_of(TAP);
         assert_int_equal(now.mtu_bytes, 1300);
         assert_int_equal(now.rx_frames, 9);
-        assert_int_equal(take_away(TAP), 1);
+        assert_int_equal(remove_shaping(TAP), 1);
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);
         assert_true(state_is_empty());
@@ -100,20 +102,21 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
         struct tc_plan p = sample_plan(&q);
         struct tc_tuning want = {1400, TC_UNCHANGED, 5, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
 
         (void)state;
         assert_true(tune(TAP, 1400, 5, TC_UNCHANGED) < 0);
         assert_int_equal(tune(TAP, 65535, TC_UNCHANGED, 5), -EINVAL);
         assert_true(state_is_empty());
-        /* What was to follow fails: a root of someone else. */
+        /* The next step fails: another program has set the root. */
         if (!network_has_tc())
                 skip();
         network_tc("qdisc add dev " TAP " root handle 1: htb");
         s = shaper_of(TAP);
-        assert_int_equal(tc_shaper_tune(s, &want, &o), 0);
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        tc_shaper_untune(s, &o);
+        assert_int_equal(tc_shaper_tune(s, &want, &o, &e), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        tc_shaper_untune(s, &e);
         tc_shaper_free(s);
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);
@@ -128,8 +131,8 @@ static void take(const char *command)
                 fail_msg("%s failed", command);
 }
 
-/* A device of the same name, or number, is not the same device; one that was renamed is. */
-static void what_is_remembered_is_of_one_device(void **state)
+/* State belongs to a device, not to its name or number; it survives a new name. */
+static void state_belongs_to_one_device(void **state)
 {
         int fd = open_tap();
 
@@ -137,16 +140,16 @@ static void what_is_remembered_is_of_one_device(void **state)
         assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
         close(fd);
         fd = open_tap();
-        assert_int_equal(take_away(TAP), 0);
+        assert_int_equal(remove_shaping(TAP), 0);
         assert_int_equal(tuning_of(TAP).mtu_bytes, 1500);
         if (!network_has_tc())
                 skip();
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, TC_UNCHANGED), 1);
         take("ip link set " TAP " down && ip link set " TAP " name evbtap1");
-        assert_int_equal(take_away("evbtap1"), 1);
+        assert_int_equal(remove_shaping("evbtap1"), 1);
         assert_int_equal(tuning_of("evbtap1").mtu_bytes, 1500);
         close(fd);
-        take("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* of the first one */
+        take("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* state of the first device */
 }
 
 static char *state_path(void)
@@ -160,9 +163,9 @@ static char *state_path(void)
         return path;
 }
 
-/* As if made in a namespace, or before a boot, whose numbers have come again; and what cannot be read is
- * told. */
-static void a_strange_file_is_not_believed(void **state)
+/* State files as if from a namespace or boot whose numbers are reused, and damaged files, which cause a
+ * warning. */
+static void state_of_another_device_is_ignored(void **state)
 {
         static const char *const texts[] = {
                 "{\"format\":1,\"of\":\"x 1 "
@@ -179,6 +182,7 @@ static void a_strange_file_is_not_believed(void **state)
                 struct tc_device d = network_device();
                 struct tc_shaper *s = network_shaper();
                 struct tc_outcome o = {};
+                struct error e = {};
                 FILE *to;
 
                 apply(s, &q);
@@ -188,7 +192,7 @@ static void a_strange_file_is_not_believed(void **state)
                 fputs(texts[i], to);
                 fclose(to);
                 take("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
-                assert_int_equal(tc_shaper_new(&s, &d, &o), 0);
+                assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
                 assert_int_equal(o.n_warnings, i > 0);
                 remove_all(s);
                 tc_shaper_free(s);
@@ -197,18 +201,19 @@ static void a_strange_file_is_not_believed(void **state)
         }
 }
 
-/* A full disk: nothing is changed, and what was remembered still is. */
+/* On a full disk nothing is changed, and the earlier state is kept. */
 static void small_files(rlim_t size)
 {
         signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, RLIM_INFINITY}), 0);
 }
 
-static void what_was_remembered_outlives_a_full_disk(void **state)
+static void state_survives_a_full_disk(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         char *text, *then;
 
@@ -222,7 +227,7 @@ static void what_was_remembered_outlives_a_full_disk(void **state)
         tc_shaper_free(s);
         s = network_shaper();
         small_files(10);
-        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o) < 0);
+        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0);
         small_files(RLIM_INFINITY);
         tc_shaper_free(s);
         s = network_shaper();
@@ -240,11 +245,11 @@ static void what_was_remembered_outlives_a_full_disk(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_setting_is_put_back_whenever_it_was_set),
+                cmocka_unit_test(each_setting_is_restored_whenever_it_was_set),
                 cmocka_unit_test(a_refused_setting_leaves_nothing_behind),
-                cmocka_unit_test(what_is_remembered_is_of_one_device),
-                cmocka_unit_test(a_strange_file_is_not_believed),
-                cmocka_unit_test(what_was_remembered_outlives_a_full_disk),
+                cmocka_unit_test(state_belongs_to_one_device),
+                cmocka_unit_test(state_of_another_device_is_ignored),
+                cmocka_unit_test(state_survives_a_full_disk),
         };
 
         return network_run_tests(tests);

@@ -1,5 +1,5 @@
-/* What was there before is there again: after failures at every message, after foreign roots were replaced by
- * force, after the process died. */
+/* The earlier state is restored: after a failure of any message, after a forced replacement, after the death
+ * of the process. */
 #include "tc_network.h"
 
 #include <linux/pkt_sched.h>
@@ -9,7 +9,7 @@
 
 static struct tc_destination destinations[SAMPLE_MAX];
 
-/* Spoils one message: it names a device that is not there, and the kernel itself refuses it. */
+/* Makes one message name a device that does not exist, so that the kernel refuses it. */
 struct spoiler {
         unsigned at, seen;
 };
@@ -22,8 +22,8 @@ static void spoil(struct nlmsghdr *m, void *ctx)
                 ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = 0x7ffffff0;
 }
 
-/* From a state of the device, an apply that fails at its first, second, … message, until none is left to
- * fail: each time all is as before. Returns how many failed. */
+/* Applies repeatedly and fails at the first, second, ... message until none is left; each failure must leave
+ * the device unchanged. Returns the number of failures. */
 static unsigned fail_everywhere(const struct tc_request *q, bool force)
 {
         struct tc_plan p = sample_plan(q);
@@ -34,16 +34,17 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
                 char *text = network_text(), *then;
                 struct spoiler spoiler = {.at = n};
                 struct tc_outcome o = {};
+                struct error e = {};
                 int r;
 
                 tc_socket_set_hook(tc_shaper_socket(s), spoil, &spoiler);
-                r = tc_shaper_apply(s, &p, force, NS_PER_S, true, &o);
+                r = tc_shaper_apply(s, &p, force, NS_PER_S, true, &o, &e);
                 tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
                 after = network_dump();
                 then = network_text();
                 if (r < 0) {
-                        assert_non_null(strstr(o.error, "refused"));
-                        assert_null(strstr(o.error, "undoing"));
+                        assert_non_null(strstr(e.message, "refused"));
+                        assert_null(strstr(e.message, "rolling back"));
                         assert_true(trees_equal(&before, &after));
                         assert_string_equal(text, then);
                 }
@@ -58,17 +59,17 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
                         return n;
                 }
         }
-        fail_msg("it fails for ever");
+        fail_msg("apply still fails after 3000 messages");
         return 0;
 }
 
-static void failure_at_any_message_leaves_all_as_it_was(void **state)
+static void failure_at_any_message_leaves_the_device_unchanged(void **state)
 {
         struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
 
         (void)state;
-        /* A fresh device; then rates changed, one destination less and others new; then another layout. */
+        /* A new device; then changed rates, a removed and several new destinations; then another layout. */
         assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2);
         q = sample_request(destinations, 9, TC_BACKEND_HTB_TBF);
         q.destinations = destinations + 2;
@@ -84,7 +85,7 @@ static void failure_at_any_message_leaves_all_as_it_was(void **state)
         tc_shaper_free(s);
 }
 
-static void failure_leaves_a_foreign_root_as_it_was(void **state)
+static void failure_leaves_a_foreign_root_unchanged(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
@@ -100,7 +101,7 @@ static void failure_leaves_a_foreign_root_as_it_was(void **state)
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
 }
 
-/* The kernel's words arrive, also where it took the change. */
+/* The text of the kernel is reported, even if it accepts the change. */
 static void want_quantum(struct nlmsghdr *m, void *ctx)
 {
         struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(struct tcmsg));
@@ -109,37 +110,39 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
         if (m->nlmsg_type != RTM_NEWTCLASS)
                 return;
         a = mnl_attr_next(
-                a); /* behind the kind: the options; in them, the parameters; in them, the quantum */
+                a); /* the options follow the kind; they contain the parameters, which contain the quantum */
         a = mnl_attr_get_payload(a);
         ((struct tc_htb_opt *)mnl_attr_get_payload(a))->quantum = 0;
 }
 
-static void warnings_of_the_kernel_are_told(void **state)
+static void warnings_of_the_kernel_are_reported(void **state)
 {
         struct tc_request q = sample_request(destinations, 1, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
-        bool told = false;
+        struct error e = {};
+        bool reported = false;
 
         (void)state;
         tc_socket_set_hook(tc_shaper_socket(s), want_quantum, NULL);
-        /* With another quantum than wanted it is not verified, and undone. */
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EBADE);
+        /* A different quantum fails the verification, and is rolled back. */
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EBADE);
         tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
         for (size_t i = 0; i < o.n_warnings; i++)
-                told |= strstr(o.warnings[i], "quantum of class") != NULL;
-        assert_true(told);
-        assert_non_null(strstr(o.error, "differs"));
+                reported |= strstr(o.warnings[i], "quantum of class") != NULL;
+        assert_true(reported);
+        assert_non_null(strstr(e.message, "differs"));
         tc_plan_fini(&p);
         tc_shaper_free(s);
 }
 
-static void foreign_classes_are_not_touched_unasked(void **state)
+static void foreign_classes_need_force(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         struct tc_tree before, after;
         char *text, *then;
@@ -162,15 +165,15 @@ static void foreign_classes_are_not_touched_unasked(void **state)
                    " parent 1: protocol ipv6 prio 6 u32 match ip6 dst fd00::1/128 flowid 1:5");
         before = network_dump(), text = network_text();
         s = network_shaper();
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o), -EEXIST);
-        assert_non_null(strstr(o.error, "htb 1:"));
+        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
+        assert_non_null(strstr(e.message, "htb 1:"));
         assert_int_equal(o.owner, TC_OWNER_FOREIGN);
         after = network_dump();
         assert_true(trees_equal(&before, &after));
         tc_tree_fini(&after);
-        /* By force, in one process; put back by another, from what the first wrote down. */
+        /* Forced in one process, restored by another from the state file. */
         o = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &o), 0);
+        assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e), 0);
         tc_shaper_free(s);
         s = network_shaper();
         remove_all(s);
@@ -178,7 +181,7 @@ static void foreign_classes_are_not_touched_unasked(void **state)
         after = network_dump(), then = network_text();
         assert_true(trees_equal(&before, &after));
         assert_string_equal(text, then);
-        /* And a failure half-way, by force, leaves it as well. */
+        /* A failure in a forced apply also leaves it unchanged. */
         assert_true(fail_everywhere(&q, true) > 10);
         s = network_shaper();
         remove_all(s);
@@ -194,7 +197,7 @@ static void foreign_classes_are_not_touched_unasked(void **state)
         tc_plan_fini(&p);
 }
 
-static void a_classless_root_is_put_back(void **state)
+static void a_classless_root_is_restored(void **state)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "pfifo limit 77",
                                             "bfifo limit 77777", "pfifo_fast"};
@@ -212,7 +215,7 @@ static void a_classless_root_is_put_back(void **state)
                 network_tc(command);
                 text = network_text();
                 apply(s, &q);
-                apply(s, &q); /* the second time does not forget */
+                apply(s, &q); /* the second apply keeps the saved root */
                 remove_all(s);
                 then = network_text();
                 assert_string_equal(text, then);
@@ -223,13 +226,13 @@ static void a_classless_root_is_put_back(void **state)
         }
 }
 
-/* Another process has the device; when it dies, by whatever signal, the next one finds what it left, and
- * takes it on. */
+/* Another process shapes the device; after its death by a signal the next process takes over its tree. */
 static void one_process_shapes_a_device(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_device d = network_device();
         struct tc_outcome o = {};
+        struct error e = {};
         struct tc_shaper *s;
         int ready[2], status;
         char byte;
@@ -246,15 +249,15 @@ static void one_process_shapes_a_device(void **state)
                 _exit(0);
         }
         assert_int_equal(read(ready[0], &byte, 1), 1);
-        assert_int_equal(tc_shaper_new(&s, &d, &o), -EBUSY);
-        assert_non_null(strstr(o.error, "process"));
+        assert_int_equal(tc_shaper_new(&s, &d, &o, &e), -EBUSY);
+        assert_non_null(strstr(e.message, "process"));
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         s = network_shaper();
-        assert_int_equal(apply(s, &q), 0); /* all there */
+        assert_int_equal(apply(s, &q), 0); /* no change is necessary */
         remove_all(s);
         o = (struct tc_outcome){};
-        assert_int_equal(tc_shaper_remove(s, &o), 0);
+        assert_int_equal(tc_shaper_remove(s, &o, &e), 0);
         assert_int_equal(o.operations, 0);
         tc_shaper_free(s);
         close(ready[0]);
@@ -264,11 +267,11 @@ static void one_process_shapes_a_device(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(failure_at_any_message_leaves_all_as_it_was),
-                cmocka_unit_test(failure_leaves_a_foreign_root_as_it_was),
-                cmocka_unit_test(warnings_of_the_kernel_are_told),
-                cmocka_unit_test(foreign_classes_are_not_touched_unasked),
-                cmocka_unit_test(a_classless_root_is_put_back),
+                cmocka_unit_test(failure_at_any_message_leaves_the_device_unchanged),
+                cmocka_unit_test(failure_leaves_a_foreign_root_unchanged),
+                cmocka_unit_test(warnings_of_the_kernel_are_reported),
+                cmocka_unit_test(foreign_classes_need_force),
+                cmocka_unit_test(a_classless_root_is_restored),
                 cmocka_unit_test(one_process_shapes_a_device),
         };
 

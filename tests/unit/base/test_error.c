@@ -1,0 +1,65 @@
+/* Errors with an explanation: their text, their location, their bounds. */
+#include "../test.h"
+
+#include <errno.h>
+
+#include "evb/base/error.h"
+
+static void the_text_has_location_and_message(void **state)
+{
+        struct error e = {};
+        char text[ERROR_TEXT_MAX];
+
+        (void)state;
+        errno = EBADF;
+        assert_int_equal(error_set(&e, -ENOENT, "cannot open %s: %m", "x.conf"), -ENOENT);
+        assert_int_equal(errno, EBADF);
+        assert_int_equal(e.code, -ENOENT);
+        assert_string_equal(error_format(&e, text), "cannot open x.conf: No such file or directory");
+        assert_int_equal(error_locate(&e, "push.conf:%d", 12), -ENOENT);
+        error_append(&e, "; %s", "create it first");
+        assert_string_equal(error_format(&e, text),
+                            "push.conf:12: cannot open x.conf: No such file or directory; create it first");
+}
+
+static void the_innermost_location_stays(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        error_set(&e, -EINVAL, "invalid address");
+        error_locate(&e, "push.conf:12");
+        error_locate(&e, "push.conf");
+        assert_string_equal(e.location, "push.conf:12");
+        /* Another error does not inherit the location. */
+        error_set(&e, -EIO, "read failed");
+        assert_string_equal(e.location, "");
+}
+
+static void long_texts_are_cut(void **state)
+{
+        char text[ERROR_TEXT_MAX], name[2 * ERROR_TEXT_MAX];
+        struct error e = {};
+
+        (void)state;
+        memset(name, 'x', sizeof name - 1);
+        name[sizeof name - 1] = '\0';
+        error_set(&e, -EINVAL, "%s", name);
+        error_append(&e, "%s", name);
+        error_locate(&e, "%s", name);
+        assert_int_equal(strlen(e.message), ERROR_MESSAGE_MAX - 1);
+        assert_int_equal(strlen(e.location), ERROR_LOCATION_MAX - 1);
+        assert_int_equal(strlen(error_format(&e, text)),
+                         strlen(e.location) + strlen(": ") + strlen(e.message));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_text_has_location_and_message),
+                cmocka_unit_test(the_innermost_location_stays),
+                cmocka_unit_test(long_texts_are_cut),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
