@@ -134,7 +134,7 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         if (s->fd < 0)
                 return -ENOENT;
         snprintf(text, sizeof text, format, run, cookie, began_utc_ns, ended ? "ended" : "running");
-        /* Sync the begin of a run, so that the DFM recognizes its nodes after a power failure. The end need
+        /* Sync the start of a run, so that the DFM recognizes its nodes after a power failure. The end need
          * not be synced. */
         return write_whole(s->fd, text, !ended);
 }
