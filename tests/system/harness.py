@@ -161,7 +161,7 @@ class Running:
 
     def counter(self, node, name):
         """One of its counters; 0 while there is no page. The header that defines the page says where it is."""
-        header = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
+        header = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
         page = header[header.index("struct node_stats {"):]
         before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", page, re.M)
         index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
