@@ -166,18 +166,18 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
                         oldest = p;
         }
         assert(oldest);
-        note_stranger(r, &oldest->from, "it did not introduce itself, and newer connections need its place");
+        note_stranger(r, &oldest->from, "it did not introduce itself, and newer connections replace it");
         drop_peer(oldest);
         return oldest;
 }
 
 static void note_granted(struct data_receiver *r, int fd)
 {
-        uint64_t asked = r->context.scenario->network.receive_buffer_bytes,
+        uint64_t requested = r->context.scenario->network.receive_buffer_bytes,
                  granted = tcp_granted_bytes(fd, false);
 
         stats_set(&r->context.stats->granted_receive_buffer_bytes, granted);
-        socket_note_buffer(SOCKET_RECEIVE, "data connections", true, asked, granted);
+        socket_note_buffer(SOCKET_RECEIVE, "data connections", true, requested, granted);
 }
 
 static bool is_from_a_ros(const struct address_book *nodes, const struct net_address *from)

@@ -18,13 +18,13 @@
 /* Full staging buffers of requests read from one SFI before the next one is served. */
 #define READS_MAX 8
 
-enum way_state { WAY_WAITING, WAY_CONNECTING, WAY_UP };
+enum path_state { PATH_WAITING, PATH_CONNECTING, PATH_UP };
 
-struct tcp_way {
+struct tcp_path {
         struct data_sender *sender;
         uint32_t sfi;
         struct net_address to;
-        enum way_state state;
+        enum path_state state;
         struct loop_io io;
         struct tcp_backoff backoff;
         uint64_t retry_ns;
@@ -36,114 +36,114 @@ struct tcp_way {
         size_t n_iov, at;
         uint32_t pinned[SEND_JOBS_MAX];
         size_t n_pinned;
-        uint8_t *headers; /* copies, because the ways share one packer */
+        uint8_t *headers; /* copies, because the paths share one packer */
 };
 
 struct tcp_sender {
-        struct tcp_way *ways;
+        struct tcp_path *paths;
         uint32_t n;
         struct message message; /* scratch: encoded or decoded, then done with */
 };
 
 static void is_ready(void *ctx, uint32_t events)
 {
-        struct tcp_way *w = ctx;
+        struct tcp_path *p = ctx;
 
-        w->ready_in |= (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
-        w->ready_out |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
+        p->ready_in |= (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+        p->ready_out |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
 }
 
-static void unpin(struct tcp_way *w)
+static void unpin(struct tcp_path *p)
 {
-        for (size_t i = 0; i < w->n_pinned; i++)
-                ros_unpin(w->sender->core, w->pinned[i]);
-        w->n_pinned = 0;
-        w->n_iov = w->at = 0;
+        for (size_t i = 0; i < p->n_pinned; i++)
+                ros_unpin(p->sender->core, p->pinned[i]);
+        p->n_pinned = 0;
+        p->n_iov = p->at = 0;
 }
 
-static void lose(struct tcp_way *w, uint64_t now_ns, int why)
+static void lose(struct tcp_path *p, uint64_t now_ns, int why)
 {
-        uint64_t pause_ns = tcp_backoff_next_ns(&w->backoff);
+        uint64_t pause_ns = tcp_backoff_next_ns(&p->backoff);
 
-        if (w->was_up && w->state == WAY_UP && ros_run_state(w->sender->core) < RUN_ENDED)
-                log_warning_errno(why, "lost the connection to SFI %u: %m", w->sfi + 1);
-        if (w->io.fd >= 0) {
-                loop_remove(w->sender->context.loop, &w->io);
-                close(w->io.fd);
+        if (p->was_up && p->state == PATH_UP && ros_run_state(p->sender->core) < RUN_ENDED)
+                log_warning_errno(why, "lost the connection to SFI %u: %m", p->sfi + 1);
+        if (p->io.fd >= 0) {
+                loop_remove(p->sender->context.loop, &p->io);
+                close(p->io.fd);
         }
-        w->io.fd = -1;
-        tcp_reader_fini(&w->reader);
-        unpin(w);
-        w->state = WAY_WAITING;
-        w->retry_ns = now_ns + pause_ns;
+        p->io.fd = -1;
+        tcp_reader_fini(&p->reader);
+        unpin(p);
+        p->state = PATH_WAITING;
+        p->retry_ns = now_ns + pause_ns;
 }
 
-static void begin(struct tcp_way *w, uint64_t now_ns)
+static void begin_connection(struct tcp_path *p, uint64_t now_ns)
 {
-        const struct data_context *c = &w->sender->context;
+        const struct data_context *c = &p->sender->context;
         struct net_address local;
         int fd = network_node_address(&local, c->self, 0);
 
         if (fd >= 0)
-                fd = tcp_connect(&local, &w->to, c->scenario->network.send_buffer_bytes);
+                fd = tcp_connect(&local, &p->to, c->scenario->network.send_buffer_bytes);
         if (fd >= 0) {
                 tcp_notice_silence(fd);
-                w->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = w};
-                w->state = WAY_CONNECTING;
-                w->ready_in = w->ready_out = false;
+                p->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = p};
+                p->state = PATH_CONNECTING;
+                p->ready_in = p->ready_out = false;
         }
-        if (fd < 0 || tcp_reader_init(&w->reader, fd, STAGING_BYTES) < 0 || loop_add(c->loop, &w->io) < 0)
-                lose(w, now_ns, fd < 0 ? fd : -ENOMEM);
+        if (fd < 0 || tcp_reader_init(&p->reader, fd, STAGING_BYTES) < 0 || loop_add(c->loop, &p->io) < 0)
+                lose(p, now_ns, fd < 0 ? fd : -ENOMEM);
 }
 
 /* The SFI accepts only connections whose first message names the ROS. */
-static void introduce(struct tcp_way *w)
+static void introduce(struct tcp_path *p)
 {
-        struct message *m = &((struct tcp_sender *)w->sender->state)->message;
+        struct message *m = &((struct tcp_sender *)p->sender->state)->message;
 
-        m->header = data_sender_header(w->sender, w->sfi);
+        m->header = data_sender_header(p->sender, p->sfi);
         m->header.type = MESSAGE_TOTALS;
         m->totals.fragments = 0;
-        m->totals.datagrams = ros_transaction(w->sender->core, w->sfi);
-        w->iov[0] = (struct iovec){w->headers, message_encode(m, w->headers, STAGING_BYTES)};
-        w->n_iov = 1;
-        w->at = 0;
+        m->totals.datagrams = ros_transaction(p->sender->core, p->sfi);
+        p->iov[0] = (struct iovec){p->headers, message_encode(m, p->headers, STAGING_BYTES)};
+        p->n_iov = 1;
+        p->at = 0;
 }
 
-static void note_granted(const struct tcp_way *w)
+static void note_granted(const struct tcp_path *p)
 {
-        uint64_t asked = w->sender->context.scenario->network.send_buffer_bytes,
-                 granted = tcp_granted_bytes(w->io.fd, true);
+        uint64_t requested = p->sender->context.scenario->network.send_buffer_bytes,
+                 granted = tcp_granted_bytes(p->io.fd, true);
 
-        stats_set(&w->sender->context.stats->granted_send_buffer_bytes, granted);
-        socket_note_buffer(SOCKET_SEND, "data connections", true, asked, granted);
+        stats_set(&p->sender->context.stats->granted_send_buffer_bytes, granted);
+        socket_note_buffer(SOCKET_SEND, "data connections", true, requested, granted);
 }
 
-static void check_connected(struct tcp_way *w, uint64_t now_ns)
+static void check_connected(struct tcp_path *p, uint64_t now_ns)
 {
-        int r = tcp_connected(w->io.fd);
+        int r = tcp_connected(p->io.fd);
 
         if (r < 0) {
-                lose(w, now_ns, r);
+                lose(p, now_ns, r);
                 return;
         }
-        if (w->was_up)
-                stats_add(&w->sender->context.stats->reconnects, 1);
-        w->was_up = true;
-        w->state = WAY_UP;
-        tcp_backoff_reset(&w->backoff);
-        note_granted(w);
-        introduce(w);
+        if (p->was_up)
+                stats_add(&p->sender->context.stats->reconnects, 1);
+        p->was_up = true;
+        p->state = PATH_UP;
+        tcp_backoff_reset(&p->backoff);
+        note_granted(p);
+        introduce(p);
 }
 
 /* Packs the next message; false: there is nothing to send. */
-static bool pack(struct tcp_way *w)
+static bool pack(struct tcp_path *p)
 {
-        struct data_sender *s = w->sender;
-        struct message_header header = data_sender_header(s, w->sfi);
+        struct data_sender *s = p->sender;
+        struct message_header header = data_sender_header(s, p->sfi);
         const struct chunk_datagram *d;
-        size_t jobs = data_sender_take(s, w->sfi, MESSAGE_MAX_BYTES);
-        uint8_t *copy = w->headers;
+        size_t jobs = data_sender_take(s, p->sfi, MESSAGE_MAX_BYTES);
+        uint8_t *copy = p->headers;
 
         if (chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d) == 0)
                 return false;
@@ -151,28 +151,28 @@ static bool pack(struct tcp_way *w)
                 if (s->jobs[i].entry == UINT32_MAX)
                         continue;
                 ros_pin(s->core, s->jobs[i].entry);
-                w->pinned[w->n_pinned++] = s->jobs[i].entry;
+                p->pinned[p->n_pinned++] = s->jobs[i].entry;
         }
         /* Each pair of entries begins with a header in the packer's memory, which the next message reuses. */
-        memcpy(w->iov, d->iov, d->n_iov * sizeof *d->iov);
+        memcpy(p->iov, d->iov, d->n_iov * sizeof *d->iov);
         for (size_t i = 0; i < d->n_iov; i += 2) {
-                memcpy(copy, w->iov[i].iov_base, w->iov[i].iov_len);
-                w->iov[i].iov_base = copy;
-                copy += w->iov[i].iov_len;
+                memcpy(copy, p->iov[i].iov_base, p->iov[i].iov_len);
+                p->iov[i].iov_base = copy;
+                copy += p->iov[i].iov_len;
         }
-        w->n_iov = d->n_iov;
-        w->at = 0;
+        p->n_iov = d->n_iov;
+        p->at = 0;
         stats_add(&s->context.stats->packets_sent, 1);
         stats_add(&s->context.stats->bytes_sent, d->size_bytes);
-        ros_count_datagrams(s->core, w->sfi, 1);
-        ros_sent(s->core, w->sfi, d->jobs_done, d->next_offset);
+        ros_count_datagrams(s->core, p->sfi, 1);
+        ros_sent(s->core, p->sfi, d->jobs_done, d->next_offset);
         return true;
 }
 
-static void advance(struct tcp_way *w, size_t sent)
+static void advance(struct tcp_path *p, size_t sent)
 {
-        while (sent > 0 && w->at < w->n_iov) {
-                struct iovec *v = &w->iov[w->at];
+        while (sent > 0 && p->at < p->n_iov) {
+                struct iovec *v = &p->iov[p->at];
                 size_t part = MIN(sent, v->iov_len);
 
                 v->iov_base = (uint8_t *)v->iov_base + part;
@@ -180,54 +180,54 @@ static void advance(struct tcp_way *w, size_t sent)
                 sent -= part;
                 if (v->iov_len > 0)
                         return;
-                w->at++;
+                p->at++;
         }
-        while (w->at < w->n_iov && w->iov[w->at].iov_len == 0)
-                w->at++;
-        if (w->at == w->n_iov)
-                unpin(w);
+        while (p->at < p->n_iov && p->iov[p->at].iov_len == 0)
+                p->at++;
+        if (p->at == p->n_iov)
+                unpin(p);
 }
 
-static void write_some(struct tcp_way *w, uint64_t now_ns)
+static void write_some(struct tcp_path *p, uint64_t now_ns)
 {
         /* Bounded, so that requests and other SFIs are served as well. */
         for (int round = 0; round < 8; round++) {
-                if (w->at == w->n_iov && !pack(w)) {
-                        loop_modify(w->sender->context.loop, &w->io, EPOLLIN);
+                if (p->at == p->n_iov && !pack(p)) {
+                        loop_modify(p->sender->context.loop, &p->io, EPOLLIN);
                         return;
                 }
-                ssize_t sent = tcp_send(w->io.fd, w->iov + w->at, w->n_iov - w->at);
+                ssize_t sent = tcp_send(p->io.fd, p->iov + p->at, p->n_iov - p->at);
 
                 if (sent == -EAGAIN) {
-                        w->ready_out = false;
-                        stats_add(&w->sender->context.stats->send_blocked, 1);
-                        loop_modify(w->sender->context.loop, &w->io, EPOLLIN | EPOLLOUT);
+                        p->ready_out = false;
+                        stats_add(&p->sender->context.stats->send_blocked, 1);
+                        loop_modify(p->sender->context.loop, &p->io, EPOLLIN | EPOLLOUT);
                         return;
                 }
                 if (sent < 0) {
-                        lose(w, now_ns, (int)sent);
+                        lose(p, now_ns, (int)sent);
                         return;
                 }
-                advance(w, (size_t)sent);
+                advance(p, (size_t)sent);
         }
 }
 
 /* Handles the next received message. 1: done; 0: incomplete; -EPROTO: not a request of this SFI, so the
  * connection must be closed. */
-static int take_message(struct tcp_way *w, uint64_t now_ns)
+static int take_message(struct tcp_path *p, uint64_t now_ns)
 {
-        struct message *m = &((struct tcp_sender *)w->sender->state)->message;
+        struct message *m = &((struct tcp_sender *)p->sender->state)->message;
         struct message_header h;
         enum message_verdict v;
         size_t left, size;
         uint32_t check;
-        const uint8_t *bytes = tcp_reader_bytes(&w->reader, &left);
+        const uint8_t *bytes = tcp_reader_bytes(&p->reader, &left);
 
         if (left < MESSAGE_HEADER_BYTES)
                 return 0;
         v = message_header_decode(&h, bytes, left, &check);
         if (v == MESSAGE_OK &&
-            (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != w->sfi))
+            (h.type != MESSAGE_REQUEST || h.sender_role != ROLE_SFI || h.sender_index != p->sfi))
                 v = MESSAGE_MALFORMED;
         size = v == MESSAGE_OK ? MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes : 0;
         if (v == MESSAGE_OK && size > left && size <= STAGING_BYTES)
@@ -235,28 +235,28 @@ static int take_message(struct tcp_way *w, uint64_t now_ns)
         if (v == MESSAGE_OK)
                 v = size > left ? MESSAGE_MALFORMED : message_decode(m, bytes, size);
         if (v != MESSAGE_OK) {
-                stats_count_refusal(w->sender->context.stats, v);
+                stats_count_refusal(p->sender->context.stats, v);
                 return -EPROTO;
         }
-        ros_receive(w->sender->core, now_ns, m);
-        tcp_reader_consume(&w->reader, size);
+        ros_receive(p->sender->core, now_ns, m);
+        tcp_reader_consume(&p->reader, size);
         return 1;
 }
 
-static void read_some(struct tcp_way *w, uint64_t now_ns)
+static void read_some(struct tcp_path *p, uint64_t now_ns)
 {
         for (int round = 0; round < READS_MAX; round++) {
-                ssize_t got = tcp_reader_fill(&w->reader);
+                ssize_t got = tcp_reader_fill(&p->reader);
                 int r = 1;
 
                 while (r > 0)
-                        r = take_message(w, now_ns);
+                        r = take_message(p, now_ns);
                 if (r < 0 || got < 0) {
-                        lose(w, now_ns, r < 0 ? r : (int)got);
+                        lose(p, now_ns, r < 0 ? r : (int)got);
                         return;
                 }
                 if (got == 0) {
-                        w->ready_in = false;
+                        p->ready_in = false;
                         return;
                 }
         }
@@ -271,19 +271,19 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
         if (!member_is_joined(ros_member(s->core)))
                 return 0;
         for (uint32_t i = 0; i < t->n; i++) {
-                struct tcp_way *w = &t->ways[i];
+                struct tcp_path *p = &t->paths[i];
 
-                if (w->state == WAY_WAITING && now_ns >= w->retry_ns)
-                        begin(w, now_ns);
-                if (w->state == WAY_CONNECTING && w->ready_out)
-                        check_connected(w, now_ns);
-                if (w->state == WAY_UP && w->ready_in)
-                        read_some(w, now_ns);
-                if (w->state == WAY_UP && w->ready_out)
-                        write_some(w, now_ns);
-                *ret_more |= w->state == WAY_UP && w->ready_in;
-                *ret_more |= w->state == WAY_UP && w->ready_out &&
-                             (w->at < w->n_iov || ros_next_with_jobs(s->core, i) == i);
+                if (p->state == PATH_WAITING && now_ns >= p->retry_ns)
+                        begin_connection(p, now_ns);
+                if (p->state == PATH_CONNECTING && p->ready_out)
+                        check_connected(p, now_ns);
+                if (p->state == PATH_UP && p->ready_in)
+                        read_some(p, now_ns);
+                if (p->state == PATH_UP && p->ready_out)
+                        write_some(p, now_ns);
+                *ret_more |= p->state == PATH_UP && p->ready_in;
+                *ret_more |= p->state == PATH_UP && p->ready_out &&
+                             (p->at < p->n_iov || ros_next_with_jobs(s->core, i) == i);
         }
         return 0;
 }
@@ -294,8 +294,8 @@ static uint64_t tcp_deadline(const struct data_sender *s)
         uint64_t deadline_ns = NEVER_NS;
 
         for (uint32_t i = 0; member_is_joined(ros_member(s->core)) && i < t->n; i++) {
-                if (t->ways[i].state == WAY_WAITING)
-                        deadline_ns = MIN(deadline_ns, t->ways[i].retry_ns);
+                if (t->paths[i].state == PATH_WAITING)
+                        deadline_ns = MIN(deadline_ns, t->paths[i].retry_ns);
         }
         return deadline_ns;
 }
@@ -310,19 +310,19 @@ static int tcp_open(struct data_sender *s)
                 return log_error_errno(ENOMEM, "data connections: %m");
         s->state = t;
         t->n = (uint32_t)sc->sfi.count;
-        t->ways = calloc(t->n, sizeof *t->ways);
-        if (!t->ways || chunk_packer_new(&s->packer, MESSAGE_MAX_BYTES, 1) < 0)
+        t->paths = calloc(t->n, sizeof *t->paths);
+        if (!t->paths || chunk_packer_new(&s->packer, MESSAGE_MAX_BYTES, 1) < 0)
                 return log_error_errno(ENOMEM, "data connections: %m");
         chunk_packer_set_stream(s->packer);
         for (uint32_t i = 0; r >= 0 && i < t->n; i++) {
-                struct tcp_way *w = &t->ways[i];
+                struct tcp_path *p = &t->paths[i];
 
-                w->sender = s;
-                w->sfi = i;
-                w->io.fd = -1;
-                w->headers = malloc(STAGING_BYTES);
-                tcp_backoff_init(&w->backoff, s->seed ^ i);
-                r = w->headers ? network_node_address(&w->to, scenario_node_of(sc, ROLE_SFI, i),
+                p->sender = s;
+                p->sfi = i;
+                p->io.fd = -1;
+                p->headers = malloc(STAGING_BYTES);
+                tcp_backoff_init(&p->backoff, s->seed ^ i);
+                r = p->headers ? network_node_address(&p->to, scenario_node_of(sc, ROLE_SFI, i),
                                                       (uint16_t)sc->network.data_port)
                                : log_error_errno(ENOMEM, "data connections: %m");
         }
@@ -335,17 +335,17 @@ static void tcp_close(struct data_sender *s)
 
         if (!t)
                 return;
-        for (uint32_t i = 0; t->ways && i < t->n; i++) {
-                struct tcp_way *w = &t->ways[i];
+        for (uint32_t i = 0; t->paths && i < t->n; i++) {
+                struct tcp_path *p = &t->paths[i];
 
-                if (w->state != WAY_WAITING) {
-                        unpin(w);
-                        tcp_reader_fini(&w->reader);
-                        close(w->io.fd);
+                if (p->state != PATH_WAITING) {
+                        unpin(p);
+                        tcp_reader_fini(&p->reader);
+                        close(p->io.fd);
                 }
-                free(w->headers);
+                free(p->headers);
         }
-        free(t->ways);
+        free(t->paths);
         free(t);
 }
 

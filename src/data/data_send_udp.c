@@ -18,7 +18,7 @@
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
 
-struct udp_way {
+struct udp_path {
         struct endpoint *endpoint;
         struct loop_io io;
         struct loop *loop;
@@ -30,7 +30,7 @@ struct udp_way {
 };
 
 struct udp_sender {
-        struct udp_way *ways;
+        struct udp_path *paths;
         uint32_t n, first; /* a round begins with SFI `first` */
         size_t datagram_bytes;
         double bytes_per_ns, frame_bytes; /* ros.pacing; 0: none */
@@ -39,19 +39,19 @@ struct udp_sender {
 
 static void is_writable(void *ctx, uint32_t events)
 {
-        struct udp_way *w = ctx;
+        struct udp_path *p = ctx;
         struct datagram ignored;
 
         if (!(events & (EPOLLOUT | EPOLLERR)))
                 return;
         /* A pending ICMP error wakes the loop until a call fetches it. */
         if (events & EPOLLERR)
-                (void)endpoint_receive(w->endpoint, &ignored, 1);
-        w->blocked = false;
-        loop_modify(w->loop, &w->io, 0);
+                (void)endpoint_receive(p->endpoint, &ignored, 1);
+        p->blocked = false;
+        loop_modify(p->loop, &p->io, 0);
 }
 
-static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
+static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
 {
         const struct scenario *sc = s->context.scenario;
         struct net_address to;
@@ -69,16 +69,16 @@ static int open_way(struct data_sender *s, struct udp_way *w, uint32_t sfi)
                                          (uint16_t)sc->network.data_port);
         if (r < 0)
                 return r;
-        r = socket_open_udp(&w->endpoint, &config, "fragments");
+        r = socket_open_udp(&p->endpoint, &config, "fragments");
         if (r < 0)
                 return r;
         socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0,
-                           config.send_buffer_bytes, w->endpoint->granted_send_bytes);
-        stats_set(&s->context.stats->granted_send_buffer_bytes, w->endpoint->granted_send_bytes);
-        w->loop = s->context.loop;
-        w->paced_until_ns = NEVER_NS;
-        w->io = (struct loop_io){.fd = w->endpoint->fd, .events = 0, .ready = is_writable, .ctx = w};
-        return loop_add(w->loop, &w->io);
+                           config.send_buffer_bytes, p->endpoint->granted_send_bytes);
+        stats_set(&s->context.stats->granted_send_buffer_bytes, p->endpoint->granted_send_bytes);
+        p->loop = s->context.loop;
+        p->paced_until_ns = NEVER_NS;
+        p->io = (struct loop_io){.fd = p->endpoint->fd, .events = 0, .ready = is_writable, .ctx = p};
+        return loop_add(p->loop, &p->io);
 }
 
 static int udp_open(struct data_sender *s)
@@ -96,11 +96,11 @@ static int udp_open(struct data_sender *s)
         u->bytes_per_ns = (double)s->context.scenario->ros.pacing_bps / 8e9;
         u->frame_bytes = (double)(s->context.scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
         u->datagram_bytes = network_datagram_bytes(s->context.scenario);
-        u->ways = calloc(u->n, sizeof *u->ways);
-        if (!u->ways || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
+        u->paths = calloc(u->n, sizeof *u->paths);
+        if (!u->paths || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
                 return log_error_errno(ENOMEM, "data sockets: %m");
         for (uint32_t i = 0; r >= 0 && i < u->n; i++)
-                r = open_way(s, &u->ways[i], i);
+                r = open_path(s, &u->paths[i], i);
         return r;
 }
 
@@ -110,27 +110,27 @@ static void udp_close(struct data_sender *s)
 
         if (!u)
                 return;
-        for (uint32_t i = 0; u->ways && i < u->n; i++)
-                endpoint_free(u->ways[i].endpoint);
-        free(u->ways);
+        for (uint32_t i = 0; u->paths && i < u->n; i++)
+                endpoint_free(u->paths[i].endpoint);
+        free(u->paths);
         free(u);
 }
 
 /* Number of datagrams that ros.pacing permits now. Checked first, to pack no more than that. */
-static size_t permitted(const struct udp_sender *u, struct udp_way *w)
+static size_t permitted(const struct udp_sender *u, struct udp_path *p)
 {
         uint64_t now_ns;
 
-        w->paced_until_ns = NEVER_NS;
+        p->paced_until_ns = NEVER_NS;
         if (u->bytes_per_ns <= 0)
                 return DATAGRAMS_MAX;
         now_ns = clock_now_ns();
-        w->tokens = MIN(w->tokens + (double)(now_ns - w->tokens_ns) * u->bytes_per_ns,
+        p->tokens = MIN(p->tokens + (double)(now_ns - p->tokens_ns) * u->bytes_per_ns,
                         PACED_FRAMES * u->frame_bytes);
-        w->tokens_ns = now_ns;
-        if (w->tokens > 0)
-                return 1 + (size_t)(w->tokens / u->frame_bytes);
-        w->paced_until_ns = now_ns + (uint64_t)(MAX(-w->tokens, 1.0) / u->bytes_per_ns);
+        p->tokens_ns = now_ns;
+        if (p->tokens > 0)
+                return 1 + (size_t)(p->tokens / u->frame_bytes);
+        p->paced_until_ns = now_ns + (uint64_t)(MAX(-p->tokens, 1.0) / u->bytes_per_ns);
         return 0;
 }
 
@@ -138,23 +138,23 @@ static size_t permitted(const struct udp_sender *u, struct udp_way *w)
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {
-        struct udp_way *w = &((struct udp_sender *)s->state)->ways[sfi];
-        const struct endpoint_counts *after = &w->endpoint->counts;
+        struct udp_path *p = &((struct udp_sender *)s->state)->paths[sfi];
+        const struct endpoint_counts *after = &p->endpoint->counts;
         uint64_t failed = after->send_failed - before->send_failed, bytes = 0;
 
         for (int i = 0; i < taken; i++)
                 bytes += d[i].size_bytes;
-        w->tokens -= (double)(bytes + (uint64_t)taken * FRAME_BEYOND_UDP_BYTES);
+        p->tokens -= (double)(bytes + (uint64_t)taken * FRAME_BEYOND_UDP_BYTES);
         ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
         ros_count_datagrams(s->core, sfi, (uint32_t)taken);
         stats_add(&s->context.stats->packets_sent, (uint64_t)taken - failed);
         stats_add(&s->context.stats->bytes_sent,
                   bytes - (after->send_failed_bytes - before->send_failed_bytes));
         stats_add(&s->context.stats->packets_send_failed, failed);
-        if (failed > 0 && !w->failure_logged)
+        if (failed > 0 && !p->failure_logged)
                 log_warning_errno(after->send_error,
                                   "the kernel refuses datagrams to SFI %u, so they are lost: %m", sfi + 1);
-        w->failure_logged |= failed > 0;
+        p->failure_logged |= failed > 0;
         if (after->segmentation_refused && !before->segmentation_refused)
                 log_warning("the kernel refuses segmentation offload for SFI %u, so each datagram is sent "
                             "separately; check that network.mtu is not larger than the device's MTU",
@@ -165,10 +165,10 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
 static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
 {
         struct udp_sender *u = s->state;
-        struct udp_way *w = &u->ways[sfi];
+        struct udp_path *p = &u->paths[sfi];
         struct message_header header = data_sender_header(s, sfi);
         const struct chunk_datagram *d;
-        size_t most = permitted(u, w), n;
+        size_t most = permitted(u, p), n;
         struct endpoint_counts before;
         int taken;
 
@@ -180,8 +180,8 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         n = chunk_pack(s->packer, &header, s->chunk_jobs, n, &d);
         for (size_t i = 0; i < n; i++)
                 u->out[i] = (struct outgoing){d[i].iov, d[i].n_iov, d[i].size_bytes, NULL};
-        before = w->endpoint->counts;
-        taken = n > 0 ? endpoint_send(w->endpoint, u->out, n) : 0;
+        before = p->endpoint->counts;
+        taken = n > 0 ? endpoint_send(p->endpoint, u->out, n) : 0;
         if (taken < 0)
                 return log_error_errno(taken, "sending to SFI %u: %m", sfi + 1);
         if (taken > 0)
@@ -189,9 +189,9 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         *ret_more = taken == (int)n && n > 0;
         if (taken == (int)n)
                 return 0;
-        w->blocked = true;
+        p->blocked = true;
         stats_add(&s->context.stats->send_blocked, 1);
-        return loop_modify(w->loop, &w->io, EPOLLOUT);
+        return loop_modify(p->loop, &p->io, EPOLLOUT);
 }
 
 /* Serves the SFIs from `from` up to, but not including, `to`. */
@@ -200,7 +200,7 @@ static int serve(struct data_sender *s, uint32_t from, uint32_t to, bool *more_o
         struct udp_sender *u = s->state;
 
         for (uint32_t i = ros_next_with_jobs(s->core, from); i < to; i = ros_next_with_jobs(s->core, i + 1)) {
-                bool more = !u->ways[i].blocked;
+                bool more = !u->paths[i].blocked;
 
                 for (int round = 0; more && round < ROUNDS; round++) {
                         int r = send_batch(s, i, &more);
@@ -231,8 +231,8 @@ static uint64_t udp_deadline(const struct data_sender *s)
 
         /* A blocked SFI waits for EPOLLOUT, and an idle one for jobs. */
         for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++) {
-                if (!u->ways[i].blocked && ros_next_with_jobs(s->core, i) == i)
-                        deadline_ns = MIN(deadline_ns, u->ways[i].paced_until_ns);
+                if (!u->paths[i].blocked && ros_next_with_jobs(s->core, i) == i)
+                        deadline_ns = MIN(deadline_ns, u->paths[i].paced_until_ns);
         }
         return deadline_ns;
 }

@@ -1,4 +1,4 @@
-/* Translates a scenario's keys of the network for the layer net. */
+/* Translates a scenario's network keys for the layer net. */
 #include "evb/data/network.h"
 
 #include <errno.h>

@@ -113,19 +113,20 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
 }
 
 void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
-                        uint64_t asked_bytes, uint64_t granted_bytes)
+                        uint64_t requested_bytes, uint64_t granted_bytes)
 {
         /* One entry per direction suffices: all sockets of a purpose are opened in sequence. */
         static const char *logged[2];
-        char asked[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
+        char requested[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
 
-        if (granted_bytes >= asked_bytes || logged[direction] == what)
+        if (granted_bytes >= requested_bytes || logged[direction] == what)
                 return;
         logged[direction] = what;
         log_full_errno(
                 configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
                 "the kernel grants %s of the requested %s as %s buffer for %s; raise net.core.%s to %llu",
-                quantity_format_bytes(granted_bytes, granted), quantity_format_bytes(asked_bytes, asked),
+                quantity_format_bytes(granted_bytes, granted),
+                quantity_format_bytes(requested_bytes, requested),
                 direction == SOCKET_SEND ? "send" : "receive", what,
-                direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)asked_bytes);
+                direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)requested_bytes);
 }

@@ -53,7 +53,7 @@ struct control {
         struct control_stranger stranger; /* the last one */
 };
 
-/* An error is logged and returned. */
+/* Errors are logged. */
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  uint64_t incarnation, struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);

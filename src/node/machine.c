@@ -41,12 +41,12 @@ int machine_path_error(int r)
         return r;
 }
 
-int machine_no_memory(const char *key, uint64_t asked_bytes)
+int machine_no_memory(const char *key, uint64_t requested_bytes)
 {
         char bytes[QUANTITY_TEXT_MAX];
 
         return log_error_errno(EINVAL, "%s: this machine has no memory for %s; reduce the value", key,
-                               quantity_format_bytes(asked_bytes, bytes));
+                               quantity_format_bytes(requested_bytes, bytes));
 }
 
 int machine_exit_status(int r)

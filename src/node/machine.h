@@ -10,7 +10,7 @@ int machine_check(const struct scenario_node *self);
  * not a missing privilege. */
 int machine_path_error(int r);
 /* Logs that the kernel does not grant a buffer of this size; -EINVAL. */
-int machine_no_memory(const char *key, uint64_t asked_bytes);
+int machine_no_memory(const char *key, uint64_t requested_bytes);
 /* Exit status of a node that could not start: 2 (the scenario does not fit this machine), 77 (a privilege or
  * kernel feature is missing), 75 (a resource such as memory ran out), 1 (anything else). */
 int machine_exit_status(int r);

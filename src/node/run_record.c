@@ -175,7 +175,7 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         read_boot_id(boot);
         snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, ended ? "ended" : "running",
                  boot, (int64_t)(clock_boot_ns() - age_ns));
-        /* Sync the begin of a run, so that the DFM recognizes its nodes after a power failure. The end need
+        /* Sync the start of a run, so that the DFM recognizes its nodes after a power failure. The end need
          * not be synced. */
         return write_whole(s->fd, text, !ended);
 }

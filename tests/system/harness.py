@@ -161,7 +161,7 @@ class Running:
 
     def counter(self, node, name):
         """Returns one counter; 0 before the counters exist. stats.h defines its offset."""
-        header = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
+        header = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
         definition = header[header.index("struct node_stats {"):]
         before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", definition, re.M | re.S)
         index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")

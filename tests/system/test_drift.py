@@ -146,7 +146,7 @@ def slow_netlink(where):
 
 def counter(running, node, name):
     """A counter of the node, found by the table in stats.h."""
-    text = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
+    text = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
     names = re.findall(r"^        X\((\w+),", text, re.M)
     page = text[text.index("struct node_stats {"):text.index("#define X(name, help) _Atomic")]
     # Preceded by the magic number, the state with its padding, and single counters.

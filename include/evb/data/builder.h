@@ -37,7 +37,7 @@ void builder_take(struct builder *b, uint32_t slot);
 void builder_kick(struct builder *b);
 /* Returns up to n slots that the core may reuse. */
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
-/* Becomes readable when builder_has_done(); -1: without files, slots are done at once. */
+/* Becomes readable when builder_has_done() turns true; -1: without files, slots are done at once. */
 int builder_fd(const struct builder *b);
 /* Call these before and after waiting on the descriptor; see struct waker. */
 void builder_prepare_wait(struct builder *b);

@@ -1,4 +1,4 @@
-/* Translates a scenario's keys of the network for the layer net: addresses, datagram size, faults. */
+/* Translates a scenario's network keys for the layer net: addresses, datagram size, faults. */
 #pragma once
 
 #include "evb/conf/scenario.h"

@@ -15,4 +15,4 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
  * sets the size (`configured`), otherwise information. */
 enum socket_direction { SOCKET_RECEIVE, SOCKET_SEND };
 void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
-                        uint64_t asked_bytes, uint64_t granted_bytes);
+                        uint64_t requested_bytes, uint64_t granted_bytes);

@@ -13,7 +13,7 @@
 /* Environment variable: the descriptor of the memfd that a node inherits for its struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
-/* X(name, meaning). The name's first or last word is the unit. */
+/* X(name, meaning). The name contains the unit: events, fragments, packets, bytes, ns. */
 #define STATS_COUNTERS(X)                                                                                    \
         X(triggers, "triggers that the DFM accepted")                                                        \
         X(events_assigned, "assignments of events, by Assign or Build")                                      \
@@ -30,7 +30,7 @@
         X(fragments_late, "fragments received after their event had ended")                                  \
         X(fragments_duplicate, "fragments received more than once")                                          \
         X(fragments_corrupt, "fragments whose bytes differ from the pattern")                                \
-        X(fragments_re_asked, "requests repeated for fragments")                                             \
+        X(fragments_re_asked, "repeated requests for fragments")                                             \
         X(fragments_recovered, "fragments received after a retry")                                           \
         X(fragments_no_room, "fragments dropped because the SFI had no memory for them")                     \
         X(fragments_sent, "fragments that a ROS sent")                                                       \
@@ -68,7 +68,7 @@ struct node_stats {
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
-        /* Settings of a ROS's device; UINT32_MAX: the device does not have it. */
+        /* Settings of a ROS's device; UINT32_MAX: unknown. */
         _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
 #define X(name, help) _Atomic uint64_t name;
         STATS_COUNTERS(X)
