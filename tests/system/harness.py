@@ -163,8 +163,8 @@ class Running:
         """Returns one counter; 0 before the counters exist. stats.h defines its offset."""
         header = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
         definition = header[header.index("struct node_stats {"):]
-        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", definition, re.M)
-        index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
+        before = re.findall(r"^ {8}_Atomic uint64_t ([^;]*);", definition, re.M)
+        index = sum(len(names.split(",")) for names in before)
         at = 16 + 8 * (index + re.findall(r"^ {8}X\((\w+),", header, re.M).index(name))
         try:
             counters = self.counters(node)
