@@ -54,7 +54,7 @@ def check_damaged(path):
     code, report = dump_json(cut, "--verify")
     assert code == 1 and not report["verify"]["right"] and report["events"] == 5 and report["ended"] is None, report
     (fault,) = report["faults"]
-    assert fault["event"] is None and fault["reason"] == "event leaves the file", fault
+    assert fault["event"] is None and fault["reason"] == "event extends past the end of the file", fault
     repaired = path.with_name("repaired")
     code, report = dump_json(cut, "--repair", "-o", repaired)
     assert code == 0 and report["repair"]["events"] == 5 and not report["repair"]["was_whole"], report

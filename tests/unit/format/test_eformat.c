@@ -156,25 +156,25 @@ static void test_faults_are_named(void **state)
                 size_t offset_words;
                 const char *reason;
         } cases[] = {
-                {0, 0xAA1234AB, 0, "no marker of a fragment"},
-                {1, 17, 0, "fragment does not fill its place"},
-                {2, 5000, 0, "header larger than its fragment"},
-                {2, 19, 0, "header size is not that of its words"},
-                {3, 0x04000000, 0, "version is neither 3.0 nor 5.0"},
+                {0, 0xAA1234AB, 0, "missing fragment marker"},
+                {1, 17, 0, "fragment size differs from that of its buffer"},
+                {2, 5000, 0, "header exceeds its fragment"},
+                {2, 19, 0, "header size does not match its counts"},
+                {3, 0x04000000, 0, "unsupported version; expected 3.0 or 5.0"},
                 {5, 64, 0, "too many status words"},
                 {5, 0xffffffff, 0, "too many status words"},
                 {5, 12, 0, "header too small for its status words"},
-                {7, 0xfffffff0, 0, "header size is not that of its words"},
-                {18, 0, 18, "no sub-detector marker"},
-                {19, 0xffffffff, 18, "fragment larger than what it lies in"},
-                {19, 40, 27, "fragment larger than what it lies in"},
-                {21, 0x05000000, 18, "version is not that of what it lies in"},
-                {27, 0, 27, "no ROS marker"},
-                {38, EFORMAT_ROD, 38, "no ROB marker"},
-                {46, EFORMAT_ROB, 46, "no ROD marker"},
-                {47, 10, 46, "ROD header size is not 9"},
-                {59, 0xfffffffe, 46, "ROD size does not close"},
-                {60, 3, 46, "ROD size does not close"},
+                {7, 0xfffffff0, 0, "header size does not match its counts"},
+                {18, 0, 18, "missing sub-detector marker"},
+                {19, 0xffffffff, 18, "fragment exceeds its parent"},
+                {19, 40, 27, "fragment exceeds its parent"},
+                {21, 0x05000000, 18, "version differs from that of the parent"},
+                {27, 0, 27, "missing ROS marker"},
+                {38, EFORMAT_ROD, 38, "missing ROB marker"},
+                {46, EFORMAT_ROB, 46, "missing ROD marker"},
+                {47, 10, 46, "ROD header size is not 9 words"},
+                {59, 0xfffffffe, 46, "ROD size does not match its counts"},
+                {60, 3, 46, "ROD size does not match its counts"},
         };
         _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
         struct eformat_fault fault;
@@ -201,11 +201,11 @@ static void test_faults_of_five_are_named(void **state)
                 uint32_t value;
                 const char *reason;
         } cases[] = {
-                {20, 0xffffffff, "info words leave the header"},
-                {21, 2, "header size is not that of its info words"},
-                {28, 1, "header size is not that of its info words"},
-                {29, EFORMAT_SUBDET, "no ROB marker"},
-                {31, 9, "header size is not that of its words"},
+                {20, 0xffffffff, "info words exceed the header"},
+                {21, 2, "header size does not match its info words"},
+                {28, 1, "header size does not match its info words"},
+                {29, EFORMAT_SUBDET, "missing ROB marker"},
+                {31, 9, "header size does not match its counts"},
                 {18, 1, NULL}, /* compressed: its insides are not looked at */
         };
         _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
@@ -287,7 +287,7 @@ static void test_ros3_parts(void **state)
         words[20] = 0;
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), -EBADMSG);
         assert_int_equal(fault.offset_bytes, 80);
-        assert_string_equal(fault.reason, "no ROB marker");
+        assert_string_equal(fault.reason, "missing ROB marker");
         for (size_t cut = 0; cut < 4 * n; cut++)
                 assert_int_equal(eformat_ros3_parse(words, cut, 42, &parts, &fault), -EBADMSG);
 }

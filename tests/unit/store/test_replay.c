@@ -258,16 +258,16 @@ static void test_what_is_refused(void **state)
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
-        assert_refused(path, -EBADMSG, "a ROS is in an event twice");
+        assert_refused(path, -EBADMSG, "duplicate ROS in an event");
 
         _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
         sample_write(path, bytes, size_bytes - 41);
-        assert_refused(path, -EBADMSG, "event leaves the file");
+        assert_refused(path, -EBADMSG, "event extends past the end of the file");
         bytes[size_bytes - 44] = 7; /* the last ROD's trailer is still right, its place in the ROB is not */
         bytes[size_bytes - 48] ^= 4;
         sample_write(path, bytes, size_bytes);
-        assert_refused(path, -EBADMSG, "ROD size does not close");
+        assert_refused(path, -EBADMSG, "ROD size does not match its counts");
         sample_remove(directory);
 }
 

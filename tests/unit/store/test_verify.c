@@ -110,7 +110,7 @@ static void test_another_seed(void **state)
 
         assert_int_equal(report.pattern_wrong, 8);
         assert_int_equal(found.n, 8);
-        assert_string_equal(found.fault.reason, "not the byte that the pattern source makes");
+        assert_string_equal(found.fault.reason, "byte differs from the source pattern");
 }
 
 /* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3
@@ -176,7 +176,7 @@ static void test_missing_end(void **state)
 
         assert_int_equal(report.events, 4);
         assert_int_equal(found.n, 1);
-        assert_string_equal(found.fault.reason, "file ends without its end record");
+        assert_string_equal(found.fault.reason, "file ends without an end record");
 }
 
 int main(void)
