@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The published measurements as a user makes them again.
+"""Tests evb lab: runs, results files, interruption, reports, and removal of leftovers.
 
     test_lab.py EVB CASE
 """
@@ -19,6 +19,7 @@ from network import sh, wait_until
 
 
 def lists(evb):
+    """The list contains all published measurements."""
     measurements = json.loads(sh(evb, "lab", "list", "--json").stdout)["measurements"]
     ids = [m["id"] for m in measurements]
     wanted = [f"A{i}" for i in range(1, 9)] + [f"B{i}" for i in range(1, 7)] + [f"C{i}" for i in range(1, 10)]
@@ -28,6 +29,7 @@ def lists(evb):
 
 
 def mistakes(evb):
+    """Wrong arguments have exit status 2, and a missing privilege has 77."""
     for words, status, says in (
         (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, "fly"), (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
     ):
@@ -43,7 +45,7 @@ def points(path):
 
 
 def resume(evb):
-    """Points go to a file as they are made; what is there is not made again; another length is."""
+    """A repeated command measures only the points that the results file lacks."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -53,7 +55,7 @@ def resume(evb):
         first = points(path)
         assert all({"id", "series", "x", "settings", "time", "kernel", "processor", "processors", "version"} <= set(p) for p in first)
         lines = path.read_text().splitlines()
-        # As if it had been cut off: the last point is missing, the one before is half there.
+        # The last point is missing, and the one before it is truncated.
         path.write_text("\n".join(lines[:-2] + [lines[-2][:40]]) + "\n")
         done = sh(evb, "lab", "run", "A2,B1,C9", "--quick", "--results", str(path), check=False)
         assert "not a result" in done.stderr, done.stderr
@@ -62,7 +64,7 @@ def resume(evb):
 
 
 def versions(evb):
-    """Points of another version of the catalogue are left out, and made again where they are wanted."""
+    """Points of another catalogue version are ignored, and measured again on request."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -77,7 +79,7 @@ def versions(evb):
 
 
 def losses(evb):
-    """What receivers did not get of a stream was dropped somewhere, and is told by place."""
+    """Packets that receivers miss are reported by drop location."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -85,13 +87,13 @@ def losses(evb):
         for p in points(path):
             assert (p["source_packets"] is None) == (p["id"] == "A1") and p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
             assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"] and p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
-        # More packets a second than its receivers take.
+        # The receivers accept fewer packets/s than arrive.
         small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
 
 
 def interrupted(evb):
-    """Ctrl-C ends all, not one point, at once and whole; the point that was under way is none."""
+    """A signal ends the command at once, and discards the unfinished point."""
     need_root()
     for measurement, number in (("C2", signal.SIGINT), ("B4", signal.SIGTERM)):
         with folder() as where:
@@ -107,7 +109,7 @@ def interrupted(evb):
 
 
 def report(evb):
-    """A page that needs nothing else, and each picture beside it."""
+    """The page contains all plots, and each plot is also a file."""
     need_root()
     with folder() as where:
         path, out = where / "results.jsonl", where / "out"
@@ -119,14 +121,14 @@ def report(evb):
         page = (out / "report.html").read_text()
         assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
         assert "not measured" in page and "agrees" in page
-        # Of A2 alone: B1 has no packets.
+        # Only A2 has packets.
         assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page and "<tr><td>10 Mbit/s</td><td>0</td>" in page
         for name in ("A2.png", "A2.svg", "B1.png", "B1.svg"):
             assert (out / name).stat().st_size > 5000, name
 
 
 def gaps(evb):
-    """What was not measured, or is not known, is a gap in pictures and no verdict; never a 0."""
+    """A missing point or unknown figure is a gap in the plot and prevents a verdict; it never counts as 0."""
     need_root()
     with folder() as where:
         path, out = where / "results.jsonl", where / "out"
@@ -152,14 +154,14 @@ def gaps(evb):
             assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]
         page = (out / "report.html").read_text()
         assert "<td>unknown</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
-        # Texts of a picture are glyphs in it, each with its text beside it as a comment.
+        # The SVG draws text as glyphs, and has each text as a comment.
         assert "not measured, or unknown" in (out / "C5.svg").read_text() and "drops unknown" in (out / "C5.svg").read_text()
         assert "not measured, or unknown" in (out / "C4.svg").read_text()
         assert "no QoS: not measured" in (out / "A7.svg").read_text()
 
 
 def spoiled(evb):
-    """Files that are none of results, or only in part: reported, and never read as something else."""
+    """Invalid lines of a results file are reported and stay; other files are rejected."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -174,7 +176,7 @@ def spoiled(evb):
         assert path.read_text() == "\n".join(strange) + "\n" + good and "not a result" in done.stderr, done
         done = sh(evb, "lab", "report", str(path), "--output", str(where / "out"), check=False)
         assert done.returncode in (0, 77), done
-        # Another kind of file is refused, and left as it is.
+        # Another kind of file is rejected and stays unchanged.
         path.write_bytes(os.urandom(1 << 20).replace(b"a", b"\n"))
         before = path.read_bytes()
         for words in (("run", "B1", "--quick", "--results", str(path)), ("report", str(path))):
@@ -186,7 +188,7 @@ def spoiled(evb):
 
 
 def cut_line(evb):
-    """A line that a crash has cut off does not swallow the next point."""
+    """A truncated last line does not damage the next point."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -199,7 +201,7 @@ def cut_line(evb):
 
 
 def full_disk(evb):
-    """Where no point can be kept, none is made in vain; the file holds whole points."""
+    """A full disk stops the command, and the file contains complete points only."""
     need_root()
     with folder() as where:
         path = where / "disk" / "results.jsonl"
@@ -213,7 +215,7 @@ def full_disk(evb):
 
 
 def at_once(evb):
-    """Two at once: not into one file; into two, the second one says that they disturb each other."""
+    """Two runs cannot share a results file; with two files, the second run warns about the first."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -227,14 +229,14 @@ def at_once(evb):
             finally:
                 running.kill()
         assert {p["id"] for p in points(path)} == {"C2"}
-        # What the killed one has left is in nobody's way.
+        # The leftovers of the killed run do not disturb the next one.
         done = sh(evb, "lab", "run", "A2", "--quick", "--results", str(path), check=False)
         assert done.returncode in (0, 1) and f"process {running.pid} measures" not in done.stderr, done
         assert f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout
 
 
 def any_moment(evb):
-    """Ctrl-C at any moment leaves whole points, and nothing else."""
+    """A signal at any time leaves complete points, and no namespaces or folders."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -242,7 +244,7 @@ def any_moment(evb):
             for moment in range(15):
                 with subprocess.Popen([evb, "lab", "run", "A2,C2,B1", "--quick", "--again", "--results", str(path)], stdout=subprocess.DEVNULL,
                                       stderr=subprocess.DEVNULL) as running:
-                    # From before its first line to within its second point.
+                    # From before the first line to within the second point.
                     time.sleep(moment * moment * 0.01)
                     running.send_signal(number)
                     status = running.wait(LIMIT_S)
@@ -253,7 +255,7 @@ def any_moment(evb):
 
 
 def same_pid(evb):
-    """A process number that comes again meets the namespaces of a killed launcher that had it."""
+    """A run removes the namespaces of a killed run that had the same process ID."""
     need_root()
     if sh("ip", "-V", check=False).returncode != 0:
         raise Skip("ip (iproute2) is not installed")
@@ -267,7 +269,7 @@ def same_pid(evb):
 
 
 def removed(evb):
-    """Points do not go to a file that nobody can find any more."""
+    """A run stops if its results file is removed."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -282,7 +284,7 @@ def removed(evb):
 
 
 def no_state(evb):
-    """Where shaping cannot remember apart what it found in namespaces, nothing is measured."""
+    """A run without a folder for the shaping state measures nothing."""
     need_root()
     script = f"mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && {evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r"
     if str(evb).startswith("/tmp/"):
@@ -293,7 +295,7 @@ def no_state(evb):
 
 @contextlib.contextmanager
 def alone():
-    """Only one test of this machine removes what dead runs left, as it removes what others prepare."""
+    """Excludes other tests that remove leftovers, as they would remove what this test prepares."""
     lock = os.open("/tmp", os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -303,7 +305,7 @@ def alone():
 
 
 def clean(evb):
-    """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
+    """Removes namespaces and folders of dead runs, but not those of live runs, of other users, or links."""
     need_root()
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -338,7 +340,7 @@ def clean(evb):
 
 
 def killed(evb):
-    """What a run that is killed leaves behind, `clean` removes."""
+    """Removes the leftovers of a killed run."""
     need_root()
     with alone(), folder() as where:
         run = subprocess.Popen([evb, "lab", "run", "A2", "--quick", "--results", str(where / "results.jsonl")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
