@@ -35,8 +35,9 @@ def check(evb, **keys):
     if not DATA.exists():
         raise Skip(f"{DATA} does not exist; set EVB_SHARED to the folder of data/ and tools/")
     with folder() as where:
+        more = {k.replace("_", "."): v for k, v in keys.items()}
         report = run(evb, SCENARIOS / "bes3-replay.conf",
-                     {"ros.source": f"file:{DATA}", "sfi.directory": where, **PATIENT, **{k.replace("_", "."): v for k, v in keys.items()}})
+                     {"ros.source": f"file:{DATA}", "sfi.directory": where, **PATIENT, **more})
         complete(report)
         assert report["sources"] == 26 and report["triggers"] == 10, report
         (path,) = report["files"]
@@ -54,7 +55,8 @@ def pybes3_same(path):
     python = os.environ.get("EVB_PYBES3_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import pybes3"], capture_output=True).returncode != 0:
         raise Skip("only the pybes3 check is missing; set EVB_PYBES3_PYTHON to a Python that has pybes3")
-    done = subprocess.run([python, pathlib.Path(__file__).parent / "pybes3_same.py", path, DATA], capture_output=True, text=True)
+    helper = pathlib.Path(__file__).parent / "pybes3_same.py"
+    done = subprocess.run([python, helper, path, DATA], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -227,7 +227,7 @@ static void test_faults_of_v5_have_reasons(void **state)
 /* ASan detects a read past the end of the copy. */
 static void test_any_word_may_be_wrong(void **state)
 {
-        static const uint32_t lies[] = {
+        static const uint32_t values[] = {
                 0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
@@ -241,15 +241,15 @@ static void test_any_word_may_be_wrong(void **state)
                         assert_int_equal(eformat_walk(cut, n, see, &(struct seen){0}, NULL),
                                          n == e.size_bytes ? 0 : -EBADMSG);
                 }
-                for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(lies); i++) {
-                        uint32_t right = eformat_word(event, i / ARRAY_SIZE(lies));
+                for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(values); i++) {
+                        uint32_t right = eformat_word(event, i / ARRAY_SIZE(values));
                         struct seen seen = {0};
                         struct event_info got;
 
-                        set(event, i / ARRAY_SIZE(lies), lies[i % ARRAY_SIZE(lies)]);
+                        set(event, i / ARRAY_SIZE(values), values[i % ARRAY_SIZE(values)]);
                         if (eformat_walk(event, e.size_bytes, see, &seen, NULL) == 0)
                                 eformat_event_info(&seen.event, &got);
-                        set(event, i / ARRAY_SIZE(lies), right);
+                        set(event, i / ARRAY_SIZE(values), right);
                 }
         }
 }

@@ -169,12 +169,12 @@ static void test_bytes_after_the_end(void **state)
 
 static void test_every_word_replaced(void **state)
 {
-        static const uint32_t lies[] = {
+        static const uint32_t values[] = {
                 0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
         struct fixture *f = *state;
 
         for (size_t at = 0; at < f->size_bytes; at += 4) {
-                for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+                for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
                         struct verify_report report;
                         struct event_file_repair repair;
                         struct replay *replay = NULL;
@@ -182,7 +182,7 @@ static void test_every_word_replaced(void **state)
                         char why[512];
 
                         memcpy(&right, f->bytes + at, 4);
-                        memcpy(f->bytes + at, &lies[i], 4);
+                        memcpy(f->bytes + at, &values[i], 4);
                         sample_write(f->path, f->bytes, f->size_bytes);
                         memcpy(f->bytes + at, &right, 4);
                         verify(f->path, &report);
