@@ -22,16 +22,6 @@ uint32_t eformat_rob_status(enum fragment_status status)
         }
 }
 
-const struct eformat *eformat_by_name(const char *name)
-{
-        static const struct eformat *const formats[] = {&eformat_3, &eformat_5};
-
-        for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
-                if (strcmp(formats[i]->name, name) == 0)
-                        return formats[i];
-        return NULL;
-}
-
 static void event_info3(const struct eformat_fragment *event, struct event_info *info)
 {
         const uint8_t *w = event->specific;
