@@ -5,7 +5,7 @@
 
 The kernel's receive timestamps give the rates and gaps. The table also shows the same flow without shaping.
 A last line shows the time to shape 1000 destinations. The script exits with status 1 if a rate is off by
-more than 1 %. It needs root and iproute2; it exits with status 77 and names what is missing. It removes its
+more than 1 %. It needs root and iproute2; it exits with status 77 and names the missing ones. It removes its
 namespaces at the end.
 """
 import argparse

@@ -5,7 +5,7 @@
 
 Each round runs every row once, so that changes in machine load affect all rows equally. The table shows
 medians, and the median ratio to iperf3 in the same round. The script needs root, iproute2 and iperf3; it
-exits with status 77 and names what is missing. It removes its namespaces at the end.
+exits with status 77 and names the missing ones. It removes its namespaces at the end.
 """
 import argparse
 import contextlib

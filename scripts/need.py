@@ -8,7 +8,7 @@ PACKAGES = {"ip": "iproute2", "ss": "iproute2", "iperf3": "iperf3"}
 
 
 def missing(programs, evb):
-    """Yields one line for each missing requirement: what is missing, and how to get it."""
+    """Yields one line for each missing requirement, with the way to get it."""
     if os.geteuid() != 0:
         yield "network namespaces need root; run the script with sudo"
     for name in programs:

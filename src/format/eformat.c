@@ -1,5 +1,5 @@
-/* What the words of a walked fragment mean: event headers, status bits, checksums, and FORM_RAW and FORM_ROS3
- * fragments found again. Writing them is the business of eformat3.c and eformat5.c. */
+/* Interprets fragments that eformat_walk() has checked: event headers, status bits, checksums, and FORM_RAW
+ * and FORM_ROS3 payload. eformat3.c and eformat5.c write what this file reads. */
 #include "evb/format/eformat.h"
 
 #include <errno.h>
@@ -22,16 +22,6 @@ uint32_t eformat_rob_status(enum fragment_status status)
         }
 }
 
-const struct eformat *eformat_by_name(const char *name)
-{
-        static const struct eformat *const formats[] = {&eformat_3, &eformat_5};
-
-        for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
-                if (strcmp(formats[i]->name, name) == 0)
-                        return formats[i];
-        return NULL;
-}
-
 static void event_info3(const struct eformat_fragment *event, struct event_info *info)
 {
         const uint8_t *w = event->specific;
@@ -46,7 +36,7 @@ static void event_info3(const struct eformat_fragment *event, struct event_info 
                 info->ef_info[i] = eformat_word(w, 6 + i);
 }
 
-/* The counts of the info words have been checked by the walk. */
+/* The walk has checked the counts of the info words. */
 static void event_info5(const struct eformat_fragment *event, struct event_info *info)
 {
         const uint8_t *w = event->specific;
@@ -104,7 +94,7 @@ bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret
         return true;
 }
 
-/* The L1 id in a ROS or ROD header, in place; NULL for other fragments. */
+/* Points to the L1 ID in a ROS or ROD header; NULL for other fragments. */
 static const uint8_t *l1_word(const struct eformat_fragment *f)
 {
         return f->marker == EFORMAT_ROS || f->marker == EFORMAT_ROD ? f->specific + 4 : NULL;
@@ -132,23 +122,23 @@ static int ros3_bad(struct eformat_fault *fault, const char *reason)
         return -EBADMSG;
 }
 
-/* The sub-detector header stands alone: its total size is that of another event. */
+/* Does not check the total size, which belongs to the original event. */
 static int ros3_header(const uint8_t *at, size_t size_bytes, struct eformat_ros3 *ret,
                        struct eformat_fault *fault)
 {
         uint32_t header_words, n_status;
 
         if (size_bytes < 28 || size_bytes % 4 != 0)
-                return ros3_bad(fault, "sub-detector header cut short");
+                return ros3_bad(fault, "truncated sub-detector header");
         if (eformat_word(at, 0) != EFORMAT_SUBDET || eformat_word(at, 3) >> 16 != EFORMAT_VERSION_3 >> 16)
-                return ros3_bad(fault, "no sub-detector header of v3.0");
+                return ros3_bad(fault, "missing v3.0 sub-detector header");
         header_words = eformat_word(at, 2);
         n_status = eformat_word(at, 5);
         if (header_words < 7 || header_words > EFORMAT_ROS3_HEADER_MAX_BYTES / 4 ||
             4 * header_words > size_bytes)
-                return ros3_bad(fault, "sub-detector header size");
+                return ros3_bad(fault, "sub-detector header size is out of range");
         if (n_status > header_words - 7 || eformat_word(at, 6 + n_status) != header_words - 7 - n_status)
-                return ros3_bad(fault, "sub-detector header size is not that of its words");
+                return ros3_bad(fault, "sub-detector header size does not match its counts");
         *ret = (struct eformat_ros3){
                 .subdet_source_id = eformat_word(at, 4),
                 .subdet_header_bytes = 4 * header_words,
@@ -166,7 +156,7 @@ int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, stru
         int r;
 
         if (size_bytes > UINT32_MAX)
-                return ros3_bad(ret_fault, "larger than its words can say");
+                return ros3_bad(ret_fault, "fragment exceeds 4 GiB");
         r = ros3_header(data, size_bytes, &parsed, ret_fault);
         if (r < 0)
                 return r;
@@ -178,7 +168,7 @@ int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, stru
                 return r;
         }
         if (eformat_word(ros, 0) != EFORMAT_ROS)
-                return ros3_bad(ret_fault, "no ROS fragment behind the sub-detector header");
+                return ros3_bad(ret_fault, "missing ROS fragment after the sub-detector header");
         parsed.ros_source_id = eformat_word(ros, 4);
         *ret = parsed;
         return 0;
@@ -191,7 +181,7 @@ struct renumber {
 static int renumber_visit(void *userdata, const struct eformat_fragment *f)
 {
         const struct renumber *n = userdata;
-        uint8_t *l1 = (uint8_t *)l1_word(f); /* the caller's bytes, which it gave to be written */
+        uint8_t *l1 = (uint8_t *)l1_word(f); /* the caller passed the bytes as writable */
         uint32_t value;
 
         if (!l1)

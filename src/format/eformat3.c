@@ -1,5 +1,5 @@
-/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments that
- * came in that format are passed on untouched; only the total size of their sub-detector is written anew. */
+/* Encodes a built event in raw event format v3.0: event > sub-detector > ROS > ROB > ROD. ROS fragments of
+ * this format stay unchanged, except for the total size of their sub-detector. */
 #include "eformat_encode.h"
 
 #define EVENT_WORDS 18u
@@ -7,18 +7,18 @@
 #define ROS_WORDS 11u
 #define ROB_WORDS 8u
 
-/* Each fragment in a sub-detector of its own, with the longest header taken: what the scratch must hold. */
+/* Worst case: each fragment is in its own sub-detector, with a header of maximum size. */
 #define FRAGMENT_SCRATCH_BYTES                                                                               \
         (EFORMAT_ROS3_HEADER_MAX_BYTES + 4 * (ROS_WORDS + ROB_WORDS + ROD_WORDS + ROD_RAW_STATUS_WORDS + 1))
 _Static_assert(4 * EVENT_WORDS + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <= EFORMAT_SCRATCH_BYTES,
                "scratch too small");
-_Static_assert(2 * EVB_ROS_MAX + 2 <= EFORMAT_IOV_MAX, "too few places");
+_Static_assert(2 * EVB_ROS_MAX + 2 <= EFORMAT_IOV_MAX, "iov too small");
 
 struct encode3 {
         struct build build;
         const struct built_event *event;
         uint32_t source_id;
-        /* The open sub-detector: where its header is, and the event's size before it. */
+        /* The open sub-detector: its header, and the size of the event before it. */
         uint8_t *subdet;
         size_t subdet_start_bytes;
         uint32_t subdet_id;

@@ -1,6 +1,6 @@
-/* Encodes a built event in raw event format v5.0: event > ROB > ROD, with Adler-32 sums where asked for. ROS
- * fragments of v3.0 are taken apart: each ROB gets a v5.0 header with its source id and status words, its ROD
- * is passed on untouched. */
+/* Encodes a built event in raw event format v5.0: event > ROB > ROD, with optional Adler-32 checksums. ROS
+ * fragments of v3.0 are split: each ROB gets a v5.0 header with its source ID and status words, and its ROD
+ * stays unchanged. */
 #include "eformat_encode.h"
 
 #include <assert.h>
@@ -12,10 +12,10 @@ struct encode5 {
         struct build build;
         const struct built_event *event;
         uint32_t checksum;  /* enum eformat_checksum */
-        uint32_t event_sum; /* of the payload put so far, up to the open ROB */
+        uint32_t event_sum; /* of the payload before the open ROB */
 };
 
-/* The L2 and HLT info words hold what v3.0 has in its header under these names. */
+/* The L2 and HLT info words hold the header fields of the same names in v3.0. */
 static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *settings)
 {
         const struct event_info *i = &s->event->info;
@@ -39,7 +39,7 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
                 i->bc_id,
                 i->trigger_type,
                 0,
-                0, /* not compressed; payload words, later */
+                0, /* not compressed; payload words, filled in later */
                 0,
                 1,
                 i->l2_info,
@@ -71,7 +71,7 @@ static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status,
         s->build.sum = (uint32_t)adler32(0, NULL, 0);
 }
 
-/* The sum over the ROB's payload counts into that over the event's without reading the payload again. */
+/* Combines the ROB's sum with the event's sum, which avoids a second pass over the payload. */
 static void close_rob(struct encode5 *s, uint32_t payload_words)
 {
         uint32_t sum = s->build.sum;

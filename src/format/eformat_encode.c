@@ -1,6 +1,5 @@
-/* The shared half of the encoders: the list of places, the order of the fragments, what becomes of each, and
- * the ROD around raw payload. What stands above a ROD differs by format and is in eformat3.c and eformat5.c.
- */
+/* Common part of both encoders: the iov of an encoding, the order of the fragments, and the ROD around raw
+ * payload. eformat3.c and eformat5.c add the headers above the ROD. */
 #include "eformat_encode.h"
 
 #include <errno.h>
@@ -89,7 +88,7 @@ static bool is_placeless(const struct built_fragment *f)
         return f->form == FORM_ROS3 && f->size_bytes == 0;
 }
 
-/* Shell's sort with Ciura's gaps: no memory, and next to nothing to do where the order is right already. */
+/* Shell sort with Ciura's gaps: needs no memory, and is fast on keys that are nearly sorted. */
 static void sort_keys(uint64_t *keys, size_t n)
 {
         static const uint16_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
@@ -106,8 +105,8 @@ static void sort_keys(uint64_t *keys, size_t n)
         }
 }
 
-/* A key is: order, placeless behind others, sub-detector (for those whose sub-detector has nothing at all),
- * index. */
+/* Sort keys, from the highest bits: order; whether the fragment is placeless; sub-detector, which orders
+ * fragments whose whole sub-detector is placeless; index. */
 int plan_init(struct plan *plan, const struct built_event *event)
 {
         uint32_t last_order[256];
@@ -153,7 +152,7 @@ static struct part classify(const struct built_fragment *f, uint32_t l1_id, stru
                         e->n_malformed++;
                 }
         } else {
-                part.status |= EFORMAT_DUMMY; /* a truncated FORM_ROS3, whose sizes do not close any more */
+                part.status |= EFORMAT_DUMMY; /* the sizes in a truncated FORM_ROS3 no longer match */
         }
         return part;
 }

@@ -1,11 +1,10 @@
-/* The walk over fragments of v3.0 and v5.0: one recursive descent, five levels at most, that believes no word
- * before it has been checked against what encloses it. It knows structure only; what the words mean is
- * eformat.c's. */
+/* Walks over untrusted fragments of v3.0 and v5.0 by recursive descent, at most five levels deep. It checks
+ * each size against the enclosing fragment before use. eformat.c interprets the fields. */
 #include "evb/format/eformat.h"
 
 #include <errno.h>
 
-#define STATUS_WORDS_MAX 63u /* more than any system wrote; a bound for the arithmetic */
+#define STATUS_WORDS_MAX 63u /* more than any known system writes; bounds the arithmetic */
 #define ROD_HEADER_WORDS 9u
 #define ROD_TRAILER_WORDS 3u
 #define EVENT5_FIXED_WORDS 23u /* without status and info words */
@@ -29,12 +28,12 @@ static int walk_visit(struct walk *w, const struct eformat_fragment *f)
         return w->visit ? w->visit(w->userdata, f) : 0;
 }
 
-/* What every header but a ROD's begins with. `room_words` is what the parent has left. */
+/* Reads the fields that all headers but a ROD's begin with. The parent has `room_words` left. */
 static int walk_common(struct walk *w, const uint8_t *at, size_t room_words, unsigned depth,
                        struct eformat_fragment *f)
 {
         if (room_words < 7)
-                return walk_bad(w, at, "fragment header cut short");
+                return walk_bad(w, at, "truncated fragment header");
         *f = (struct eformat_fragment){
                 .marker = eformat_word(at, 0),
                 .version = eformat_word(at, 3),
@@ -48,9 +47,9 @@ static int walk_common(struct walk *w, const uint8_t *at, size_t room_words, uns
                 .n_status = eformat_word(at, 5),
         };
         if (f->size_words > room_words)
-                return walk_bad(w, at, "fragment larger than what it lies in");
+                return walk_bad(w, at, "fragment exceeds its parent");
         if (f->header_words > f->size_words)
-                return walk_bad(w, at, "header larger than its fragment");
+                return walk_bad(w, at, "header exceeds its fragment");
         if (f->n_status > STATUS_WORDS_MAX)
                 return walk_bad(w, at, "too many status words");
         if (f->header_words < 7 + f->n_status)
@@ -65,25 +64,25 @@ static int walk_header3(struct walk *w, struct eformat_fragment *f)
         f->n_specific = eformat_word(f->bytes, 6 + f->n_status);
         f->specific = f->bytes + 4 * (7 + (size_t)f->n_status);
         if (f->n_specific != f->header_words - 7 - f->n_status)
-                return walk_bad(w, f->bytes, "header size is not that of its words");
+                return walk_bad(w, f->bytes, "header size does not match its counts");
         if (f->marker == EFORMAT_EVENT && f->n_specific < 10)
-                return walk_bad(w, f->bytes, "event header without its ten words");
+                return walk_bad(w, f->bytes, "event header has fewer than 10 specific words");
         if (f->marker == EFORMAT_ROS && f->n_specific < 3)
-                return walk_bad(w, f->bytes, "ROS header without its three words");
+                return walk_bad(w, f->bytes, "ROS header has fewer than 3 specific words");
         return 0;
 }
 
-/* The four pairs (count, words) at the end of an event header must end where it ends. */
+/* An event header ends with four groups, each a count and as many words. */
 static int walk_info5(struct walk *w, const struct eformat_fragment *f)
 {
         size_t at = 19 + (size_t)f->n_status;
 
         for (unsigned i = 0; i < 4; i++) {
                 if (at >= f->header_words)
-                        return walk_bad(w, f->bytes, "info words leave the header");
+                        return walk_bad(w, f->bytes, "info words exceed the header");
                 at += 1 + (size_t)eformat_word(f->bytes, at);
         }
-        return at == f->header_words ? 0 : walk_bad(w, f->bytes, "header size is not that of its info words");
+        return at == f->header_words ? 0 : walk_bad(w, f->bytes, "header size does not match its info words");
 }
 
 static int walk_header5(struct walk *w, struct eformat_fragment *f)
@@ -95,7 +94,7 @@ static int walk_header5(struct walk *w, struct eformat_fragment *f)
         f->specific = f->bytes + 4 * (7 + (size_t)f->n_status);
         f->n_specific = f->header_words - 7 - f->n_status;
         if (f->header_words < fixed + f->n_status || (f->marker == EFORMAT_ROB && f->n_specific > 0))
-                return walk_bad(w, f->bytes, "header size is not that of its words");
+                return walk_bad(w, f->bytes, "header size does not match its counts");
         if (f->marker == EFORMAT_EVENT) {
                 r = walk_info5(w, f);
                 if (r < 0)
@@ -109,7 +108,7 @@ static int walk_header5(struct walk *w, struct eformat_fragment *f)
         return 0;
 }
 
-/* The ROD that fills the payload of a ROB. */
+/* A ROD fills the payload of its ROB. */
 static int walk_rod(struct walk *w, const struct eformat_fragment *rob)
 {
         const uint8_t *at = rob->payload;
@@ -118,16 +117,16 @@ static int walk_rod(struct walk *w, const struct eformat_fragment *rob)
         bool data_first;
 
         if (words < ROD_HEADER_WORDS + ROD_TRAILER_WORDS)
-                return walk_bad(w, at, "ROD cut short");
+                return walk_bad(w, at, "truncated ROD");
         if (eformat_word(at, 0) != EFORMAT_ROD)
-                return walk_bad(w, at, "no ROD marker");
+                return walk_bad(w, at, "missing ROD marker");
         if (eformat_word(at, 1) != ROD_HEADER_WORDS)
-                return walk_bad(w, at, "ROD header size is not 9");
+                return walk_bad(w, at, "ROD header size is not 9 words");
         n_status = eformat_word(at, words - 3);
         n_data = eformat_word(at, words - 2);
         data_first = eformat_word(at, words - 1) != 0;
         if (n_status + n_data != words - ROD_HEADER_WORDS - ROD_TRAILER_WORDS)
-                return walk_bad(w, at, "ROD size does not close");
+                return walk_bad(w, at, "ROD size does not match its counts");
         f = (struct eformat_fragment){
                 .marker = EFORMAT_ROD,
                 .version = eformat_word(at, 2),
@@ -158,11 +157,11 @@ static const char *marker_reason(uint32_t wanted)
 {
         switch (wanted) {
         case EFORMAT_SUBDET:
-                return "no sub-detector marker";
+                return "missing sub-detector marker";
         case EFORMAT_ROS:
-                return "no ROS marker";
+                return "missing ROS marker";
         default:
-                return "no ROB marker";
+                return "missing ROB marker";
         }
 }
 
@@ -199,13 +198,13 @@ static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words,
         struct eformat_fragment f;
         int r = walk_common(w, at, room_words, parent ? parent->depth + 1 : 0, &f);
 
-        /* The marker first: a foreign word explains more than the sizes that follow from it. */
+        /* A wrong marker is a better reason than the wrong sizes that follow from it. */
         if (parent && room_words >= 7 && f.marker != child_marker(parent))
                 return walk_bad(w, at, marker_reason(child_marker(parent)));
         if (r < 0)
                 return r;
         if (parent && f.version >> 16 != parent->version >> 16)
-                return walk_bad(w, at, "version is not that of what it lies in");
+                return walk_bad(w, at, "version differs from that of the parent");
         r = f.version >> 24 == 3 ? walk_header3(w, &f) : walk_header5(w, &f);
         if (r == 0)
                 r = walk_visit(w, &f);
@@ -217,18 +216,18 @@ static int walk_top(struct walk *w, const uint8_t *at, size_t size_bytes)
         uint32_t marker, version;
 
         if (size_bytes < 28)
-                return walk_bad(w, at, "fragment header cut short");
+                return walk_bad(w, at, "truncated fragment header");
         if (size_bytes % 4 != 0)
-                return walk_bad(w, at, "not whole words");
+                return walk_bad(w, at, "size is not a multiple of 4 bytes");
         marker = eformat_word(at, 0);
         version = eformat_word(at, 3) >> 16;
         if (version != EFORMAT_VERSION_3 >> 16 && version != EFORMAT_VERSION_5 >> 16)
-                return walk_bad(w, at, "version is neither 3.0 nor 5.0");
+                return walk_bad(w, at, "unsupported version; expected 3.0 or 5.0");
         if (marker != EFORMAT_EVENT && marker != EFORMAT_ROB &&
             (version != EFORMAT_VERSION_3 >> 16 || (marker != EFORMAT_SUBDET && marker != EFORMAT_ROS)))
-                return walk_bad(w, at, "no marker of a fragment");
+                return walk_bad(w, at, "missing fragment marker");
         if (eformat_word(at, 1) != size_bytes / 4)
-                return walk_bad(w, at, "fragment does not fill its place");
+                return walk_bad(w, at, "fragment size differs from that of its buffer");
         return walk_fragment(w, at, size_bytes / 4, NULL);
 }
 

@@ -181,7 +181,7 @@ static const struct lab_measurement measurements[] = {
         {
                 .id = "C6",
                 .title = "6x1 at each fragment size, port buffer and offered load",
-                .published = "not measured; open question: is shaped push as good as pull?",
+                .published = "not published; open question: is shaped push as good as pull?",
                 .x_label = "fragment size, bytes",
                 .y_label = "built share of the load or the port's limit, %",
                 .y = "built_share",
@@ -204,7 +204,7 @@ static const struct lab_measurement measurements[] = {
         {
                 .id = "C7",
                 .title = "Several SFIs, load 120 % of all ports",
-                .published = "not measured",
+                .published = "not published",
                 .x_label = "fragment size, bytes",
                 .y_label = "complete events, MB/s",
                 .y = "whole_bytes_per_second",
@@ -222,7 +222,7 @@ static const struct lab_measurement measurements[] = {
         {
                 .id = "C8",
                 .title = "6x1 push over TCP, load 150 % of the port",
-                .published = "not measured",
+                .published = "not published",
                 .x_label = "fragment size, bytes",
                 .y_label = "complete events, MB/s",
                 .y = "whole_bytes_per_second",
@@ -237,7 +237,7 @@ static const struct lab_measurement measurements[] = {
         {
                 .id = "C9",
                 .title = "Latency of control messages beside data that fill the link",
-                .published = "not measured; proposed: a separate class for control messages",
+                .published = "not published; proposed: a separate class for control messages",
                 .x_label = "link rate, Mbit/s",
                 .y_label = "99 % of echoes within, us",
                 .y = "echo_p99_us",

@@ -38,8 +38,8 @@ static bool is_set_by_catalogue(const struct scenario_key *k)
 }
 
 /* Writes the default of each key that the catalogue sets, so that a testbed's own value has no effect. */
-static size_t set_standards(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
-                            const char *ret[static SETTINGS_MAX])
+static size_t set_defaults(char texts[static SETTINGS_MAX][SETTING_MAX_BYTES],
+                           const char *ret[static SETTINGS_MAX])
 {
         size_t n = 0;
 
@@ -162,9 +162,9 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
 json_t *run_events(const struct lab_point *p)
 {
         _cleanup_free_ char *words = strdup(p->settings);
-        char standards[SETTINGS_MAX][SETTING_MAX_BYTES];
+        char defaults[SETTINGS_MAX][SETTING_MAX_BYTES];
         const char *settings[SETTINGS_MAX];
-        size_t n = p->bed ? set_standards(standards, settings) : 0;
+        size_t n = p->bed ? set_defaults(defaults, settings) : 0;
         _cleanup_free_ struct scenario *s = NULL;
         json_t *report, *result;
 

@@ -1,5 +1,5 @@
-/* Reads EventStorage files out of a private mapping; every word is checked against the bytes that are there
- * before it is believed. Repair is event_file_repair.c's. */
+/* Reads EventStorage files from a private mapping, and checks each size against the mapping before use.
+ * event_file_repair.c repairs them. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -65,17 +65,17 @@ static void find_seed(struct event_file_front *front)
 static const char *read_start(struct reader *r, struct event_file_front *front)
 {
         if (reader_u32(r) != EVENT_FILE_START || reader_u32(r) != 8)
-                return "no file start record";
+                return "missing file start record";
         front->version = reader_u32(r);
         if (front->version != 2 && front->version != 5 && front->version != 6)
-                return "version of the file is none of 2, 5, 6";
+                return "unsupported file version; expected 2, 5 or 6";
         front->file_number = reader_u32(r);
         front->date = reader_u32(r);
         front->time = reader_u32(r);
         front->max_events = reader_u32(r);
         front->max_megabytes = reader_u32(r);
         if (reader_u32(r) != EVENT_FILE_NAMES)
-                return "no names record";
+                return "missing names record";
         read_text(r, front->application);
         read_text(r, front->core_name);
         return NULL;
@@ -89,7 +89,7 @@ static const char *read_metadata(struct reader *r, struct event_file_front *fron
         if (front->version == 2)
                 return NULL;
         if (reader_u32(r) != EVENT_FILE_METADATA)
-                return "no metadata record";
+                return "missing metadata record";
         n = reader_u32(r);
         for (uint32_t i = 0; i < n && !r->failed; i++) {
                 read_text(r, text);
@@ -104,9 +104,9 @@ static const char *read_run(struct reader *r, struct event_file_front *front)
         uint32_t mask_words = front->version == 2 ? 1 : front->version == 5 ? 2 : 4;
 
         if (reader_u32(r) != EVENT_FILE_RUN || reader_u32(r) != 8 + mask_words)
-                return "no run parameters record";
+                return "missing run parameters record";
         front->run = reader_u32(r);
-        reader_u32(r); /* max events, again */
+        reader_u32(r); /* repeats max_events */
         front->recording = reader_u32(r);
         front->trigger_type = reader_u32(r);
         for (uint32_t i = 0; i < mask_words; i++)
@@ -127,7 +127,7 @@ static int read_front(struct event_file *file, struct eformat_fault *fault)
                 const char *reason = readers[i](&r, &file->front);
 
                 if (r.failed)
-                        return file_bad(fault, file->size_bytes, "file ends in the records at its front");
+                        return file_bad(fault, file->size_bytes, "file ends within its front records");
                 if (reason)
                         return file_bad(fault, offset_bytes, reason);
         }
@@ -204,20 +204,20 @@ int event_file_next(const struct event_file *file, size_t *position, struct even
 
         *position = at;
         if (left < 4)
-                return file_bad(ret_fault, at, "file ends without its end record");
+                return file_bad(ret_fault, at, "file ends without an end record");
         if (eformat_word(record, 0) == EVENT_FILE_END)
                 return 0;
         if (eformat_word(record, 0) != EVENT_FILE_DATA)
-                return file_bad(ret_fault, at, "no marker of a data or end record");
+                return file_bad(ret_fault, at, "expected a data or end record");
         if (left < EVENT_FILE_DATA_BYTES)
-                return file_bad(ret_fault, at, "data record cut short");
+                return file_bad(ret_fault, at, "truncated data record");
         if (eformat_word(record, 1) != 4)
-                return file_bad(ret_fault, at, "data record size is not 4");
+                return file_bad(ret_fault, at, "data record header size is not 4 words");
         size_bytes = eformat_word(record, 3);
         if (size_bytes == 0 || size_bytes % 4 != 0)
-                return file_bad(ret_fault, at, "event in the data record is not whole words");
+                return file_bad(ret_fault, at, "event size is 0 or not a multiple of 4 bytes");
         if (size_bytes > left - EVENT_FILE_DATA_BYTES)
-                return file_bad(ret_fault, at, "event leaves the file");
+                return file_bad(ret_fault, at, "event extends past the end of the file");
         *ret = (struct event_record){
                 .offset_bytes = at,
                 .block = eformat_word(record, 2),
@@ -235,9 +235,9 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
         struct event_file_end end;
 
         if (reader_left(&r) < EVENT_FILE_END_BYTES)
-                return file_bad(ret_fault, position, "end record cut short");
+                return file_bad(ret_fault, position, "truncated end record");
         if (reader_u32(&r) != EVENT_FILE_END || reader_u32(&r) != 10)
-                return file_bad(ret_fault, position, "no end record");
+                return file_bad(ret_fault, position, "missing end record");
         end.date = reader_u32(&r);
         end.time = reader_u32(&r);
         end.events = reader_u32(&r);
@@ -246,7 +246,7 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
         end.run_megabytes = reader_u32(&r);
         end.status = reader_u32(&r);
         if (reader_u32(&r) != EVENT_FILE_END_MARK)
-                return file_bad(ret_fault, position, "end record without its closing mark");
+                return file_bad(ret_fault, position, "end record without end mark");
         if (reader_left(&r) > 0)
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES, "bytes after the end record");
         *ret = end;

@@ -1,5 +1,5 @@
-/* Repairs an event file that a crash cut short, or that was damaged further on: what is whole from the front
- * is kept and closed with a right end record. It does not search for events behind the damage. */
+/* Repairs an event file that is truncated or damaged: keeps the events before the first damage and adds a
+ * correct end record. It does not search for events after the damage. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -25,11 +25,11 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         if (eformat_word(record->event, 0) == EFORMAT_EVENT)
                 return 0;
         *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes,
-                                        .reason = "data record holds no event"};
+                                        .reason = "data record does not contain an event"};
         return -EBADMSG;
 }
 
-/* Counts whole events and says where they end; fills ret->fault where not all is right. */
+/* Counts the intact events and returns their end; sets ret->fault if the file is damaged. */
 static size_t find_end(const struct event_file *file, struct event_file_repair *ret)
 {
         struct event_record record;
@@ -48,8 +48,8 @@ static size_t find_end(const struct event_file *file, struct event_file_repair *
         if (r == 0)
                 r = event_file_read_end(file, position, &end, &ret->fault);
         if (r == 0 && (end.events != (uint32_t)ret->events || end.run_events < end.events)) {
-                ret->fault = (struct eformat_fault){
-                        .offset_bytes = position, .reason = "end record counts other events than there are"};
+                ret->fault = (struct eformat_fault){.offset_bytes = position,
+                                                    .reason = "event count in the end record is wrong"};
                 r = -EBADMSG;
         }
         ret->was_whole = r == 0;
@@ -62,8 +62,7 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         struct event_file_end end = {
                 .events = (uint32_t)repair->events,
                 .megabytes = (uint32_t)(whole_bytes >> 20),
-                .run_events =
-                        (uint32_t)repair->events, /* files of the run before this one are not known here */
+                .run_events = (uint32_t)repair->events, /* earlier files of the run are unknown */
                 .run_megabytes = (uint32_t)(whole_bytes >> 20),
                 .status = 1,
         };
@@ -89,7 +88,7 @@ static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes
         return r;
 }
 
-/* The end record first: should this be cut short too, the next repair finds the same events. */
+/* Writes the end record before it truncates: after a crash in between, a repair finds the same events. */
 static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
 {
         struct iovec iov = {(void *)end, EVENT_FILE_END_BYTES};
@@ -103,7 +102,7 @@ static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
         return 0;
 }
 
-/* A whole file may be read-only: it needs no repair. */
+/* Falls back to reading, since an intact file needs no repair. */
 static int open_file(const char *path, bool *writing)
 {
         int fd = *writing ? open(path, O_RDWR | O_CLOEXEC) : -1;

@@ -1,4 +1,4 @@
-/* Writes the records of EventStorage files, into memory and to a file. Reading them is event_file.c's. */
+/* Builds the records of EventStorage files, writes them, and locks the files. event_file.c reads them. */
 #include "event_record.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "evb/base/cursor.h"
 
-/* The next batch of `iov` behind the first `skip` bytes; the kernel takes no more than IOV_MAX. */
+/* Skips the first `skip` bytes of `iov` and returns the next batch; the kernel accepts at most IOV_MAX. */
 static size_t next_batch(const struct iovec *iov, size_t n_iov, size_t skip, struct iovec *batch, size_t size)
 {
         size_t n = 0;
@@ -52,7 +52,7 @@ void record_date(time_t time, uint32_t *ret_date, uint32_t *ret_time)
         *ret_time = (uint32_t)(tm.tm_hour * 10000 + tm.tm_min * 100 + tm.tm_sec);
 }
 
-/* Plain stores: gcc 12 takes the cursor's for overflows in arrays of known size. */
+/* Does not use the cursor, for which gcc 12 reports false overflows in arrays of known size. */
 static void put_words(uint8_t *to, const uint32_t *words, size_t n)
 {
         for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* The path of an event through the writer: into the buffer, from there to the open file, and on to the next
- * file when that is full. Every write ends in an end record that the next write overwrites, so there is
- * always room for one, even on a full disk. */
+/* Appends events to the buffer, writes the buffer to the open file, and starts the next file when it is full.
+ * Each write ends with an end record that the next write overwrites, so that even a full disk has room for
+ * one. */
 #include "evb/store/event_writer.h"
 
 #include <errno.h>
@@ -14,10 +14,10 @@
 
 #define BUFFER_BYTES ((size_t)4 << 20)
 
-/* ---- When the disk fails ---- */
+/* ---- Disk errors ---- */
 
-/* The end of the last buffered record that ends at or before `limit`; also the number and bytes of the events
- * behind it. */
+/* Returns the end of the last buffered record up to `limit`, and the number and bytes of the events after it.
+ */
 static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost,
                             uint64_t *ret_lost_bytes)
 {
@@ -38,8 +38,8 @@ static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t
         return boundary;
 }
 
-/* Ends the file behind the last whole event that leaves room for an end record. The front of the buffer
- * always does, since an end record was there before. */
+/* Truncates the file after the last complete event that leaves room for an end record. The start of the
+ * buffer always has room, since the previous end record is there. */
 static int cut_back(struct event_writer *w, size_t written, time_t now)
 {
         uint64_t lost, lost_bytes, file_events = w->file_events;
@@ -67,7 +67,7 @@ static int cut_back(struct event_writer *w, size_t written, time_t now)
         return r;
 }
 
-/* `written` bytes of the buffer are in the file. Returns `error`. */
+/* Closes the file after an error that left `written` bytes of the buffer in it. Returns `error`. */
 static int fail(struct event_writer *w, int error, size_t written, time_t now)
 {
         w->error = error;
@@ -78,7 +78,7 @@ static int fail(struct event_writer *w, int error, size_t written, time_t now)
         return error;
 }
 
-/* The disk lost data that it had accepted: such a file is not closed as if it were whole. Returns `error`. */
+/* Closes a file whose accepted data the disk lost; it keeps the name NAME.writing. Returns `error`. */
 static int fail_on_disk(struct event_writer *w, int error)
 {
         w->error = error;
@@ -144,7 +144,7 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         w->disk_bytes = data_bytes;
         w->disk_events = w->file_events;
         r = write_back(w);
-        if (r < 0) /* as any event of a call that fails */
+        if (r < 0) /* the event of a failed call does not count */
                 w->file_events = --w->disk_events;
         return r;
 }
@@ -262,7 +262,7 @@ int event_writer_close(struct event_writer *w, time_t now)
         return finish(w, 1, now);
 }
 
-/* ---- Life ---- */
+/* ---- Lifetime ---- */
 
 char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
                              const char *application)

@@ -1,5 +1,4 @@
-/* The files of the event writer: finds a free number, locks the open file, brings it to the disk, and closes
- * it. */
+/* The files of the event writer: finds a free number, opens and locks the file, syncs it, and closes it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +9,11 @@
 #include "event_record.h"
 #include "event_writer_internal.h"
 
-/* Write-back begins after each of these, and the writer waits for it so far behind: sealing a file has at
- * most that much left to write. */
+/* Write-back starts after each WRITE_BACK_BYTES. The writer waits for data older than WRITE_BEHIND_BYTES,
+ * which limits the work left when it seals a file. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
-/* Attempts, as others may create the same files at the same moment. */
+/* Limits the retries if other writers create the same files concurrently. */
 #define OPEN_TRIES 1000
 #define NUMBER_DIGITS_MAX 9
 
@@ -40,9 +39,9 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
         return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
 }
 
-/* ---- Which number ---- */
+/* ---- File numbers ---- */
 
-/* The number in "CORE._NNNN.data" or ".writing"; 0: another file. */
+/* Returns the number in "CORE._NNNN.data" or ".writing", or 0 for other names. */
 static unsigned number_in(const char *name, const char *core_name, bool *ret_writing)
 {
         size_t length = strlen(core_name);
@@ -56,7 +55,7 @@ static unsigned number_in(const char *name, const char *core_name, bool *ret_wri
         return *ret_writing || strcmp(name, ".data") == 0 ? number : 0;
 }
 
-static void tell_left(struct event_writer *w, const char *name, event_writer_left left, void *userdata)
+static void report_left(struct event_writer *w, const char *name, event_writer_left left, void *userdata)
 {
         char path[PATH_MAX + NAME_MAX + 2];
         _cleanup_close_ int fd = openat(w->directory_fd, name, O_RDONLY | O_CLOEXEC);
@@ -82,13 +81,13 @@ int event_writer_find_number(struct event_writer *w, event_writer_left left, voi
 
                 w->front.file_number = MAX(w->front.file_number, number);
                 if (number > 0 && writing && left)
-                        tell_left(w, e->d_name, left, userdata);
+                        report_left(w, e->d_name, left, userdata);
         }
         closedir(d);
         return 0;
 }
 
-/* ---- The beginning ---- */
+/* ---- Opening ---- */
 
 static int write_front(struct event_writer *w, time_t now)
 {
@@ -138,9 +137,9 @@ int event_writer_open_next(struct event_writer *w, time_t now)
         return 0;
 }
 
-/* ---- On to the disk ---- */
+/* ---- Syncing and closing ---- */
 
-/* An unsupported call is no error; a failed write is one, and the kernel reports it only once. */
+/* Ignores an unsupported call, but not a failed write, which the kernel reports only once. */
 static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
 {
         if (sync_file_range(fd, (off_t)from, (off_t)(to - from), flags) == 0)
@@ -148,7 +147,7 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
 }
 
-/* Whoever removes the open file, or its directory, takes all of its events: to go on would only lose more. */
+/* An unlinked file takes its events with it, so that further writes would only lose more of them. */
 int event_writer_check_linked(const struct event_writer *w)
 {
         struct stat st;
@@ -179,7 +178,8 @@ static int rename_final(struct event_writer *w)
 {
         int r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
 
-        if (r < 0 && (errno == EINVAL || errno == ENOSYS)) /* not supported by this file system */
+        if (r < 0 &&
+            (errno == EINVAL || errno == ENOSYS)) /* the file system does not support RENAME_NOREPLACE */
                 r = renameat(w->directory_fd, w->writing, w->directory_fd, w->final);
         return r < 0 ? -errno : 0;
 }

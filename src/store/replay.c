@@ -1,5 +1,5 @@
-/* Indexes a file of v3.0 events by event and source, and hands fragments out in place or copied for a later
- * pass. All of the file is checked when it is opened, so that nothing can fail afterwards. */
+/* Indexes a file of v3.0 events by event and source, and returns fragments in place or as renumbered copies.
+ * It checks the entire file when it opens it, so that later calls cannot fail. */
 #include "evb/store/replay.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "evb/store/event_file.h"
 
-/* Of one source in one event; ros_bytes 0: not in it. */
+/* The fragment of one source in one event; ros_bytes is 0 if the event lacks the source. */
 struct replay_cell {
         size_t subdet_offset_bytes, ros_offset_bytes;
         uint32_t ros_bytes;
@@ -25,7 +25,7 @@ struct replay {
         uint32_t span, fragment_max_bytes;
 };
 
-/* What one walk over an event collects. Two passes: sources first, as the cells need their number. */
+/* State of one walk over an event. The first pass finds the sources, the second fills the cells. */
 struct replay_index {
         struct replay *replay;
         struct replay_cell *row; /* NULL in the first pass */
@@ -33,7 +33,7 @@ struct replay_index {
         size_t event_offset_bytes;
         struct eformat_fragment subdet;
         uint16_t order;
-        const char *reason; /* why the walk was stopped */
+        const char *reason; /* the reason if a visit stopped the walk */
 };
 
 static size_t find_source(const struct replay *r, uint32_t source_id)
@@ -57,7 +57,7 @@ static int index_source(struct replay_index *x, uint32_t source_id)
         if (find_source(r, source_id) < r->n_sources)
                 return 0;
         if (r->n_sources == EVB_ROS_MAX)
-                return index_stop(x, -E2BIG, "more ROS sources than a run can have");
+                return index_stop(x, -E2BIG, "too many ROS sources");
         r->sources[r->n_sources++] = source_id;
         return 0;
 }
@@ -68,9 +68,9 @@ static int index_cell(struct replay_index *x, const struct eformat_fragment *ros
         uint64_t size_bytes = 4 * ((uint64_t)x->subdet.header_words + ros->size_words);
 
         if (cell->ros_bytes > 0)
-                return index_stop(x, -EBADMSG, "a ROS is in an event twice");
+                return index_stop(x, -EBADMSG, "duplicate ROS in an event");
         if (size_bytes > EVB_FRAGMENT_MAX_BYTES)
-                return index_stop(x, -EMSGSIZE, "a ROS fragment is larger than a fragment can be");
+                return index_stop(x, -EMSGSIZE, "ROS fragment exceeds the maximum fragment size");
         *cell = (struct replay_cell){
                 .subdet_offset_bytes = x->event_offset_bytes + x->subdet.offset_bytes,
                 .ros_offset_bytes = x->event_offset_bytes + ros->offset_bytes,
@@ -88,13 +88,13 @@ static int index_visit(void *userdata, const struct eformat_fragment *f)
         int r = 0;
 
         if (f->depth == 0 && (f->marker != EFORMAT_EVENT || f->version >> 24 != 3))
-                return index_stop(x, -EBADMSG, "not an event of format v3.0");
+                return index_stop(x, -EBADMSG, "event format is not v3.0");
         if (f->marker == EFORMAT_EVENT)
                 eformat_event_info(f, x->info);
         if (f->marker == EFORMAT_SUBDET)
                 x->subdet = *f;
         if (f->marker == EFORMAT_SUBDET && 4 * f->header_words > EFORMAT_ROS3_HEADER_MAX_BYTES)
-                return index_stop(x, -EBADMSG, "a sub-detector header is too long");
+                return index_stop(x, -EBADMSG, "sub-detector header is too long");
         if (f->marker == EFORMAT_ROS) {
                 r = x->row ? index_cell(x, f) : index_source(x, f->source_id);
                 x->order++;
@@ -137,7 +137,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
         return e;
 }
 
-/* Ids of one kind lie within [min, max]; the next pass begins behind max. */
+/* IDs of one kind are in [min, max]; those of the next pass begin after max. */
 static uint32_t find_span(const struct replay *r)
 {
         uint64_t min[2] = {UINT64_MAX, UINT64_MAX}, max[2] = {0, 0}, span = 1;
@@ -162,8 +162,9 @@ static int replay_index_file(struct replay *r, struct eformat_fault *fault)
         if (e < 0)
                 return e;
         if (r->n_events == 0 || r->n_sources == 0) {
-                *fault = (struct eformat_fault){.reason = r->n_events == 0 ? "no events in it"
-                                                                           : "no ROS fragments in it"};
+                *fault =
+                        (struct eformat_fault){.reason = r->n_events == 0 ? "file contains no events"
+                                                                          : "file contains no ROS fragments"};
                 return -ENODATA;
         }
         r->events = calloc(r->n_events, sizeof *r->events);

@@ -1,5 +1,5 @@
-/* One walk over all events of a file that compares what it finds with what should be there. What is wrong
- * goes to a callback, counts go to the report. */
+/* Walks over all events of a file and checks structure, checksums, counters and pattern data. It passes
+ * faults to a callback and counts them in the report. */
 #include "evb/store/verify.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "evb/base/pattern.h"
 
 #define IDS_MAX (1u << 20)
-#define EVENT_MIN_BYTES 88u /* with its data record */
+#define EVENT_MIN_BYTES 88u /* including the data record */
 
 struct verify {
         struct verify_report *report;
@@ -17,7 +17,7 @@ struct verify {
         uint64_t seed;
         struct idmap ids; /* L1 ids seen */
 
-        /* Of the event at hand. */
+        /* The current event. */
         uint64_t event;
         size_t offset_bytes;
         struct event_info info;
@@ -51,7 +51,7 @@ static void verify_rob(struct verify *v, const struct eformat_fragment *f)
         v->report->truncated += (status & EFORMAT_ROB_TRUNCATED) != 0;
 }
 
-/* In a run of pattern sources the global id is the number of the event. v3.0 shows its low 32 bits. */
+/* In a run with pattern sources, the global ID is the event number; v3.0 has its low 32 bits. */
 static void verify_rod(struct verify *v, const struct eformat_fragment *f)
 {
         const uint8_t *payload;
@@ -68,7 +68,7 @@ static void verify_rod(struct verify *v, const struct eformat_fragment *f)
         if (right < size_bytes) {
                 v->report->pattern_wrong++;
                 verify_fault_at(v, v->offset_bytes + f->offset_bytes + (size_t)(payload - f->bytes) + right,
-                                "not the byte that the pattern source makes");
+                                "byte differs from the source pattern");
         }
 }
 
@@ -80,7 +80,7 @@ static void verify_sum(struct verify *v, const struct eformat_fragment *f)
         v->report->sums_unknown += sum == EFORMAT_SUM_UNKNOWN;
         v->report->sums_wrong += sum == EFORMAT_SUM_WRONG;
         if (sum == EFORMAT_SUM_WRONG)
-                verify_fault_at(v, v->offset_bytes + f->offset_bytes, "checksum is not that of the payload");
+                verify_fault_at(v, v->offset_bytes + f->offset_bytes, "checksum mismatch");
 }
 
 static int verify_visit(void *userdata, const struct eformat_fragment *f)
@@ -106,7 +106,7 @@ static void verify_record(struct verify *v, const struct event_record *record)
         v->report->events++;
         v->report->bytes += record->size_bytes;
         if (eformat_word(record->event, 0) != EFORMAT_EVENT)
-                verify_fault_at(v, v->offset_bytes, "no event marker");
+                verify_fault_at(v, v->offset_bytes, "missing event marker");
         else if (eformat_walk(record->event, record->size_bytes, verify_visit, v, &fault) < 0)
                 verify_fault_at(v, v->offset_bytes + fault.offset_bytes, fault.reason);
 }
@@ -120,7 +120,7 @@ static void verify_end(struct verify *v, const struct event_file *file, size_t p
         if (event_file_read_end(file, position, &end, &fault) < 0)
                 verify_fault_at(v, fault.offset_bytes, fault.reason);
         else if (end.events != (uint32_t)v->report->events || end.run_events < end.events)
-                verify_fault_at(v, position, "end record counts other events than there are");
+                verify_fault_at(v, position, "event count in the end record is wrong");
         else
                 v->report->ended = true;
 }

@@ -1,6 +1,6 @@
-/* libFuzzer: any bytes as a fragment, as a FORM_ROS3 fragment, and as an event file to read, replay, verify
- * and repair. Built by clang with -Dfuzz=true; run as `fuzz_store CORPUS`, a real event file is a good seed.
- */
+/* A libFuzzer target that reads arbitrary bytes as a fragment, as a FORM_ROS3 fragment, and as an event file,
+ * which it replays, verifies and repairs. Build it with clang and -Dfuzz=true; run `fuzz_store CORPUS`. A
+ * real event file is a good seed. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>

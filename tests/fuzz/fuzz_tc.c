@@ -1,4 +1,4 @@
-/* libFuzzer: netlink messages of any content, as dumps, events and acknowledgements. */
+/* A libFuzzer target that decodes arbitrary bytes as netlink messages: dumps, events and acknowledgements. */
 #include <linux/netlink.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         if (size < sizeof *m)
                 return 0;
-        /* As large as it is, so that reading behind it is seen; a socket hands on no message longer than what
-         * came. */
+        /* The exact allocation lets ASan detect a read past the end. A socket never returns a message that is
+         * longer than the received bytes. */
         m = malloc(size);
         memcpy(m, data, size);
         m->nlmsg_len = (uint32_t)size;

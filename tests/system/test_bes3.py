@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real detector data through 26 ROSs, a DFM and an SFI, and back to a file that others read as the same.
+"""Replays real detector data through 26 ROSs, a DFM and an SFI, and compares the output with the original file.
 
     test_bes3.py EVB MODE-TRANSPORT[-loss]
 """
@@ -12,13 +12,13 @@ import sys
 from harness import CHANCE, SCENARIOS, SHARED, Skip, chance_of_missing, complete, folder, main, run
 
 DATA = SHARED / "data" / "bes3-run91668.raw"
-# 28 processes on two processors: a slow machine is to make no event partial.
+# 28 processes share two processors: a slow machine must not cause partial events.
 PATIENT = {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
 CHECKER = SHARED / "tools" / "eformat3_check.py"
 
 
 def events(path):
-    """The bytes of each event of a file, by L1 id."""
+    """Returns the bytes of each event of a file, by L1 ID."""
     raw = pathlib.Path(path).read_bytes()
     found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
     while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
@@ -30,45 +30,47 @@ def events(path):
 
 
 def check(evb, **keys):
-    # 10 events of 26 fragments: less than 1 MB, 10000 datagrams at the most.
+    # 10 events of 26 fragments are less than 1 MB, and at most 10000 datagrams.
     assert chance_of_missing(10000, float(keys.get("network_loss", 0)), nodes=28) < CHANCE
     if not DATA.exists():
-        raise Skip(f"no {DATA.name}: set EVB_SHARED to the folder that holds data/ and tools/")
+        raise Skip(f"{DATA} does not exist; set EVB_SHARED to the folder of data/ and tools/")
     with folder() as where:
+        more = {k.replace("_", "."): v for k, v in keys.items()}
         report = run(evb, SCENARIOS / "bes3-replay.conf",
-                     {"ros.source": f"file:{DATA}", "sfi.directory": where, **PATIENT, **{k.replace("_", "."): v for k, v in keys.items()}})
+                     {"ros.source": f"file:{DATA}", "sfi.directory": where, **PATIENT, **more})
         complete(report)
         assert report["sources"] == 26 and report["triggers"] == 10, report
         (path,) = report["files"]
         done = subprocess.run([sys.executable, CHECKER, path, "--same", DATA], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         ours, theirs = events(path), events(DATA)
-        assert ours == theirs, "events are not the same to the byte"
+        assert ours == theirs, "events differ from the original bytes"
         done = subprocess.run([evb, "dump", path, "--verify"], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
         pybes3_same(path)
 
 
 def pybes3_same(path):
-    """The arrays of both files by pybes3, where it is."""
+    """Compares the files with pybes3, if it is installed."""
     python = os.environ.get("EVB_PYBES3_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import pybes3"], capture_output=True).returncode != 0:
-        raise Skip("all but pybes3 was checked, which is not installed: set EVB_PYBES3_PYTHON to a python that has it")
-    done = subprocess.run([python, pathlib.Path(__file__).parent / "pybes3_same.py", path, DATA], capture_output=True, text=True)
+        raise Skip("only the pybes3 check is missing; set EVB_PYBES3_PYTHON to a Python that has pybes3")
+    helper = pathlib.Path(__file__).parent / "pybes3_same.py"
+    done = subprocess.run([python, helper, path, DATA], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def second_pass(evb):
-    """With more triggers than events it starts over, with new L1 ids."""
+    """With more triggers than events, the replay starts over with new L1 IDs."""
     if not DATA.exists():
-        raise Skip(f"no {DATA.name}: set EVB_SHARED")
+        raise Skip(f"{DATA} does not exist; set EVB_SHARED")
     with folder() as where:
         report = run(evb, SCENARIOS / "bes3-replay.conf",
                      {"ros.source": f"file:{DATA}", "sfi.directory": where, "trigger.events": 35, **PATIENT})
         complete(report)
         ours, theirs = events(report["files"][0]), events(DATA)
         assert len(ours) == 35 and set(theirs) < set(ours)
-        assert all(ours[l1] == event for l1, event in theirs.items()), "the first pass is not as recorded"
+        assert all(ours[l1] == event for l1, event in theirs.items()), "the first pass differs from the original"
 
 
 main({

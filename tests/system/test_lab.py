@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The published measurements as a user makes them again.
+"""Tests evb lab: runs, results files, interruption, reports, and removal of leftovers.
 
     test_lab.py EVB CASE
 """
@@ -19,6 +19,7 @@ from network import sh, wait_until
 
 
 def lists(evb):
+    """The list contains all published measurements."""
     measurements = json.loads(sh(evb, "lab", "list", "--json").stdout)["measurements"]
     ids = [m["id"] for m in measurements]
     wanted = [f"A{i}" for i in range(1, 9)] + [f"B{i}" for i in range(1, 7)] + [f"C{i}" for i in range(1, 10)]
@@ -28,8 +29,10 @@ def lists(evb):
 
 
 def mistakes(evb):
+    """Wrong arguments have exit status 2, and a missing privilege has 77."""
     for words, status, says in (
-        (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, 'unknown verb "fly"; expected list, run, report or clean'), (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
+        (("run", "Z9"), 2, "Z9"), (("run",), 2, "missing"), (("fly",), 2, 'unknown verb "fly"; expected list, run, report or clean'),
+        (("report", "/nonexistent"), 2, "nonexistent"), ((), 2, "lab VERB"),
     ):
         done = sh(evb, "lab", *words, check=False)
         assert done.returncode == status and says in done.stderr, (words, done)
@@ -38,12 +41,18 @@ def mistakes(evb):
         assert done.returncode == 77 and "root" in done.stderr, done
 
 
+def background(evb, measurements, path, *options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more):
+    """Starts a run that a test disturbs."""
+    return subprocess.Popen([evb, "lab", "run", measurements, *options, "--results", str(path)],
+                            stdout=stdout, stderr=stderr, **more)
+
+
 def points(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def resume(evb):
-    """Points go to a file as they are made; what is there is not made again; another length is."""
+    """A repeated command measures only the points that the results file lacks."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -51,9 +60,10 @@ def resume(evb):
         verdicts = {v["id"]: v["verdict"] for v in json.loads(done.stdout)["verdicts"]}
         assert set(verdicts) == {"A2", "B1", "C9"} and "unknown" not in verdicts.values(), done
         first = points(path)
-        assert all({"id", "series", "x", "settings", "time", "kernel", "processor", "processors", "version"} <= set(p) for p in first)
+        keys = {"id", "series", "x", "settings", "time", "kernel", "processor", "processors", "version"}
+        assert all(keys <= set(p) for p in first)
         lines = path.read_text().splitlines()
-        # As if it had been cut off: the last point is missing, the one before is half there.
+        # The last point is missing, and the one before it is truncated.
         path.write_text("\n".join(lines[:-2] + [lines[-2][:40]]) + "\n")
         done = sh(evb, "lab", "run", "A2,B1,C9", "--quick", "--results", str(path), check=False)
         assert "not a result" in done.stderr, done.stderr
@@ -62,52 +72,57 @@ def resume(evb):
 
 
 def versions(evb):
-    """Points of another version of the catalogue are left out, and made again where they are wanted."""
+    """Points of another catalogue version are ignored, and measured again on request."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
         sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         first = points(path)
-        gone, lacking, without_panel = dict(first[0], id="Z1"), dict(first[1]), dict(first[0], id="C7", whole_bytes_per_second=1e8)
+        gone, lacking = dict(first[0], id="Z1"), dict(first[1])
+        without_panel = dict(first[0], id="C7", whole_bytes_per_second=1e8)
         del lacking["mbyte_per_s"]
-        path.write_text("".join(json.dumps(p) + "\n" for p in (gone, lacking, without_panel, dict(without_panel, panel="7x5"), *first[2:])))
+        written = (gone, lacking, without_panel, dict(without_panel, panel="7x5"), *first[2:])
+        path.write_text("".join(json.dumps(p) + "\n" for p in written))
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         assert f"{path}: skipped 4 points of another version" in done.stderr, done.stderr
         assert [p["x"] for p in points(path)[len(first) + 2:]] == [p["x"] for p in first[:2]]
 
 
 def losses(evb):
-    """What receivers did not get of a stream was dropped somewhere, and is told by place."""
+    """Packets that receivers miss are reported by drop location."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
         sh(evb, "lab", "run", "A1,A2", "--quick", "--results", str(path), check=False)
         for p in points(path):
-            assert (p["source_packets"] is None) == (p["id"] == "A1") and p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
-            assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"] and p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
-        # More packets a second than its receivers take.
+            assert (p["source_packets"] is None) == (p["id"] == "A1"), p
+            assert p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
+            assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"], p
+            assert p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
+        # The receivers accept fewer packets/s than arrive.
         small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
 
 
 def interrupted(evb):
-    """Ctrl-C ends all, not one point, at once and whole; the point that was under way is none."""
+    """A signal ends the command at once, and discards the unfinished point."""
     need_root()
     for measurement, number in (("C2", signal.SIGINT), ("B4", signal.SIGTERM)):
         with folder() as where:
             path = where / "results.jsonl"
-            with subprocess.Popen([evb, "lab", "run", measurement, "--results", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            with background(evb, measurement, path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
                 wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
                 made = len(points(path))
                 running.send_signal(number)
                 out, err = running.communicate(timeout=LIMIT_S)
-            assert running.returncode == 1 and "the same command continues" in err and out == "", (running.returncode, out, err)
+            assert running.returncode == 1 and out == "", (running.returncode, out)
+            assert "the same command continues" in err, err
             assert made <= len(points(path)) <= made + 1
             assert not any(f"evb-{running.pid}-" in n for n in os.listdir("/run/netns"))
 
 
 def report(evb):
-    """A page that needs nothing else, and each picture beside it."""
+    """The page contains all plots, and each plot is also a file."""
     need_root()
     with folder() as where:
         path, out = where / "results.jsonl", where / "out"
@@ -119,14 +134,15 @@ def report(evb):
         page = (out / "report.html").read_text()
         assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
         assert "not measured" in page and "agrees" in page
-        # Of A2 alone: B1 has no packets.
-        assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page and "<tr><td>10 Mbit/s</td><td>0</td>" in page
+        # Only A2 has packets.
+        assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page
+        assert "<tr><td>10 Mbit/s</td><td>0</td>" in page
         for name in ("A2.png", "A2.svg", "B1.png", "B1.svg"):
             assert (out / name).stat().st_size > 5000, name
 
 
 def gaps(evb):
-    """What was not measured, or is not known, is a gap in pictures and no verdict; never a 0."""
+    """A missing point or unknown figure is a gap in the plot and prevents a verdict; it never counts as 0."""
     need_root()
     with folder() as where:
         path, out = where / "results.jsonl", where / "out"
@@ -134,59 +150,68 @@ def gaps(evb):
         made = points(path)
         base = {k: v for k, v in made[0].items() if k not in ("id", "x", "series", "settings", "mbyte_per_s")}
         sizes = (1024, 2048, 5120, 8192, 14336, 16384, 32768)
-        c5 = [base | {"id": "C5", "series": series, "x": x, "settings": "a whole run", "whole_bytes_per_second": value, "switch_packets": None,
+        rates = (("20 Mbit/s", 18e6), ("40 Mbit/s", 40e6), ("50 Mbit/s", 45e6), ("auto", 110e6))
+        c5 = [base | {"id": "C5", "series": series, "x": x, "settings": "a whole run",
+                      "whole_bytes_per_second": value, "switch_packets": None,
                       "events_lost": 0, "events_partial": 0, "source_packets": 0}
-              for series, value in (("20 Mbit/s", 18e6), ("40 Mbit/s", 40e6), ("50 Mbit/s", 45e6), ("auto", 110e6)) for x in sizes]
+              for series, value in rates for x in sizes]
         c5[3]["whole_bytes_per_second"] = None
-        c4 = [dict(p, id="C4", series=series, complete_share=0.5) for series in ("push", "pull") for p in c5[7:14] if (series, p["x"]) != ("pull", 5120)]
+        c4 = [dict(p, id="C4", series=series, complete_share=0.5)
+              for series in ("push", "pull") for p in c5[7:14] if (series, p["x"]) != ("pull", 5120)]
         a7 = base | {"id": "A7", "series": "no QoS", "x": 1448, "settings": "s", "gap_p50_us": None}
         path.write_text("".join(json.dumps(p) + "\n" for p in (*made[:2], *made[3:], *c4, *c5, a7)))
         done = sh(evb, "lab", "report", str(path), "--output", str(out), check=False)
         if done.returncode == 77:
             raise Skip("matplotlib is not installed")
         assert done.returncode == 0, done
-        lines = {line.split("|")[1].strip(): line for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
-        for measurement, why in (("B1", "1 of 6 points is missing: memcpy at 16384"), ("C4", "1 of 14 points is missing: pull at 5120"),
-                                 ("C5", "23 more; whole_bytes_per_second is unknown at 1 of 28 points: 20 Mbit/s at 8192"),
-                                 ("A7", "1 of 2 points is missing"), ("A5", "not measured")):
+        lines = {line.split("|")[1].strip(): line
+                 for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
+        for measurement, why in (
+                ("B1", "1 of 6 points is missing: memcpy at 16384"),
+                ("C4", "1 of 14 points is missing: pull at 5120"),
+                ("C5", "23 more; whole_bytes_per_second is unknown at 1 of 28 points: 20 Mbit/s at 8192"),
+                ("A7", "1 of 2 points is missing"), ("A5", "not measured")):
             assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]
         page = (out / "report.html").read_text()
         assert "<td>unknown</td>" in page and not re.search(r"-0(?![0-9.]*[1-9])[ %<]", page), page
-        # Texts of a picture are glyphs in it, each with its text beside it as a comment.
-        assert "not measured, or unknown" in (out / "C5.svg").read_text() and "drops unknown" in (out / "C5.svg").read_text()
+        # The SVG draws text as glyphs, and has each text as a comment.
+        svg = (out / "C5.svg").read_text()
+        assert "not measured, or unknown" in svg and "drops unknown" in svg
         assert "not measured, or unknown" in (out / "C4.svg").read_text()
         assert "no QoS: not measured" in (out / "A7.svg").read_text()
 
 
 def spoiled(evb):
-    """Files that are none of results, or only in part: reported, and never read as something else."""
+    """Invalid lines of a results file are reported and stay; other files are rejected."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
         sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         first = points(path)
         good = path.read_text()
-        strange = ("", "7", "[]", "{}", "null", "\x00\x00", "{" * 5000, "x" * 200000, json.dumps({"id": "B1", "series": "memcpy"}),
-                   json.dumps(first[0] | {"x": "10"}), json.dumps(first[0] | {"settings": None}), json.dumps(first[0] | {"panel": 5}),
+        strange = ("", "7", "[]", "{}", "null", "\x00\x00", "{" * 5000, "x" * 200000,
+                   json.dumps({"id": "B1", "series": "memcpy"}), json.dumps(first[0] | {"x": "10"}),
+                   json.dumps(first[0] | {"settings": None}), json.dumps(first[0] | {"panel": 5}),
                    json.dumps({k: v for k, v in first[0].items() if k != "processor"}))
         path.write_text("\n".join(strange) + "\n" + good)
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         assert path.read_text() == "\n".join(strange) + "\n" + good and "not a result" in done.stderr, done
         done = sh(evb, "lab", "report", str(path), "--output", str(where / "out"), check=False)
         assert done.returncode in (0, 77), done
-        # Another kind of file is refused, and left as it is.
+        # Another kind of file is rejected and stays unchanged.
         path.write_bytes(os.urandom(1 << 20).replace(b"a", b"\n"))
         before = path.read_bytes()
         for words in (("run", "B1", "--quick", "--results", str(path)), ("report", str(path))):
             done = sh(evb, "lab", *words, check=False)
-            assert done.returncode == 2 and "not a file of results" in done.stderr and len(done.stderr) < 2000, done
+            assert done.returncode == 2 and "not a file of results" in done.stderr, done
+            assert len(done.stderr) < 2000, done
         assert path.read_bytes() == before
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where), check=False)
         assert done.returncode == 2 and "Is a directory" in done.stderr, done
 
 
 def cut_line(evb):
-    """A line that a crash has cut off does not swallow the next point."""
+    """A truncated last line does not damage the next point."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
@@ -195,11 +220,12 @@ def cut_line(evb):
         path.write_text("\n".join(first)[:-20])
         sh(evb, "lab", "run", "B1", "--quick", "--results", str(path))
         again = path.read_text().splitlines()
-        assert again[:-1] == [*first[:-1], first[-1][:-20]] and json.loads(again[-1])["x"] == json.loads(first[-1])["x"], again
+        assert again[:-1] == [*first[:-1], first[-1][:-20]], again
+        assert json.loads(again[-1])["x"] == json.loads(first[-1])["x"], again
 
 
 def full_disk(evb):
-    """Where no point can be kept, none is made in vain; the file holds whole points."""
+    """A full disk stops the command, and the file contains complete points only."""
     need_root()
     with folder() as where:
         path = where / "disk" / "results.jsonl"
@@ -208,41 +234,43 @@ def full_disk(evb):
         script = (f"mount -t tmpfs -o size=4k none {path.parent} && printf '%s\\n' {filler.strip()} > {path} && "
                   f"{evb} lab run B1 --quick --results {path}; echo \"status $?\" >&2; cat {path}")
         done = sh("unshare", "-m", "sh", "-c", script)
-        assert "status 1" in done.stderr and "stopped, as points cannot be written" in done.stderr and done.stdout == filler, done
+        assert "status 1" in done.stderr and "stopped, as points cannot be written" in done.stderr, done
+        assert done.stdout == filler, done
         assert done.stderr.count("no space") + done.stderr.count("No space") == 1, done
 
 
 def at_once(evb):
-    """Two at once: not into one file; into two, the second one says that they disturb each other."""
+    """Two runs cannot share a results file; with two files, the second run warns about the first."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
-        with subprocess.Popen([evb, "lab", "run", "C2", "--results", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        with background(evb, "C2", path) as running:
             try:
                 wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
                 done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(path), check=False)
                 assert done.returncode == 1 and "another evb lab run writes to this file" in done.stderr, done
-                done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where / "other.jsonl"), check=False)
-                assert f"process {running.pid} also measures on this machine" in done.stderr and len(points(where / "other.jsonl")) == 3, done
+                other = where / "other.jsonl"
+                done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(other), check=False)
+                assert f"process {running.pid} also measures on this machine" in done.stderr, done
+                assert len(points(other)) == 3
             finally:
                 running.kill()
         assert {p["id"] for p in points(path)} == {"C2"}
-        # What the killed one has left is in nobody's way.
+        # The leftovers of the killed run do not disturb the next one.
         done = sh(evb, "lab", "run", "A2", "--quick", "--results", str(path), check=False)
         assert done.returncode in (0, 1) and f"process {running.pid} measures" not in done.stderr, done
         assert f"evb-{running.pid}-" not in sh("ip", "netns", "list").stdout
 
 
 def any_moment(evb):
-    """Ctrl-C at any moment leaves whole points, and nothing else."""
+    """A signal at any time leaves complete points, and no namespaces or folders."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
         for number in (signal.SIGINT, signal.SIGTERM):
             for moment in range(15):
-                with subprocess.Popen([evb, "lab", "run", "A2,C2,B1", "--quick", "--again", "--results", str(path)], stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL) as running:
-                    # From before its first line to within its second point.
+                with background(evb, "A2,C2,B1", path, "--quick", "--again") as running:
+                    # From before the first line to within the second point.
                     time.sleep(moment * moment * 0.01)
                     running.send_signal(number)
                     status = running.wait(LIMIT_S)
@@ -253,13 +281,14 @@ def any_moment(evb):
 
 
 def same_pid(evb):
-    """A process number that comes again meets the namespaces of a killed launcher that had it."""
+    """A run removes the namespaces of a killed run that had the same process ID."""
     need_root()
     if sh("ip", "-V", check=False).returncode != 0:
         raise Skip("ip (iproute2) is not installed")
     with folder() as where:
         path = where / "results.jsonl"
-        script = f"ip netns add evb-$$-switch && ip netns add evb-$$-sender1 && exec {evb} lab run A2 --quick --results {path}"
+        script = ("ip netns add evb-$$-switch && ip netns add evb-$$-sender1 && "
+                  f"exec {evb} lab run A2 --quick --results {path}")
         with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
             said = running.communicate(timeout=LIMIT_S)[0]
         assert running.returncode in (0, 1) and len(points(path)) == 3, said
@@ -267,11 +296,11 @@ def same_pid(evb):
 
 
 def removed(evb):
-    """Points do not go to a file that nobody can find any more."""
+    """A run stops if its results file is removed."""
     need_root()
     with folder() as where:
         path = where / "results.jsonl"
-        with subprocess.Popen([evb, "lab", "run", "C2", "--results", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        with background(evb, "C2", path, stderr=subprocess.PIPE, text=True) as running:
             try:
                 wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
                 path.unlink()
@@ -282,18 +311,19 @@ def removed(evb):
 
 
 def no_state(evb):
-    """Where shaping cannot remember apart what it found in namespaces, nothing is measured."""
+    """A run without a folder for the shaping state measures nothing."""
     need_root()
-    script = f"mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && {evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r"
+    script = ("mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && "
+              f"{evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r")
     if str(evb).startswith("/tmp/"):
-        raise Skip("the program lies in /tmp")
+        raise Skip("the program is in /tmp, which this test mounts over")
     done = sh("unshare", "-m", "sh", "-c", script)
     assert done.stdout == "status 1\n" and "cannot create a directory in /tmp: Read-only file system" in done.stderr, done
 
 
 @contextlib.contextmanager
 def alone():
-    """Only one test of this machine removes what dead runs left, as it removes what others prepare."""
+    """Excludes other tests that remove leftovers, as they would remove what this test prepares."""
     lock = os.open("/tmp", os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -303,15 +333,16 @@ def alone():
 
 
 def clean(evb):
-    """Namespaces and folders of runs that live no more go; others stay, and what only has such a name."""
+    """Removes namespaces and folders of dead runs, but not those of live runs, of other users, or links."""
     need_root()
     dead = subprocess.Popen(["true"])
     dead.wait()
     stale, living = f"evb-{dead.pid}-x", f"evb-{os.getpid()}-x"
     if sh("ip", "-V", check=False).returncode != 0:
         raise Skip("ip (iproute2) is not installed")
-    left_over, in_use, alien, link = (pathlib.Path(f"/tmp/evb-lab-state-{name}") for name in
-                                      (f"{dead.pid}-aaaaaa", f"{os.getpid()}-aaaaaa", f"{dead.pid}-bbbbbb", f"{dead.pid}-cccccc"))
+    left_over, in_use, alien, link = (
+        pathlib.Path(f"/tmp/evb-lab-state-{name}")
+        for name in (f"{dead.pid}-aaaaaa", f"{os.getpid()}-aaaaaa", f"{dead.pid}-bbbbbb", f"{dead.pid}-cccccc"))
     with alone(), folder() as where:
         (where / "kept").touch()
         try:
@@ -338,10 +369,10 @@ def clean(evb):
 
 
 def killed(evb):
-    """What a run that is killed leaves behind, `clean` removes."""
+    """Removes the leftovers of a killed run."""
     need_root()
     with alone(), folder() as where:
-        run = subprocess.Popen([evb, "lab", "run", "A2", "--quick", "--results", str(where / "results.jsonl")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = background(evb, "A2", where / "results.jsonl", "--quick")
         try:
             deadline = time.monotonic() + 20
             while not (states := list(pathlib.Path("/tmp").glob(f"evb-lab-state-{run.pid}-*"))):
@@ -355,6 +386,9 @@ def killed(evb):
         assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
 
 
-main({"lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses, "interrupted": interrupted, "report": report, "clean": clean, "killed": killed,
-      "gaps": gaps, "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once, "same-pid": same_pid, "any-moment": any_moment, "removed": removed,
-      "no-state": no_state})
+main({
+    "lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses,
+    "interrupted": interrupted, "report": report, "clean": clean, "killed": killed, "gaps": gaps,
+    "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once,
+    "same-pid": same_pid, "any-moment": any_moment, "removed": removed, "no-state": no_state,
+})

@@ -1,9 +1,10 @@
-/* Makes event files for readers that share no code with us (test_foreign_readers.py): the store's own parts,
- * driven from a command line. It is no part of the program.
+/* Makes event files with the store, for the independent readers in test_foreign_readers.py:
  *
- *   event_tool rebuild IN DIRECTORY FORMAT PASSES [LOST...]  take apart, build again; sources LOST never
- * come; prints the path event_tool pattern DIRECTORY FORMAT SOURCES EVENTS       events of pattern sources;
- * prints the path event_tool repair IN OUT */
+ * - event_tool rebuild IN DIRECTORY FORMAT PASSES [LOST...]: replays IN without the sources LOST
+ * - event_tool pattern DIRECTORY FORMAT SOURCES EVENTS: writes events of pattern sources
+ * - event_tool repair IN OUT
+ *
+ * The first two print the path of the file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

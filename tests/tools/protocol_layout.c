@@ -1,5 +1,5 @@
-/* Prints, as JSON, each kind of message as bytes, and the value that every field was given: what
- * docs/protocol.md is held against. It checks nothing itself. */
+/* Prints each kind of message as JSON: its bytes and the value of every field. test_protocol_doc.py compares
+ * them with docs/protocol.md. */
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static struct message *blank(uint32_t type, size_t n)
         return &m;
 }
 
-/* The incarnation of the DFM, which most messages name. */
+/* The incarnation of the DFM, which most messages contain. */
 static void dfm(void)
 {
         SET(m, dfm, 0xd1d2d3d4d5d6d7d8);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The house rules' own test: small trees with one mistake each are refused for it, and a good one is not."""
+"""Tests check-house.py: it reports the single mistake in each small tree, and accepts a tree without one."""
 import pathlib
 import subprocess
 import sys
@@ -51,5 +51,5 @@ assert status == 0 and out == "", out
 for name, (files, what) in BAD.items():
     status, out = check({**GOOD, **files})
     assert status == 1 and what in out, (name, out)
-assert check({})[0] == 1, "a tree without files is no good tree"
-print(f"ok: {len(BAD)} mistakes seen")
+assert check({})[0] == 1, "a tree without files must fail"
+print(f"ok: {len(BAD)} mistakes found")

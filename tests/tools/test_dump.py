@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""evb dump as a user sees it: exit codes, JSON alone on standard output, faults by event and byte, repair.
+"""Tests evb dump: exit status, JSON on standard output, faults with their event and byte, and repair.
 
     test_dump.py EVB EVENT_TOOL
 """
@@ -28,7 +28,7 @@ def pattern(directory, form):
     return pathlib.Path(done.stdout.strip())
 
 
-def check_whole(path, form):
+def check_valid(path, form):
     code, report = dump_json(path, "--verify")
     verify = report["verify"]
     assert code == 0 and verify["right"] and report["events"] == 6 and report["seed"] == 5, report
@@ -54,7 +54,7 @@ def check_damaged(path):
     code, report = dump_json(cut, "--verify")
     assert code == 1 and not report["verify"]["right"] and report["events"] == 5 and report["ended"] is None, report
     (fault,) = report["faults"]
-    assert fault["event"] is None and fault["reason"] == "event leaves the file", fault
+    assert fault["event"] is None and fault["reason"] == "event extends past the end of the file", fault
     repaired = path.with_name("repaired")
     code, report = dump_json(cut, "--repair", "-o", repaired)
     assert code == 0 and report["repair"]["events"] == 5 and not report["repair"]["was_whole"], report
@@ -65,7 +65,7 @@ def check_damaged(path):
     assert cut.read_bytes() == repaired.read_bytes()
 
     wrong = bytearray(whole)
-    wrong[-40 - 20 - 9] ^= 1  # among the payload of the last source
+    wrong[-40 - 20 - 9] ^= 1  # in the payload of the last source
     cut.write_bytes(wrong)
     code, report = dump_json(cut, "--verify")
     assert code == 1 and report["faults"][0]["event"] == 5, report
@@ -74,7 +74,7 @@ def check_damaged(path):
     assert code == 1 and out == "" and json.loads(json_file.read_text()) == report
 
 
-def check_wrong_words(directory):
+def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
         assert code == 2 and out == "" and err != "", (words, code, out, err)
@@ -83,6 +83,6 @@ def check_wrong_words(directory):
 with tempfile.TemporaryDirectory() as name:
     for each in ("eformat3", "eformat5"):
         file = pattern(pathlib.Path(name) / each, each)
-        check_whole(file, each)
+        check_valid(file, each)
         check_damaged(file)
-    check_wrong_words(name)
+    check_mistakes(name)

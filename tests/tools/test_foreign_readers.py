@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Shows our v2 files to readers that share no code with the project: the checker of EVB_SHARED, and pybes3.
+"""Reads our v2 files with independent readers: the checker in EVB_SHARED, and pybes3.
 
     test_foreign_readers.py EVENT_TOOL checker|pybes3
 
-Exits 77, naming what is missing, where a reader or the real file is not there.
+Exits with status 77 and names what is missing if there is no reader or real file.
 """
 import json
 import os
@@ -45,7 +45,7 @@ def test_checker(directory):
     passes = check(run(TOOL, "rebuild", REAL, directory / "passes", "eformat3", 20))
     assert passes["events"] == 200 and passes["duplicate_events"] == 0, passes
 
-    # 0 is one of sixteen in its sub-detector, 25 all of its own.
+    # Source 0 is one of 16 in its sub-detector; source 25 is the only one in its own.
     lost = check(run(TOOL, "rebuild", REAL, directory / "lost", "eformat3", 1, 0, 25))
     assert lost["partial_events"] == 10 and lost["fragments_min"] == 26 and lost["sources"] == report["sources"], lost
 
@@ -64,7 +64,7 @@ def test_checker(directory):
 
 def test_pybes3(directory):
     if subprocess.run([*PYBES3, "-c", "import pybes3"], capture_output=True).returncode != 0:
-        skip("pybes3 (set EVB_PYBES3_PYTHON to a python that has it)")
+        skip("pybes3 is not installed; set EVB_PYBES3_PYTHON to a Python that has it")
     helper = SOURCE / "tests/system/pybes3_same.py"
     same = run(TOOL, "rebuild", REAL, directory / "same", "eformat3", 1)
     print(run(*PYBES3, helper, same, REAL))
@@ -75,7 +75,7 @@ def test_pybes3(directory):
 
 def main():
     if not REAL.exists() or not CHECKER.exists():
-        skip(f"{REAL} and {CHECKER} (set EVB_SHARED)")
+        skip(f"{REAL} or {CHECKER} does not exist; set EVB_SHARED")
     with tempfile.TemporaryDirectory() as name:
         for sub in ("same", "passes", "lost", "pattern"):
             (pathlib.Path(name) / sub).mkdir()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/protocol.md against the code: numbers and names of types, and every field at the offset that its table says.
+"""Compares docs/protocol.md with the code: numbers and names of types, and the offset of each field.
 
     test_protocol_doc.py PROTOCOL_LAYOUT
 """
@@ -14,7 +14,7 @@ HEADER_BYTES = 32
 
 
 def tables(section):
-    """The field tables of a section: {"body": {field: (offset, size)}, "Entry": …}, and the bytes that each spans."""
+    """Returns the field tables of a section: {"body": {field: (offset, size)}, "Entry": …}."""
     found, name = {}, "body"
     for line in section.split("\n"):
         if match := re.match(r"(Entry|Event information) \((\d+) bytes\)", line):
@@ -37,20 +37,24 @@ def check_message(name, message, section):
     start["Event information"] = start["Entry"] + span(documented.get("Entry", {"": (0, 0)}))
     for part, field, value, size in message["fields"]:
         offset, documented_size = documented[part][field]
-        assert documented_size == size, f"{name}: {part}: {field}: {documented_size} bytes in the document, {size} in the code"
+        assert documented_size == size, \
+            f"{name}: {part}: {field}: {documented_size} bytes in the document, {size} in the code"
         at = start[part] + offset
-        assert int.from_bytes(raw[at:at + min(size, 8)], "little") & (2 ** 32 - 1 if size == 16 else 2 ** 64 - 1) == value, \
+        found = int.from_bytes(raw[at:at + min(size, 8)], "little")
+        assert found & (2 ** 32 - 1 if size == 16 else 2 ** 64 - 1) == value, \
             f"{name}: {part}: {field} is not at offset {offset}"
-    told = {(part, field) for part, field, _, _ in message["fields"]}
-    silent = {(part, field) for part, table in documented.items() for field in table if field not in ("", "reserved")}
-    assert told == silent, f"{name}: fields {told ^ silent} are only in one of the two"
+    in_code = {(part, field) for part, field, _, _ in message["fields"]}
+    in_document = {(part, field) for part, table in documented.items()
+                   for field in table if field not in ("", "reserved")}
+    assert in_code == in_document, f"{name}: only the code or the document has {in_code ^ in_document}"
     assert len(raw) == HEADER_BYTES + sum(span(table) for table in documented.values()), f"{name}: {len(raw)} bytes"
 
 
 def check_header(message):
     raw = bytes.fromhex(message["bytes"])
     table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
-    wanted = {"magic": 0x31425645, "version": 2, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708, "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
+    wanted = {"magic": 0x31425645, "version": 2, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708,
+              "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
     for field, value in wanted.items():
         offset, size = table[field]
         assert int.from_bytes(raw[offset:offset + size], "little") == value, field
@@ -72,7 +76,8 @@ def main():
     assert [[int(number, 16), name] for number, name in types] == layout["types"], "the table of types differs"
     sections = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##)", DOC, re.M | re.S))
     by_name = {name: text for title, text in sections.items() for name in title.split(", ")}
-    assert set(by_name) == {name for _, name in layout["types"]}, set(by_name) ^ {name for _, name in layout["types"]}
+    in_code = {name for _, name in layout["types"]}
+    assert set(by_name) == in_code, set(by_name) ^ in_code
     for name, message in layout["messages"].items():
         check_message(name, message, by_name[name])
     check_header(layout["messages"]["Update"])

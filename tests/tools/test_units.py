@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The systemd units are valid, and restart a node only after failures that a restart can fix.
+"""Tests the systemd units: systemd-analyze accepts them, and they restart nodes after transient errors only.
 
     test_units.py EVB CASE
 """
@@ -16,7 +16,7 @@ NAMES = {"evb-dfm.service": [], "evb-ros@.service": ["evb-ros-shaping.conf"], "e
 
 
 def setting(text, key):
-    """The values of a key, in order."""
+    """Returns the values of a key, in order."""
     return re.findall(rf"^{key}=(.*)$", text, re.M)
 
 
@@ -25,25 +25,25 @@ def seconds(text):
 
 
 def restarts(evb):
-    """Units restart a node after a crash and status 75, but not after 0, 1, 2 and 77; a stop leaves time to drain."""
+    """Only a crash or status 75 restarts a node, without limit. A stop leaves time to drain."""
     keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, check=True).stdout
     stop = re.search(r"stop-timeout\n.*\n.*default: (\d+)s\)\n", keys)
     for name in NAMES:
         text = (UNITS / name).read_text()
         head, service = text.split("[Service]")
-        assert setting(head, "StartLimitIntervalSec") == ["0"], (name, "the limit of starts belongs in [Unit]")
+        assert setting(head, "StartLimitIntervalSec") == ["0"], (name, "the start limit belongs in [Unit]")
         assert setting(service, "Restart") == ["on-failure"] and seconds(*setting(service, "RestartSec")) >= 1, name
         assert sorted(setting(service, "RestartPreventExitStatus")[0].split()) == ["1", "2", "77"], name
         assert not setting(service, "SuccessExitStatus"), name
         if name == "evb-dfm.service":
-            assert setting(service, "StateDirectory") == ["evb"], "a restarted DFM reads the state of its run there"
+            assert setting(service, "StateDirectory") == ["evb"], "a restarted DFM reads its run from the state directory"
         if name == "evb-ros@.service":
-            assert " qos remove " in setting(service, "ExecStopPost")[0], "a killed ROS leaves its shaping behind"
+            assert " qos remove " in setting(service, "ExecStopPost")[0], "a killed ROS leaves its shaping installed"
         assert seconds(*setting(service, "TimeoutStopSec")) >= int(stop[1]) + 10, name
 
 
 def verify(evb):
-    """systemd-analyze accepts the units with and without drop-ins."""
+    """Runs systemd-analyze verify, with and without the drop-ins."""
     if not shutil.which("systemd-analyze"):
         print("SKIPPED verify: systemd-analyze is not installed")
         sys.exit(77)

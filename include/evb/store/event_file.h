@@ -1,10 +1,9 @@
-/* Reads EventStorage files of versions 2, 5 and 6: the records at the front, the events one by one, the end
- * record, with every bound checked. It also repairs a file that a crash cut short. It looks into events only
- * for repair.
+/* Reads EventStorage files of versions 2, 5 and 6: front records, events and end record, with all bounds
+ * checked. It also repairs truncated files. Only the repair looks inside events.
  *
- * Everything is 32-bit little-endian words; docs/event-format.md has the tables. The file is mapped: bytes
- * stay valid until event_file_free(); if another process shortens the file meanwhile, SIGBUS ends this one.
- * One thread per handle. */
+ * All fields are 32-bit little-endian words; docs/event-format.md has the tables. The file is mapped, and its
+ * bytes stay valid until event_file_free(). If another process truncates the file in the meantime, SIGBUS
+ * kills this process. One thread per handle. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,23 +24,23 @@
 
 #define EVENT_FILE_DATA_BYTES 16u /* the record before each event */
 #define EVENT_FILE_END_BYTES 40u
-#define EVENT_FILE_TEXT_MAX                                                                                  \
-        256u /* application and core name with their ends; longer ones are cut when read */
+/* Application and core name, with the terminating null; the reader truncates longer ones. */
+#define EVENT_FILE_TEXT_MAX 256u
 #define EVENT_FILE_METADATA_MAX 16u
 
-/* The records at the front. */
+/* The front records. */
 struct event_file_front {
         unsigned version; /* 2, 5, 6 */
         uint32_t file_number;
-        uint32_t date, time; /* DDMMYYYY, HHMMSS, local */
+        uint32_t date, time; /* DDMMYYYY, HHMMSS, local time */
         uint32_t max_events, max_megabytes;
         char application[EVENT_FILE_TEXT_MAX];
-        char core_name[EVENT_FILE_TEXT_MAX]; /* without the seed that our files carry behind it */
-        size_t n_metadata;                   /* v5, v6; the first EVENT_FILE_METADATA_MAX are kept */
+        char core_name[EVENT_FILE_TEXT_MAX]; /* without the seed that our files append */
+        size_t n_metadata;                   /* v5, v6; at most EVENT_FILE_METADATA_MAX */
         char metadata[EVENT_FILE_METADATA_MAX][EVENT_FILE_TEXT_MAX]; /* "NAME=VALUE" */
         uint32_t run, recording, trigger_type, beam_type, beam_energy;
-        uint64_t detector_mask[2]; /* low first */
-        /* The seed of a run of pattern sources: " seed=N" at the end of our v2 core names, "Seed=N" in the
+        uint64_t detector_mask[2]; /* low word first */
+        /* The seed of a run with pattern sources: " seed=N" at the end of v2 core names, "Seed=N" in the
          * metadata. */
         bool has_seed;
         uint64_t seed;
@@ -63,35 +62,36 @@ struct event_record {
 
 struct event_file;
 
-/* -EBADMSG: not such a file, at *ret_fault (may be NULL; offset from the start of the file); or errno of
- * open, fstat, mmap. A file without its end record opens if the records at the front are whole. */
+/* Returns 0, -EBADMSG if the front records are invalid (*ret_fault has the position and may be NULL), or the
+ * error of open, fstat or mmap. A missing end record is no error. */
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault);
-/* The same for an open descriptor, which stays the caller's. */
+/* The same for an open descriptor, which the caller keeps. */
 int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault);
 struct event_file *event_file_free(struct event_file *file); /* always returns NULL */
 
 const struct event_file_front *event_file_front(const struct event_file *file);
 const uint8_t *event_file_bytes(const struct event_file *file, size_t *ret_size_bytes);
 
-/* The record at *position, which moves behind it; set *position to 0 for the first. 1: *ret is it; 0: the end
- * record is there; -EBADMSG: neither. */
+/* Reads the record at *position and advances *position; 0 selects the first. Returns 1 for a record, 0 at the
+ * end record, or -EBADMSG. */
 int event_file_next(const struct event_file *file, size_t *position, struct event_record *ret,
                     struct eformat_fault *ret_fault);
-/* The end record at `position`, where event_file_next returned 0. -EBADMSG: cut short, or bytes follow it. */
+/* Reads the end record at the position where event_file_next() returned 0. Returns -EBADMSG if it is
+ * truncated or not the end of the file. */
 int event_file_read_end(const struct event_file *file, size_t position, struct event_file_end *ret,
                         struct eformat_fault *ret_fault);
 
 struct event_file_repair {
-        uint64_t events;            /* whole ones, kept */
-        uint64_t cut_bytes;         /* of what came after them, a damaged end record too */
-        bool was_whole;             /* nothing was wrong; nothing has been changed */
-        struct eformat_fault fault; /* what was wrong, where not */
+        uint64_t events;            /* intact events, which stay */
+        uint64_t cut_bytes;         /* removed after these events, including a damaged end record */
+        bool was_whole;             /* the file was intact and did not change */
+        struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
 };
 
-/* Keeps the events before the first incomplete one (its record and everything inside it), and puts a correct
- * end record behind them, dated `now`. If `output` is NULL it repairs the file at `path` in place, else it
- * makes a new file `output`, which must not exist (-EEXIST). The run's counters are those of this file, and
- * its status says that the run ended here. All is on the disk before this returns. -EBADMSG: the records at
- * the front are damaged, so nothing can be kept; or errno. */
+/* Keeps the events before the first damaged one and adds a correct end record, dated `now`. If `output` is
+ * NULL, it repairs the file at `path` in place, otherwise it creates `output`, which must not exist
+ * (-EEXIST). The end record marks the last file of the run, with the run's counters set to those of this
+ * file. Syncs the result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or another negative
+ * errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

@@ -1,10 +1,9 @@
-/* An EventStorage file of v3.0 events taken apart by source, so that each ROS can serve its own fragments of
- * each event, again and again with new L1 ids. Reads and indexes the whole file when opened; does not build
- * events.
+/* Splits an EventStorage file of v3.0 events by source, so that each ROS can replay its own fragments,
+ * repeatedly and with new L1 IDs. It indexes the entire file when it opens it.
  *
- * "source" is an index into the ROS source ids in order of their first appearance in the file. "event" is an
- * index into the file's events, "trigger" counts on through pass after pass over them. Read-only after open:
- * any thread. */
+ * "source" is an index into the ROS source IDs, in order of their first appearance in the file. "event" is an
+ * index into the file's events. "trigger" also counts the events of repeated passes. All threads may read
+ * after replay_open(). */
 #pragma once
 
 #include <stddef.h>
@@ -16,8 +15,9 @@
 
 struct replay;
 
-/* -EBADMSG: not such a file, or an event in it is damaged or holds a ROS twice; -ENODATA: no events; -E2BIG:
- * more than EVB_ROS_MAX sources; -EMSGSIZE: a fragment above EVB_FRAGMENT_MAX_BYTES; or errno. */
+/* Returns 0; -EBADMSG: the file is invalid, or an event is damaged or contains a ROS twice; -ENODATA: no
+ * events; -E2BIG: more than EVB_ROS_MAX sources; -EMSGSIZE: a fragment exceeds EVB_FRAGMENT_MAX_BYTES; or
+ * another negative errno. */
 int replay_open(struct replay **ret, const char *path, struct error *error);
 struct replay *replay_free(struct replay *replay); /* always returns NULL */
 
@@ -25,29 +25,28 @@ size_t replay_sources(const struct replay *replay);
 size_t replay_events(const struct replay *replay);
 uint32_t replay_source_id(const struct replay *replay, size_t source);
 uint32_t replay_run(const struct replay *replay);
-uint32_t
-replay_fragment_max_bytes(const struct replay *replay); /* the largest that replay_fragment can tell of */
+/* The size of the largest fragment. */
+uint32_t replay_fragment_max_bytes(const struct replay *replay);
 
-/* What the header of event `event` says; a v3.0 event has one status word that matters, the first. */
+/* Returns the header of an event, with the first status word. */
 void replay_event_info(const struct replay *replay, size_t event, struct event_info *ret);
-/* The same for event `trigger % events` in pass `trigger / events`: global and L1 id grow by replay_span() a
- * pass. */
+/* Returns the header of event `trigger % events` in pass `trigger / events`. Each pass adds replay_span() to
+ * the global ID and the L1 ID. */
 void replay_pass_info(const struct replay *replay, uint64_t trigger, struct event_info *ret);
-/* A power of two above the widest range of global or L1 ids in the file, so that no id comes twice (until 32
- * bits wrap). */
+/* A power of two above the range of global IDs and of L1 IDs in the file, so that IDs are unique until 32
+ * bits wrap. */
 uint32_t replay_span(const struct replay *replay);
 
-/* A FORM_ROS3 fragment in place: the header of its sub-detector, then the ROS fragment. */
+/* A FORM_ROS3 fragment in place: the header of its sub-detector, and the ROS fragment. */
 struct replay_fragment {
-        enum fragment_status
-                status; /* FRAGMENT_OK, or FRAGMENT_NONE: this source is not in this event, size 0 */
-        uint16_t order; /* position of its ROS in the event */
+        enum fragment_status status; /* FRAGMENT_OK, or FRAGMENT_NONE if the event lacks the source */
+        uint16_t order;              /* position of its ROS in the event */
         uint32_t size_bytes;
         const void *subdet, *ros;
         uint32_t subdet_bytes, ros_bytes;
 };
 
 void replay_fragment(const struct replay *replay, size_t event, size_t source, struct replay_fragment *ret);
-/* Copies the fragment of `source` for `trigger` to `to`, renumbered for its pass (pass 0: as in the file).
- * Returns its size; 0 for FRAGMENT_NONE; nothing is written where size_bytes is less than that. */
+/* Copies the fragment of `source` for `trigger`, renumbered for its pass. Returns its size, 0 for
+ * FRAGMENT_NONE; copies nothing if the size exceeds `size_bytes`. */
 size_t replay_copy(const struct replay *replay, uint64_t trigger, size_t source, void *to, size_t size_bytes);

@@ -1,5 +1,4 @@
-/* What the tests of the event formats share: an encoding laid out flat, and fragments of v3.0 made word by
- * word. */
+/* Shared by the tests of the event formats: flattens an encoding, and makes v3.0 fragments word by word. */
 #pragma once
 
 #include <stdlib.h>
@@ -21,7 +20,8 @@ static inline uint8_t *flatten(const struct eformat_encoding *e)
         return bytes;
 }
 
-/* Sub-detector header (9 words), ROS, and `n_robs` ROBs of `n_data` data words each; returns its words. */
+/* Makes a sub-detector header (9 words), a ROS, and `n_robs` ROBs of `n_data` data words; returns the number
+ * of words. */
 static inline size_t sample_ros3(uint32_t *w, uint32_t subdet_id, uint32_t ros_id, uint32_t l1_id,
                                  unsigned n_robs, unsigned n_data)
 {

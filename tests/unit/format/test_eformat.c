@@ -1,4 +1,4 @@
-/* The walk over fragments and what their words mean: good ones, and every way a word can lie. */
+/* Tests the walk over fragments and their interpretation, with valid and with corrupted words. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ static const struct event_info info = {
         .status = 0,
 };
 
-/* Two sources of raw payload, of 5 and 8 bytes. */
+/* Makes an event of two raw sources with 5 and 8 bytes of payload. */
 static uint8_t *raw_event(const struct eformat *format)
 {
         struct built_fragment fragments[] = {
@@ -60,7 +60,7 @@ static int see(void *userdata, const struct eformat_fragment *f)
         return 0;
 }
 
-static void test_walk_shows_parents_first(void **state)
+static void test_walk_visits_parents_first(void **state)
 {
         static const uint32_t three[] = {EFORMAT_EVENT, EFORMAT_SUBDET, EFORMAT_ROS, EFORMAT_ROB,
                                          EFORMAT_ROD,   EFORMAT_ROS,    EFORMAT_ROB, EFORMAT_ROD};
@@ -82,7 +82,7 @@ static void test_walk_shows_parents_first(void **state)
         assert_int_equal(seen.sums_wrong, 0);
 }
 
-static void test_event_info_comes_back(void **state)
+static void test_event_info_round_trip(void **state)
 {
         _cleanup_free_ uint8_t *event3 = raw_event(&eformat_3);
         size_t size3 = e.size_bytes;
@@ -101,7 +101,7 @@ static void test_event_info_comes_back(void **state)
         assert_memory_equal(&got, &want, sizeof got);
 }
 
-static void test_raw_payload_comes_back_to_the_byte(void **state)
+static void test_raw_payload_round_trip(void **state)
 {
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
         const uint8_t *payload;
@@ -129,7 +129,7 @@ static int stop(void *userdata, const struct eformat_fragment *f)
         return --*left == 0 ? 17 : 0;
 }
 
-static void test_visit_can_stop(void **state)
+static void test_visit_stops_the_walk(void **state)
 {
         _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
         struct eformat_fault fault = {.reason = "untouched"};
@@ -148,7 +148,7 @@ static void set(uint8_t *bytes, size_t index, uint32_t value)
         memcpy(bytes + 4 * index, &value, 4);
 }
 
-static void test_faults_are_named(void **state)
+static void test_faults_have_reasons(void **state)
 {
         static const struct {
                 size_t word;
@@ -156,25 +156,25 @@ static void test_faults_are_named(void **state)
                 size_t offset_words;
                 const char *reason;
         } cases[] = {
-                {0, 0xAA1234AB, 0, "no marker of a fragment"},
-                {1, 17, 0, "fragment does not fill its place"},
-                {2, 5000, 0, "header larger than its fragment"},
-                {2, 19, 0, "header size is not that of its words"},
-                {3, 0x04000000, 0, "version is neither 3.0 nor 5.0"},
+                {0, 0xAA1234AB, 0, "missing fragment marker"},
+                {1, 17, 0, "fragment size differs from that of its buffer"},
+                {2, 5000, 0, "header exceeds its fragment"},
+                {2, 19, 0, "header size does not match its counts"},
+                {3, 0x04000000, 0, "unsupported version; expected 3.0 or 5.0"},
                 {5, 64, 0, "too many status words"},
                 {5, 0xffffffff, 0, "too many status words"},
                 {5, 12, 0, "header too small for its status words"},
-                {7, 0xfffffff0, 0, "header size is not that of its words"},
-                {18, 0, 18, "no sub-detector marker"},
-                {19, 0xffffffff, 18, "fragment larger than what it lies in"},
-                {19, 40, 27, "fragment larger than what it lies in"},
-                {21, 0x05000000, 18, "version is not that of what it lies in"},
-                {27, 0, 27, "no ROS marker"},
-                {38, EFORMAT_ROD, 38, "no ROB marker"},
-                {46, EFORMAT_ROB, 46, "no ROD marker"},
-                {47, 10, 46, "ROD header size is not 9"},
-                {59, 0xfffffffe, 46, "ROD size does not close"},
-                {60, 3, 46, "ROD size does not close"},
+                {7, 0xfffffff0, 0, "header size does not match its counts"},
+                {18, 0, 18, "missing sub-detector marker"},
+                {19, 0xffffffff, 18, "fragment exceeds its parent"},
+                {19, 40, 27, "fragment exceeds its parent"},
+                {21, 0x05000000, 18, "version differs from that of the parent"},
+                {27, 0, 27, "missing ROS marker"},
+                {38, EFORMAT_ROD, 38, "missing ROB marker"},
+                {46, EFORMAT_ROB, 46, "missing ROD marker"},
+                {47, 10, 46, "ROD header size is not 9 words"},
+                {59, 0xfffffffe, 46, "ROD size does not match its counts"},
+                {60, 3, 46, "ROD size does not match its counts"},
         };
         _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
         struct eformat_fault fault;
@@ -189,24 +189,24 @@ static void test_faults_are_named(void **state)
                 set(event, cases[i].word, right);
         }
         assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), 0);
-        set(event, 59, 0xffffffff); /* with 5 data words: right again in 32 bits */
+        set(event, 59, 0xffffffff); /* plus 5 data words, correct modulo 2^32 */
         set(event, 60, 5);
         assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), -EBADMSG);
 }
 
-static void test_faults_of_five_are_named(void **state)
+static void test_faults_of_v5_have_reasons(void **state)
 {
         static const struct {
                 size_t word;
                 uint32_t value;
                 const char *reason;
         } cases[] = {
-                {20, 0xffffffff, "info words leave the header"},
-                {21, 2, "header size is not that of its info words"},
-                {28, 1, "header size is not that of its info words"},
-                {29, EFORMAT_SUBDET, "no ROB marker"},
-                {31, 9, "header size is not that of its words"},
-                {18, 1, NULL}, /* compressed: its insides are not looked at */
+                {20, 0xffffffff, "info words exceed the header"},
+                {21, 2, "header size does not match its info words"},
+                {28, 1, "header size does not match its info words"},
+                {29, EFORMAT_SUBDET, "missing ROB marker"},
+                {31, 9, "header size does not match its counts"},
+                {18, 1, NULL}, /* compressed: the walk does not enter it */
         };
         _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
         struct eformat_fault fault;
@@ -224,10 +224,10 @@ static void test_faults_of_five_are_named(void **state)
         }
 }
 
-/* With ASan, a read past the end of the copy stops the test. */
-static void test_lying_words_are_survived(void **state)
+/* ASan detects a read past the end of the copy. */
+static void test_any_word_may_be_wrong(void **state)
 {
-        static const uint32_t lies[] = {
+        static const uint32_t values[] = {
                 0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
@@ -241,20 +241,20 @@ static void test_lying_words_are_survived(void **state)
                         assert_int_equal(eformat_walk(cut, n, see, &(struct seen){0}, NULL),
                                          n == e.size_bytes ? 0 : -EBADMSG);
                 }
-                for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(lies); i++) {
-                        uint32_t right = eformat_word(event, i / ARRAY_SIZE(lies));
+                for (size_t i = 0; i < e.size_bytes / 4 * ARRAY_SIZE(values); i++) {
+                        uint32_t right = eformat_word(event, i / ARRAY_SIZE(values));
                         struct seen seen = {0};
                         struct event_info got;
 
-                        set(event, i / ARRAY_SIZE(lies), lies[i % ARRAY_SIZE(lies)]);
+                        set(event, i / ARRAY_SIZE(values), values[i % ARRAY_SIZE(values)]);
                         if (eformat_walk(event, e.size_bytes, see, &seen, NULL) == 0)
                                 eformat_event_info(&seen.event, &got);
-                        set(event, i / ARRAY_SIZE(lies), right);
+                        set(event, i / ARRAY_SIZE(values), right);
                 }
         }
 }
 
-static void test_wrong_byte_breaks_the_sums_above_it(void **state)
+static void test_wrong_byte_breaks_enclosing_checksums(void **state)
 {
         _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
         struct seen seen = {0};
@@ -281,18 +281,18 @@ static void test_ros3_parts(void **state)
         assert_false(parts.l1_mismatch);
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 43, &parts, &fault), 0);
         assert_true(parts.l1_mismatch);
-        words[20 + 25 + 8 + 5]++; /* L1 id of the second ROD alone */
+        words[20 + 25 + 8 + 5]++; /* L1 ID of the second ROD only */
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), 0);
         assert_true(parts.l1_mismatch);
         words[20] = 0;
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), -EBADMSG);
         assert_int_equal(fault.offset_bytes, 80);
-        assert_string_equal(fault.reason, "no ROB marker");
+        assert_string_equal(fault.reason, "missing ROB marker");
         for (size_t cut = 0; cut < 4 * n; cut++)
                 assert_int_equal(eformat_ros3_parse(words, cut, 42, &parts, &fault), -EBADMSG);
 }
 
-static void test_ros3_headers_that_lie(void **state)
+static void test_ros3_invalid_headers(void **state)
 {
         static const struct {
                 size_t word;
@@ -336,16 +336,16 @@ static void test_renumber_keeps_differences(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_walk_shows_parents_first),
-                cmocka_unit_test(test_event_info_comes_back),
-                cmocka_unit_test(test_raw_payload_comes_back_to_the_byte),
-                cmocka_unit_test(test_visit_can_stop),
-                cmocka_unit_test(test_faults_are_named),
-                cmocka_unit_test(test_faults_of_five_are_named),
-                cmocka_unit_test(test_lying_words_are_survived),
-                cmocka_unit_test(test_wrong_byte_breaks_the_sums_above_it),
+                cmocka_unit_test(test_walk_visits_parents_first),
+                cmocka_unit_test(test_event_info_round_trip),
+                cmocka_unit_test(test_raw_payload_round_trip),
+                cmocka_unit_test(test_visit_stops_the_walk),
+                cmocka_unit_test(test_faults_have_reasons),
+                cmocka_unit_test(test_faults_of_v5_have_reasons),
+                cmocka_unit_test(test_any_word_may_be_wrong),
+                cmocka_unit_test(test_wrong_byte_breaks_enclosing_checksums),
                 cmocka_unit_test(test_ros3_parts),
-                cmocka_unit_test(test_ros3_headers_that_lie),
+                cmocka_unit_test(test_ros3_invalid_headers),
                 cmocka_unit_test(test_renumber_keeps_differences),
         };
 

@@ -1,5 +1,5 @@
-/* The encoders: golden words for a small event of each format, the order of fragments, and every way to be
- * missing. */
+/* Tests the encoders: reference words of a small event, the order of fragments, and each kind of missing
+ * fragment. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ static void assert_words(const uint8_t *bytes, const uint32_t *words, size_t n)
                         fail_msg("word %zu is %08x, not %08x", i, eformat_word(bytes, i), words[i]);
 }
 
-static void test_golden_three(void **state)
+static void test_golden_v3(void **state)
 {
         static const uint32_t golden[] = {
                 0xAA1234AA, 18 + 9 + 35, 18,         0x03000000, 0x0079500b, 1,      0,
@@ -65,7 +65,7 @@ static void test_golden_three(void **state)
         assert_int_equal(e.n_missing, 0);
 }
 
-static void test_golden_five(void **state)
+static void test_golden_v5(void **state)
 {
         static const uint32_t golden[] = {
                 0xAA1234AA, 29 + 24,    29,   0x05000000, 0x0079500b, 1,          0,          0,
@@ -83,8 +83,8 @@ static void test_golden_five(void **state)
         assert_words(bytes, golden, ARRAY_SIZE(golden));
 }
 
-/* The sums that the encoder combines are those of the bytes as they lie. */
-static void test_sums_of_five(void **state)
+/* The combined checksums equal those of the written bytes. */
+static void test_checksums_of_v5(void **state)
 {
         struct eformat_settings with = settings;
         uint32_t words[256];
@@ -136,7 +136,7 @@ static int shape_visit(void *userdata, const struct eformat_fragment *f)
         return 0;
 }
 
-/* The event as text: sub-detectors, their ROSs, ROB status words other than 0. */
+/* Formats the event as text: sub-detectors, their ROSs, and ROB status words other than 0. */
 static void assert_shape(const uint8_t *bytes, const char *wanted)
 {
         struct shape s = {0};
@@ -176,7 +176,7 @@ static void test_order_and_grouping(void **state)
         assert_int_equal(e.n_l1_mismatches, 0);
         assert_int_equal(e.status, 0);
 
-        /* One of a1 and the only one of a2 did not come, another has nothing to say. */
+        /* One source of a1 and the only one of a2 are missing. */
         fragments[0] =
                 (struct built_fragment){.source_id = 0xa20040, .form = FORM_ROS3, .status = FRAGMENT_LOST};
         fragments[1] =
@@ -230,7 +230,7 @@ static void test_every_status(void **state)
         assert_int_equal(e.status, 0x8000003c);
 }
 
-static void test_truncated_alone_is_not_partial(void **state)
+static void test_truncated_is_not_partial(void **state)
 {
         struct built_fragment fragment = {
                 .data = "abcdefgh", .size_bytes = 8, .source_id = 0x700000, .status = FRAGMENT_TRUNCATED};
@@ -241,7 +241,7 @@ static void test_truncated_alone_is_not_partial(void **state)
         assert_int_equal(e.n_missing, 0);
 }
 
-static void test_l1_mismatch_is_counted_and_left(void **state)
+static void test_l1_mismatch_is_counted(void **state)
 {
         uint32_t words[64];
         size_t n = sample_ros3(words, 0xa1500b, 0xa10020, 8, 1, 2);
@@ -268,8 +268,8 @@ static void test_builder_bits_and_source(void **state)
         assert_int_equal(eformat_word(bytes, 6), 0x00080011);
 }
 
-/* Each fragment in its own sub-detector is the worst that v3.0 can ask of the scratch. */
-static void test_as_many_as_can_be(void **state)
+/* Fragments that are all in different sub-detectors need the most scratch in v3.0. */
+static void test_maximum_number_of_fragments(void **state)
 {
         static uint32_t words[2][64];
         static struct built_fragment fragments[EVB_ROS_MAX + 1];
@@ -332,15 +332,15 @@ static void test_names(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_golden_three),
-                cmocka_unit_test(test_golden_five),
-                cmocka_unit_test(test_sums_of_five),
+                cmocka_unit_test(test_golden_v3),
+                cmocka_unit_test(test_golden_v5),
+                cmocka_unit_test(test_checksums_of_v5),
                 cmocka_unit_test(test_order_and_grouping),
                 cmocka_unit_test(test_every_status),
-                cmocka_unit_test(test_truncated_alone_is_not_partial),
-                cmocka_unit_test(test_l1_mismatch_is_counted_and_left),
+                cmocka_unit_test(test_truncated_is_not_partial),
+                cmocka_unit_test(test_l1_mismatch_is_counted),
                 cmocka_unit_test(test_builder_bits_and_source),
-                cmocka_unit_test(test_as_many_as_can_be),
+                cmocka_unit_test(test_maximum_number_of_fragments),
                 cmocka_unit_test(test_bounds_are_errors),
                 cmocka_unit_test(test_names),
         };

@@ -1,5 +1,5 @@
-/* What the tests of the store share: a directory of their own, small events, whole files in memory, and the
- * real file. */
+/* Shared by the tests of the store: a temporary directory, small events, files in memory, and the real file.
+ */
 #pragma once
 
 #include <dirent.h>
@@ -66,8 +66,8 @@ static inline void sample_write(const char *path, const void *bytes, size_t size
         close(fd);
 }
 
-/* Event `number` of two pattern sources, `size_bytes` of payload each, seed 5. The caller owns *ret_payload.
- */
+/* Makes event `number` of two pattern sources with `size_bytes` of payload each and seed 5. The caller frees
+ * *ret_payload. */
 static inline void sample_event(const struct eformat *format, uint64_t number, uint32_t size_bytes,
                                 struct eformat_encoding *e, uint8_t **ret_payload)
 {
@@ -103,7 +103,7 @@ static inline int sample_put(struct event_writer *w, const struct eformat *forma
         return event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW);
 }
 
-/* The real file, or NULL where this checkout stands alone. */
+/* The path of the real file, or NULL if this checkout lacks it. */
 static inline const char *sample_real_file(void)
 {
         static char path[PATH_MAX];

@@ -1,5 +1,5 @@
-/* The reader and repair against damage of every kind: cut at every byte, every word replaced. Nothing may
- * crash, and what repair leaves must be sound and hold every event that was whole. */
+/* Tests reader and repair on damaged files: truncated at every byte, with every word replaced. Nothing may
+ * crash, and a repaired file must be valid and contain every intact event. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 struct fixture {
         char *directory;
         char path[PATH_MAX], out[PATH_MAX];
-        uint8_t *bytes;             /* a sound v2 file of four events */
+        uint8_t *bytes;             /* a valid v2 file of four events */
         size_t size_bytes, ends[5]; /* of the front, and of each data record */
 };
 
@@ -62,7 +62,7 @@ static int teardown(void **state)
         return 0;
 }
 
-/* -1: does not open. */
+/* Returns -1 if the file does not open. */
 static int verify(const char *path, struct verify_report *ret)
 {
         struct event_file *file;
@@ -123,7 +123,7 @@ static void test_real_file(void **state)
         assert_false(report.has_seed);
 }
 
-static void test_cut_at_every_byte(void **state)
+static void test_truncated_at_every_byte(void **state)
 {
         struct fixture *f = *state;
 
@@ -153,7 +153,7 @@ static void test_cut_at_every_byte(void **state)
         }
 }
 
-static void test_bytes_behind_the_end(void **state)
+static void test_bytes_after_the_end(void **state)
 {
         struct fixture *f = *state;
         struct event_file_repair repair;
@@ -169,12 +169,12 @@ static void test_bytes_behind_the_end(void **state)
 
 static void test_every_word_replaced(void **state)
 {
-        static const uint32_t lies[] = {
+        static const uint32_t values[] = {
                 0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
         struct fixture *f = *state;
 
         for (size_t at = 0; at < f->size_bytes; at += 4) {
-                for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+                for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
                         struct verify_report report;
                         struct event_file_repair repair;
                         struct replay *replay = NULL;
@@ -182,7 +182,7 @@ static void test_every_word_replaced(void **state)
                         struct error error;
 
                         memcpy(&right, f->bytes + at, 4);
-                        memcpy(f->bytes + at, &lies[i], 4);
+                        memcpy(f->bytes + at, &values[i], 4);
                         sample_write(f->path, f->bytes, f->size_bytes);
                         memcpy(f->bytes + at, &right, 4);
                         verify(f->path, &report);
@@ -214,8 +214,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_front_and_end, setup, teardown),
                 cmocka_unit_test(test_real_file),
-                cmocka_unit_test_setup_teardown(test_cut_at_every_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_bytes_behind_the_end, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_truncated_at_every_byte, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_bytes_after_the_end, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_every_word_replaced, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_output_is_not_overwritten, setup, teardown),
         };

@@ -1,5 +1,5 @@
-/* The writer: golden bytes at both ends of a file, the change of files, and a disk that fails at every
- * possible byte. */
+/* Tests the event writer: reference bytes at both ends of a file, the start of the next file, and disk errors
+ * at every byte. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 #include "evb/store/verify.h"
 #include "writer_sample.h"
 
-/* The file verifies without a fault; returns its events. */
+/* Verifies that the file has no fault, and returns its events. */
 static uint64_t assert_sound(const char *path)
 {
         struct verify_report report;
@@ -121,7 +121,7 @@ static void test_next_file_by_events(void **state)
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         for (uint64_t i = 0; i < 8; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
-        assert_int_equal(closed.n, 1); /* the second is full, but may yet be the last */
+        assert_int_equal(closed.n, 1); /* the second is full, but may be the last one */
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         event_writer_counts(w, &counts);
         assert_int_equal(closed.n, 2);
@@ -156,7 +156,7 @@ static void test_next_file_by_bytes(void **state)
         for (uint64_t i = 0; i < 10; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, i == 5 ? 3000 : 400), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        /* Two small ones fit (1.1 kB each); the large one is alone in a file that it overfills. */
+        /* Two small events of 1.1 kB fit; the large one exceeds a file on its own. */
         assert_int_equal(closed.n, 6);
         assert_int_equal(closed.events, 10);
         event_writer_free(w);
@@ -199,7 +199,7 @@ static void on_sealing(void *userdata)
         event_writer_counts(s->writer, &s->then);
 }
 
-/* Before sealing, which may take long, the writer reports that the kernel has its events. */
+/* The writer reports that the kernel has its events before it seals the file, which may take long. */
 static void test_counts_before_sealing(void **state)
 {
         struct closed closed;
@@ -220,7 +220,7 @@ static void test_counts_before_sealing(void **state)
         event_writer_free(sealing.writer);
 }
 
-/* The state of events: accepted, with the kernel, on the disk, in a closed file. */
+/* Events are accepted, then in the kernel, on the disk, and in a closed file. */
 static void test_counts(void **state)
 {
         struct closed closed;
@@ -237,9 +237,9 @@ static void test_counts(void **state)
         assert_counts(w, 3, 3, 0, 0);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
         assert_counts(w, 3, 3, 3, 0);
-        assert_int_equal(sample_put(w, &eformat_3, 3, 1 << 18), 0); /* a large one is written at once */
+        assert_int_equal(sample_put(w, &eformat_3, 3, 1 << 18), 0); /* a large event is written at once */
         assert_counts(w, 4, 4, 3, 0);
-        assert_int_equal(sample_put(w, &eformat_3, 4, 100), 0); /* and the next begins another file */
+        assert_int_equal(sample_put(w, &eformat_3, 4, 100), 0); /* the next event starts another file */
         assert_counts(w, 5, 4, 4, 4);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
         assert_counts(w, 5, 5, 5, 4);
@@ -248,7 +248,7 @@ static void test_counts(void **state)
         event_writer_free(w);
 }
 
-static void test_sizes_that_do_not_add_up(void **state)
+static void test_inconsistent_sizes(void **state)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -265,8 +265,8 @@ static void test_sizes_that_do_not_add_up(void **state)
         assert_int_equal(assert_sound(closed.last), 0);
 }
 
-/* Between calls the disk holds a whole file: a killed process loses at most the buffer. */
-static void test_file_is_whole_after_every_write(void **state)
+/* Between calls the file is complete, so that a killed process loses at most the buffer. */
+static void test_file_is_complete_after_every_write(void **state)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -297,7 +297,8 @@ static void limit_file_size(uint64_t bytes)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* Fills files until the limit strikes; the file must hold exactly what the writer says it holds. */
+/* Writes until the size limit fails a call; the files must contain exactly the events that the writer counts.
+ */
 static void fill_until_error(const char *directory, int error, uint32_t size_bytes, size_t buffer_bytes,
                              bool large_too)
 {
@@ -339,7 +340,7 @@ static void test_limit_at_every_byte(void **state)
         limit_file_size(0);
 }
 
-static void test_no_room_to_begin(void **state)
+static void test_no_room_for_the_first_file(void **state)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -354,7 +355,7 @@ static void test_no_room_to_begin(void **state)
         assert_int_equal(access(path, F_OK), -1);
 }
 
-/* In a process of its own, as it takes a mount namespace. 77: not allowed here. */
+/* Runs in a child process, which enters a mount namespace. Exits with 77 if it may not. */
 static int on_small_tmpfs(const char *directory)
 {
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
@@ -375,8 +376,8 @@ static void test_full_disk(void **state)
         if (pid == 0) {
                 int r = on_small_tmpfs(*state);
 
-                _exit(r); /* a failed assertion leaves by longjmp instead, into a copy of this runner: not 0,
-                             not 77 */
+                /* A failed assertion jumps into the child's copy of the runner, which exits with 1. */
+                _exit(r);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
@@ -397,10 +398,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_wrong_settings, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_counts, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_counts_before_sealing, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_sizes_that_do_not_add_up, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_file_is_whole_after_every_write, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_inconsistent_sizes, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_file_is_complete_after_every_write, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_limit_at_every_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_no_room_to_begin, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_no_room_for_the_first_file, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
         };
 

@@ -1,4 +1,4 @@
-/* The writer among other files: which number it takes, and who may not touch its open file. */
+/* Tests how the writer numbers its files, and how it protects the open one. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ static void on_left(void *userdata, const char *path, pid_t writer)
         snprintf(left->last, sizeof left->last, "%s", path);
 }
 
-/* A new writer skips existing files: it begins behind the highest number, whatever holds it. */
+/* A new writer begins after the highest existing number. */
 static void test_next_free_number(void **state)
 {
         static const struct {
@@ -69,8 +69,8 @@ static void test_next_free_number(void **state)
         assert_int_equal(left.writer, 0);
 }
 
-/* It also skips a name that is taken while it runs. */
-static void test_number_taken_meanwhile(void **state)
+/* It also skips a number that another writer takes in the meantime. */
+static void test_number_taken_concurrently(void **state)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -89,10 +89,10 @@ static void test_number_taken_meanwhile(void **state)
         event_writer_free(w);
 }
 
-/* An open file that somebody removes fails at the next write, and not when all of its events are lost. */
+/* If the open file is removed, the next write fails, before more events are lost. */
 static void test_removed_while_written(void **state)
 {
-        static const size_t sizes[] = {8, 8 << 20}; /* buffered, and past the buffer */
+        static const size_t sizes[] = {8, 8 << 20}; /* buffered and unbuffered */
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
 
@@ -117,7 +117,7 @@ static void test_removed_while_written(void **state)
         }
 }
 
-/* In a process of its own: writes two events, says so, and lives until it is killed. */
+/* In a child process: writes two events, reports it, and waits until it is killed. */
 static _Noreturn void write_and_wait(const char *directory, int to)
 {
         struct closed closed;
@@ -141,8 +141,8 @@ static void assert_same_bytes(const char *path, const uint8_t *bytes, size_t siz
         assert_memory_equal(now, bytes, size_bytes);
 }
 
-/* Repair leaves a file alone that another process writes, and names that process; after its end repair
- * works. */
+/* Repair refuses a file that another process writes and names that process. It works once that process ends.
+ */
 static void test_locked_while_written(void **state)
 {
         char path[PATH_MAX], copy[PATH_MAX];
@@ -161,7 +161,7 @@ static void test_locked_while_written(void **state)
         assert_true(done);
         snprintf(path, sizeof path, "%s/" CORE "._0001.writing", (const char *)*state);
         snprintf(copy, sizeof copy, "%s/copy", (const char *)*state);
-        assert_int_equal(truncate(path, 500), 0); /* so that repair has work */
+        assert_int_equal(truncate(path, 500), 0); /* damages the file */
         _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
         assert_int_equal(event_file_repair(path, NULL, SAMPLE_NOW, &repair), -EBUSY);
@@ -182,7 +182,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_number_taken_meanwhile, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_number_taken_concurrently, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };

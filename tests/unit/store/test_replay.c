@@ -1,5 +1,5 @@
-/* Replay: the real file taken apart and built again must be the same bytes, event by event; later passes get
- * new ids. */
+/* Tests that replaying the real file reproduces its events byte for byte, and that later passes get new IDs.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +27,7 @@ static struct replay *open_real(void)
         return replay;
 }
 
-/* Builds the event of `trigger` out of copies in `room`, sources in an order of no meaning. Returns its
- * bytes. */
+/* Builds the event of `trigger` from copies in `room`, with shuffled sources. Returns its bytes. */
 static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *room,
                         const struct eformat *format)
 {
@@ -60,7 +59,7 @@ static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *
         return bytes;
 }
 
-static void test_rebuilt_events_are_the_same_bytes(void **state)
+static void test_rebuilt_events_have_the_same_bytes(void **state)
 {
         struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
@@ -87,7 +86,7 @@ static void test_rebuilt_events_are_the_same_bytes(void **state)
         replay_free(replay);
 }
 
-/* Where the words of `b` differ from those of `a`, the difference is that of the passes. */
+/* `wanted` words must differ, each by `shift`. */
 static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes, uint32_t shift,
                            size_t wanted)
 {
@@ -112,8 +111,7 @@ static void test_later_passes_are_renumbered(void **state)
                 _cleanup_free_ uint8_t *before = rebuild(replay, k, room, &eformat_3);
                 _cleanup_free_ uint8_t *after = rebuild(replay, k + 30, room, &eformat_3);
 
-                /* Global and L1 id of the event, 25 ROSs and 41 RODs: one sub-detector leaves its L1 ids 0.
-                 */
+                /* Event (global and L1 ID), 25 ROSs and 41 RODs; the L1 IDs of one sub-detector are 0. */
                 assert_shifted(before, after, e.size_bytes, 48, 2 + 25 + 41);
                 assert_int_equal(e.n_l1_mismatches, 2);
                 assert_int_equal(eformat_walk(after, e.size_bytes, NULL, NULL, NULL), 0);
@@ -126,7 +124,7 @@ static void test_later_passes_are_renumbered(void **state)
         replay_free(replay);
 }
 
-static void test_l1_ids_never_come_twice(void **state)
+static void test_l1_ids_are_unique(void **state)
 {
         struct replay *replay = open_real();
         uint32_t seen[100];
@@ -171,7 +169,7 @@ static void test_real_events_as_version_five(void **state)
         replay_free(replay);
 }
 
-static void test_too_little_room_is_left_alone(void **state)
+static void test_small_buffer_stays_unchanged(void **state)
 {
         struct replay *replay = open_real();
         struct replay_fragment f;
@@ -186,7 +184,7 @@ static void test_too_little_room_is_left_alone(void **state)
         replay_free(replay);
 }
 
-/* A file of our own, in which source 1 is absent from the second event. */
+/* In this synthetic file, the second event lacks source 1. */
 static void test_absent_source(void **state)
 {
         char *directory = sample_directory(), path[PATH_MAX];
@@ -237,7 +235,7 @@ static void assert_refused(const char *path, int error, const char *reason)
                 fail_msg("%s does not say %s", refusal.message, reason);
 }
 
-static void test_what_is_refused(void **state)
+static void test_invalid_files_are_rejected(void **state)
 {
         char *directory = sample_directory(), path[PATH_MAX];
         struct event_writer_settings s = {
@@ -260,29 +258,29 @@ static void test_what_is_refused(void **state)
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
-        assert_refused(path, -EBADMSG, "a ROS is in an event twice");
+        assert_refused(path, -EBADMSG, "duplicate ROS in an event");
 
         _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
         sample_write(path, bytes, size_bytes - 41);
-        assert_refused(path, -EBADMSG, "event leaves the file");
-        bytes[size_bytes - 44] = 7; /* the last ROD's trailer is still right, its place in the ROB is not */
+        assert_refused(path, -EBADMSG, "event extends past the end of the file");
+        bytes[size_bytes - 44] = 7; /* the trailer of the last ROD no longer matches its ROB */
         bytes[size_bytes - 48] ^= 4;
         sample_write(path, bytes, size_bytes);
-        assert_refused(path, -EBADMSG, "ROD size does not close");
+        assert_refused(path, -EBADMSG, "ROD size does not match its counts");
         sample_remove(directory);
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rebuilt_events_are_the_same_bytes),
+                cmocka_unit_test(test_rebuilt_events_have_the_same_bytes),
                 cmocka_unit_test(test_later_passes_are_renumbered),
-                cmocka_unit_test(test_l1_ids_never_come_twice),
+                cmocka_unit_test(test_l1_ids_are_unique),
                 cmocka_unit_test(test_real_events_as_version_five),
-                cmocka_unit_test(test_too_little_room_is_left_alone),
+                cmocka_unit_test(test_small_buffer_stays_unchanged),
                 cmocka_unit_test(test_absent_source),
-                cmocka_unit_test(test_what_is_refused),
+                cmocka_unit_test(test_invalid_files_are_rejected),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

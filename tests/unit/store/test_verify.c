@@ -1,4 +1,4 @@
-/* Verification: a sound file is found so, and each single fault is named with its event and its byte. */
+/* Tests that a valid file verifies, and that each fault is reported with its event and byte. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ static int teardown(void **state)
         return 0;
 }
 
-/* Writes events 0, 1, 2 and again 1 of 100 bytes a source to *ret_path. */
+/* Writes the events 0, 1, 2 and 1 again, with 100 bytes per source, to *ret_path. */
 static uint8_t *make_file(const char *directory, const struct eformat *format, const char **ret_path,
                           size_t *ret_size_bytes)
 {
@@ -71,7 +71,7 @@ static struct verify_report check(const char *path, const uint64_t *seed, struct
         return report;
 }
 
-static void test_sound(void **state)
+static void test_valid_file(void **state)
 {
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
@@ -110,11 +110,10 @@ static void test_another_seed(void **state)
 
         assert_int_equal(report.pattern_wrong, 8);
         assert_int_equal(found.n, 8);
-        assert_string_equal(found.fault.reason, "not the byte that the pattern source makes");
+        assert_string_equal(found.fault.reason, "byte differs from the source pattern");
 }
 
-/* A payload byte near the end of the file: the last source of the last event, behind it 2 status and 3
- * trailer words. */
+/* Changes a payload byte of the last source of the last event, before 2 status and 3 trailer words. */
 static void test_one_wrong_byte(void **state)
 {
         const char *path;
@@ -131,7 +130,7 @@ static void test_one_wrong_byte(void **state)
         assert_int_equal(found.fault.offset_bytes, at);
 }
 
-static void test_one_wrong_byte_breaks_sums(void **state)
+static void test_one_wrong_byte_breaks_checksums(void **state)
 {
         const char *path;
         size_t size_bytes;
@@ -176,16 +175,16 @@ static void test_missing_end(void **state)
 
         assert_int_equal(report.events, 4);
         assert_int_equal(found.n, 1);
-        assert_string_equal(found.fault.reason, "file ends without its end record");
+        assert_string_equal(found.fault.reason, "file ends without an end record");
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_sound, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_valid_file, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_another_seed, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_one_wrong_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_one_wrong_byte_breaks_sums, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_one_wrong_byte_breaks_checksums, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_wrong_counters, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_missing_end, setup, teardown),
         };

@@ -1,4 +1,4 @@
-/* Shared by the tests of the event writer: its settings, and the files it has closed. */
+/* Shared by the tests of the event writer: its settings, and a record of the closed files. */
 #pragma once
 
 #include "store_sample.h"
