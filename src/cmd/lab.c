@@ -31,11 +31,9 @@ static int list(const struct lab_options *o)
                 json_dumpf(whole, to, JSON_INDENT(1));
                 fputc('\n', to);
                 json_decref(whole);
-                if (to != stdout)
-                        fclose(to);
         }
         json_decref(all);
-        return 0;
+        return options_close_json(&o->common, to, 0);
 }
 
 static int clean(const struct lab_options *o)

@@ -37,9 +37,7 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
         if (to) {
                 json_dumpf(whole, to, JSON_INDENT(1));
                 fputc('\n', to);
-                if (to != stdout)
-                        fclose(to);
         }
         json_decref(whole);
-        return differs ? 1 : 0;
+        return options_close_json(&o->common, to, differs ? 1 : 0);
 }

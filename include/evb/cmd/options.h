@@ -58,3 +58,6 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                               int *ret_status);
 /* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);
+/* Closes it; NULL is allowed. Returns `status`, or 1 if the file does not hold all that was written and
+ * `status` is 0. main() checks standard output. */
+int options_close_json(const struct options *o, FILE *json, int status);

@@ -79,6 +79,8 @@ struct event_writer *event_writer_free(struct event_writer *writer);
  * after its last complete event and closes it as NAME.data; if that fails too, the file stays NAME.writing
  * for event_file_repair(). This event and the buffered ones are lost: see event_writer_counts().
  *
+ * -EBADFD: another program changed the size of the file, which stays NAME.writing.
+ *
  * -EMSGSIZE has no effect on the writer: `size_bytes` is not that of `iov`, not a multiple of 4, 0, or above
  * 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
@@ -91,6 +93,8 @@ int event_writer_sync(struct event_writer *writer, time_t now);
 /* Flushes, marks the file as the last one of the run, syncs and renames it. Errors as above. */
 int event_writer_close(struct event_writer *writer, time_t now);
 
+/* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
+const char *event_writer_describe_error(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
 unsigned event_writer_file_number(const struct event_writer *writer); /* of the newest file */
 const char *

@@ -89,6 +89,25 @@ static void a_ros_that_held_triggers_back_is_named(void **state)
         dfm_driver_fini(&t);
 }
 
+static void who_holds_back_at_the_end(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        char text[256];
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 1);
+        stall_describe_end(t.dfm, &scenario, 5 * NS_PER_S, text, sizeof text);
+        assert_string_equal(text, "");
+        ros_says_switch(&t, 1, false);
+        dfm_stop(t.dfm, t.now_ns);
+        stall_describe_end(t.dfm, &scenario, 12 * NS_PER_S, text, sizeof text);
+        assert_string_equal(text, "ros2 held triggers back (XOFF) for the last 12 s of the run");
+        dfm_driver_fini(&t);
+}
+
 static void missing_credits_are_a_reason(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -232,6 +251,7 @@ int main(void)
                 cmocka_unit_test(a_ros_that_held_triggers_back_is_named),
                 cmocka_unit_test(missing_credits_are_a_reason),
                 cmocka_unit_test(open_partial_and_lost_events_are_counted),
+                cmocka_unit_test(who_holds_back_at_the_end),
                 cmocka_unit_test(reasons_are_bounded),
                 cmocka_unit_test(failed_output_and_repeated_events_are_reasons),
                 cmocka_unit_test(an_sfi_that_fell_silent_with_events_is_a_reason),
