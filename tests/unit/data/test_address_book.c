@@ -1,0 +1,88 @@
+/* Addresses of a scenario's nodes, and the datagram size and faults that follow from its network keys. */
+#include "../test.h"
+
+#include <errno.h>
+
+#include "evb/data/network.h"
+#include "data_sample.h"
+
+static struct net_address at(const char *text, uint16_t port)
+{
+        struct net_address a;
+
+        assert_int_equal(net_address_parse(&a, text, port), 0);
+        return a;
+}
+
+static void nodes_are_found_by_role_and_index(void **state)
+{
+        struct net_address ros2 = at(SAMPLE_NET ".3", 46910), elsewhere = at(SAMPLE_NET ".3", 1),
+                           sfi1 = at(SAMPLE_NET ".4", 46910);
+        struct sample s;
+
+        (void)state;
+        sample_open(&s, "sfi1", "udp");
+        assert_true(net_address_equal(address_book_find(&s.nodes, ROLE_ROS, 1), &ros2));
+        assert_true(net_address_equal(address_book_find(&s.nodes, ROLE_SFI, 0), &sfi1));
+        assert_non_null(address_book_find(&s.nodes, ROLE_DFM, 0));
+        assert_null(address_book_find(&s.nodes, ROLE_ROS, 2));
+        assert_null(address_book_find(&s.nodes, ROLE_SFI, 2));
+        assert_true(address_book_is_host(&s.nodes, ROLE_ROS, 1, &elsewhere)); /* another port */
+        assert_false(address_book_is_host(&s.nodes, ROLE_ROS, 0, &ros2));
+        assert_false(address_book_is_host(&s.nodes, ROLE_ROS, 2, &ros2));
+        sample_close(&s);
+}
+
+static void a_node_without_a_valid_address_is_an_error(void **state)
+{
+        struct address_book book;
+        struct sample s;
+
+        (void)state;
+        sample_open(&s, "sfi1", "udp");
+        s.scenario->nodes[1].address[0] = '\0';
+        assert_int_equal(address_book_init(&book, s.scenario), -EINVAL);
+        address_book_fini(&book);
+        strcpy(s.scenario->nodes[1].address, "somewhere");
+        assert_int_equal(address_book_init(&book, s.scenario), -EINVAL);
+        address_book_fini(&book);
+        sample_close(&s);
+}
+
+static void datagrams_fill_the_mtu(void **state)
+{
+        struct scenario *s = sample_scenario("udp");
+
+        (void)state;
+        s->network.mtu_bytes = 1500;
+        assert_int_equal(network_datagram_bytes(s), 1472);
+        strcpy(s->nodes[0].address, "::1");
+        assert_int_equal(network_datagram_bytes(s), 1452);
+        free(s);
+}
+
+static void each_socket_has_its_own_faults(void **state)
+{
+        struct scenario *s = sample_scenario("udp");
+        const struct scenario_node *ros1 = scenario_find(s, "ros1"), *sfi1 = scenario_find(s, "sfi1");
+
+        (void)state;
+        s->network.loss = 0.25;
+        assert_true(network_fault_config(s, ros1, 0).loss == 0.25);
+        assert_int_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, ros1, 0).seed);
+        assert_int_not_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, ros1, 1).seed);
+        assert_int_not_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, sfi1, 0).seed);
+        free(s);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(nodes_are_found_by_role_and_index),
+                cmocka_unit_test(a_node_without_a_valid_address_is_an_error),
+                cmocka_unit_test(datagrams_fill_the_mtu),
+                cmocka_unit_test(each_socket_has_its_own_faults),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
