@@ -329,10 +329,10 @@ static void write_shaping(const struct launch *l)
         char rate[QUANTITY_TEXT_MAX];
 
         if (unshaped_ns > 0)
-                printf("  unshaped   %s, all ROSs together; %" PRIu64 " repairs\n",
+                printf("  unshaped   %s, sum of all ROSs; %" PRIu64 " repairs\n",
                        quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
         if (s)
-                printf("  shaping    %s, %s for each destination\n",
+                printf("  shaping    %s, %s per destination\n",
                        tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)),
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
@@ -352,7 +352,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                l->scenario->scenario.mode == MODE_PUSH ? "push" : "pull",
                l->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP");
         printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete,
-               a->partial, a->lost, a->balanced ? "" : " (the accounts do NOT balance)");
+               a->partial, a->lost, a->balanced ? "" : " (the accounts do not balance)");
         if (span > 0)
                 printf("  rate       %s events/s, %s/s of payload\n",
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
@@ -364,10 +364,10 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         write_losses(report);
         write_shaping(l);
         if (h->count > 0)
-                printf("  latency    %s half of the events, %s 99 %% of them\n",
+                printf("  latency    median %s, 99th percentile %s\n",
                        quantity_format_time(histogram_quantile(h, 0.5), p50),
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
-        printf("  busy       %.2f s of triggers held back\n",
+        printf("  busy       triggers held back for %.2f s\n",
                (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_array_foreach(files, i, file)
         {

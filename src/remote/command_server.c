@@ -39,7 +39,7 @@ struct peer {
         const struct scenario_node *node; /* PEER_NODE */
         uint64_t since_ns;
         bool unauthorized;     /* its address may not give commands */
-        uint64_t received_ns;  /* PEER_COMMANDER: its last message */
+        uint64_t received_ns;  /* PEER_COORDINATOR: time of its latest message */
         json_int_t job;        /* PEER_NODE: its latest run or flows */
         bool busy;             /* no answer has ended that job yet */
         unsigned answers_left; /* that its commands may still have */

@@ -104,7 +104,7 @@ def lab_summary(evb):
     assert found and int(found[1]) > 0 and "shaping" not in text, text
     text = summary(evb, "lab", {**slow, "qos.backend": "htb+tbf", "qos.rate": "15Mbit"})
     assert re.search(r"^  drops at   source queue 0, switch port 0, socket \d+; late \d+$", text, re.M), text
-    assert "  shaping    htb+tbf, 15.0 Mbit/s for each destination\n" in text, text
+    assert "  shaping    htb+tbf, 15.0 Mbit/s per destination\n" in text, text
 
 
 main({

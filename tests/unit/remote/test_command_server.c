@@ -1,5 +1,4 @@
-/* Tests the limits of the command server on loopback. tests/system/test_standby.py tests permissions and
- * whole runs. */
+/* Tests the limits of the command server on loopback. tests/system/test_commands.py covers permissions. */
 #include "../test.h"
 
 #include <arpa/inet.h>

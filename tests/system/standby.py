@@ -1,0 +1,136 @@
+"""A testbed of standby nodes in network namespaces, and connections to their command server."""
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+from harness import LIMIT_S, folder
+from network import Network, wait_until
+
+DFM = "10.9.0.1"
+PORT = 26802
+
+
+class JsonConnection:
+    def __init__(self, connection):
+        self.connection, self.rest = connection, b""
+
+    def send(self, message):
+        self.connection.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+
+    def receive(self):
+        """Returns the next message, or None at the end."""
+        while b"\n" not in self.rest:
+            try:
+                part = self.connection.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not part:
+                return None
+            self.rest += part
+        line, self.rest = self.rest.split(b"\n", 1)
+        return json.loads(line)
+
+    def receive_until(self, key):
+        while (message := self.receive()) is not None:
+            if key in message:
+                return message
+        raise AssertionError(f"the connection has ended without {key}")
+
+
+class Testbed:
+    """A namespace for each node, a switch, and a desk from which commands come."""
+
+    def __init__(self, evb, where, ros=2, sfi=1, net="10.9.0.", standby="allow = qos, output\n", commands="nodes, {desk}"):
+        self.evb, self.where, self.net = evb, where, net
+        self.lets = (standby, commands)
+        self.roles = {"dfm": "dfm", **{f"ros{i + 1}": "ros" for i in range(ros)}, **{f"sfi{i + 1}": "sfi" for i in range(sfi)}}
+        self.network = Network("switch", *self.roles, "desk")
+        self.standby = {}
+        self.outputs = {}
+
+    def __enter__(self):
+        self.network.__enter__()
+        self.network.bridge("switch", [*self.roles, "desk"])
+        for i, host in enumerate((*self.roles, "desk"), 1):
+            self.network.ip(host, "route", "add", "default", "dev", "eth0")
+            if ":" in self.net:
+                self.network.ip(host, "addr", "add", f"{self.net}{i}/64", "dev", "eth0", "nodad")
+        self.scenario = self.where / "testbed.conf"
+        group = "control-group = ff15::69:86\n" if ":" in self.net else ""
+        standby, commands = self.lets[0], self.lets[1].format(desk=f"{self.net}{len(self.roles) + 1}")
+        nodes = "".join(f"[node {name}]\nrole = {role}\naddress = {self.net}{i}\ndevice = eth0\n"
+                        for i, (name, role) in enumerate(self.roles.items(), 1))
+        self.scenario.write_text(f"[network]\nlink-rate = 1Gbit\ncommand-from = {commands}\n{group}[standby]\n{standby}"
+                                 f"[trigger]\nrate = 1Hz\n[sfi]\noutput = file\ndirectory = /nonexistent\n{nodes}")
+        for name in self.roles:
+            self.start(name)
+        return self
+
+    def __exit__(self, *error):
+        for process in self.standby.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.network.__exit__()
+
+    def start(self, name, *arguments, scenario=None, before=()):
+        log = open(self.where / f"{name}.log", "a", encoding="utf-8")
+        with log:
+            self.standby[name] = subprocess.Popen(
+                ["ip", "netns", "exec", self.network.name(name), *before, self.evb, self.roles[name], "--config", str(scenario or self.scenario), "--node", name,
+                 "--standby", *arguments], stdout=log, stderr=log, env={**os.environ, "EVB_LOG": "info"})
+
+    def log(self, name):
+        return (self.where / f"{name}.log").read_text()
+
+    def child(self, name):
+        """Returns the PID of the node's run."""
+        pid = self.standby[name].pid
+        return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+    def child_words(self, name):
+        """Returns its command line, once it has executed the node's program."""
+        cmdline = pathlib.Path(f"/proc/{self.child(name)}/cmdline")
+        wait_until(f"program of {name}", lambda: b"--node\0" in cmdline.read_bytes() and b"--json\0" in cmdline.read_bytes())
+        return cmdline.read_text().split("\0")
+
+    def wait_for(self, name, text, times=1):
+        wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)
+
+    def wait_all_on_standby(self):
+        for name in self.roles:
+            self.wait_for("dfm", f"node {name} is on standby\n")
+
+    def command(self, *arguments):
+        return ["ip", "netns", "exec", self.network.name("desk"), self.evb, "lab", "run", *arguments, "--scenario", str(self.scenario), "--results",
+                str(self.where / "results.jsonl"), "--quick"]
+
+    def lab(self, *arguments):
+        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return done
+
+    @contextlib.contextmanager
+    def connect(self, host="desk"):
+        """Connects to the command port, to send arbitrary messages."""
+        with self.network.socket(host, socket.SOCK_STREAM) as s:
+            s.settimeout(LIMIT_S)
+            s.connect((DFM, PORT))
+            yield JsonConnection(s)
+
+    def points(self):
+        if not (self.where / "results.jsonl").exists():
+            return []
+        return [json.loads(line) for line in (self.where / "results.jsonl").read_text().splitlines()]
+
+
+@contextlib.contextmanager
+def testbed(evb, **how):
+    with folder() as where, Testbed(evb, where, **how) as bed:
+        yield bed
+
+
+def version(evb):
+    return subprocess.run([evb, "--version"], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout.split()[-1]
