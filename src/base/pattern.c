@@ -1,4 +1,5 @@
-/* Makes and checks the pattern of test sources. node/source.c chooses the length of a fragment. */
+/* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
+ * node/source. */
 #include "evb/base/pattern.h"
 
 #include <endian.h>

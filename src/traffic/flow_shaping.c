@@ -1,4 +1,4 @@
-/* Plans and installs the shaping of flows. */
+/* Makes a shaping plan for flows and applies it to a device or in a namespace of the testbed. */
 #include "evb/traffic/flow_shaping.h"
 
 #include <errno.h>
@@ -105,9 +105,9 @@ void lab_unshape_device(const char *name)
         if (tc_device_read(&device, name) < 0 || tc_shaper_new(&shaper, &device, &o, &e) < 0)
                 return;
         if (tc_shaper_remove(shaper, &o, &e) < 0)
-                log_error("cannot remove the shaping that was left on %s: %s", name, e.message);
+                log_error("cannot remove leftover shaping from %s: %s", name, e.message);
         else if (o.owner == TC_OWNER_OURS)
-                log_warning("removed the shaping that was left on %s", name);
+                log_warning("removed leftover shaping from %s", name);
         tc_shaper_free(shaper);
 }
 
