@@ -58,7 +58,8 @@ static int read_key_options(const struct qos_options *o, struct scenario *s)
 
         for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(options); i++) {
                 if (options[i].text && o->config) {
-                        fprintf(stderr, "evb qos: --%s excludes --config; use --set %s.%s=%s instead\n",
+                        fprintf(stderr,
+                                "evb qos: --%s cannot be used with --config; use --set %s.%s=%s instead\n",
                                 options[i].option, options[i].section, options[i].name, options[i].text);
                         return QOS_EXIT_WRONG;
                 }
@@ -137,7 +138,7 @@ static int find_device(struct qos_job *job, const char *name, bool needed)
                 strcpy(job->device_name, name);
         if (r < 0 && needed) {
                 fprintf(stderr,
-                        "evb qos: --dev: cannot use device \"%s\": %s; expected a device of this machine\n",
+                        "evb qos: cannot use device \"%s\": %s; expected a network device of this machine\n",
                         name, strerror(-r));
                 return QOS_EXIT_WRONG;
         }
@@ -208,12 +209,14 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                 return QOS_EXIT_WRONG;
         }
         if (o->config && o->sources) {
-                fprintf(stderr, "evb qos: --sources excludes --config; use --set ros.count=%s instead\n",
+                fprintf(stderr,
+                        "evb qos: --sources cannot be used with --config; use --set ros.count=%s instead\n",
                         o->sources);
                 return QOS_EXIT_WRONG;
         }
         if (o->config && (!o->node || o->destinations.n > 0)) {
-                fprintf(stderr, o->node ? "evb qos: --dest excludes --config, which names the destinations\n"
+                fprintf(stderr, o->node ? "evb qos: --dest cannot be used with --config, whose file names "
+                                          "the destinations\n"
                                         : "evb qos: --config needs --node NAME\n");
                 return QOS_EXIT_WRONG;
         }
