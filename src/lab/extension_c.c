@@ -242,7 +242,7 @@ static const struct lab_measurement measurements[] = {
                 .y_label = "99 % of echoes within, us",
                 .y = "echo_p99_us",
                 .log_x = true,
-                .kind = LAB_STREAMS,
+                .kind = LAB_FLOWS,
                 .base = "kind=3 socket=1048576 seconds=2",
                 .series = {{"without data", "socket=0"},
                            {"one class for all", ""},

@@ -55,7 +55,7 @@ static void add_gaps(json_t *o, const struct histogram *gaps)
                 add_gap_bins(o, gaps);
 }
 
-json_t *stream_figures(const struct flow *flows, const struct flow_result *results, unsigned n)
+json_t *flow_figures(const struct flow *flows, const struct flow_result *results, unsigned n)
 {
         double sent = 0, received = 0, messages = 0, expected = 0, least = -1, sender_cpu = 0,
                receiver_cpu = 0;
@@ -89,7 +89,7 @@ json_t *stream_figures(const struct flow *flows, const struct flow_result *resul
         return o;
 }
 
-json_t *stream_figures_echo(const struct flow_result *result)
+json_t *flow_figures_echo(const struct flow_result *result)
 {
         const struct histogram *h = &result->gaps_ns;
         json_t *o = json_object();
@@ -102,7 +102,7 @@ json_t *stream_figures_echo(const struct flow_result *result)
 }
 
 /* Merges the samples of all senders, and those of all receivers; each sample covers one interval. */
-void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned n)
+void flow_figures_add_shares(json_t *o, struct flow_result *results, unsigned n)
 {
         for (unsigned i = 1; i < n; i++) {
                 histogram_merge(&results[0].sender_shares, &results[i].sender_shares);
@@ -120,8 +120,8 @@ static void set_packets(json_t *o, const char *name, uint64_t packets, bool know
 }
 
 /* Reports drops by location; null if the location does not exist or does not count. */
-void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
-                               bool shaped)
+void flow_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
+                             bool shaped)
 {
         uint64_t at_sources = 0, at_sockets = 0;
 

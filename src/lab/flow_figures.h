@@ -5,10 +5,10 @@
 
 #include "evb/traffic/flows.h"
 
-json_t *stream_figures(const struct flow *flows, const struct flow_result *results, unsigned n);
-json_t *stream_figures_echo(const struct flow_result *result);
+json_t *flow_figures(const struct flow *flows, const struct flow_result *results, unsigned n);
+json_t *flow_figures_echo(const struct flow_result *result);
 /* Adds CPU usage. Merges the histograms of all results into the first one. */
-void stream_figures_add_shares(json_t *o, struct flow_result *results, unsigned n);
+void flow_figures_add_shares(json_t *o, struct flow_result *results, unsigned n);
 /* Adds drops by location. `switch_packets` is null; a caller that knows it replaces it. */
-void stream_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
-                               bool shaped);
+void flow_figures_add_losses(json_t *o, const struct flow_result *results, unsigned n, enum flow_kind kind,
+                             bool shaped);

@@ -8,7 +8,7 @@ json_t *lab_run_point(const struct lab_point *p)
         switch (p->measurement->kind) {
         case LAB_EVENTS:
                 return run_events(p);
-        case LAB_STREAMS:
+        case LAB_FLOWS:
                 return run_flows(p);
         case LAB_COPY:
                 return run_copy(p);

@@ -1,4 +1,4 @@
-/* Runs a point of plain flows: streams or echoes between nodes, with or without shaping. */
+/* Runs a point of plain flows: one-way traffic or echoes between nodes, with or without shaping. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ json_t *run_flows(const struct lab_point *p)
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
-        /* netns_lab_new() assigns the addresses that the flows need. */
+        /* testbed_new() assigns the addresses that the flows need. */
         if (r >= 0 && !p->bed)
                 r = testbed_new(&lab, s);
         if (r >= 0) {
@@ -130,10 +130,9 @@ json_t *run_flows(const struct lab_point *p)
                            : flows_run(lab, flows, n, &shape, seconds, results);
         }
         if (r >= 0) {
-                result = kind == FLOW_ECHO ? stream_figures_echo(&results[0])
-                                           : stream_figures(flows, results, n);
-                stream_figures_add_shares(result, results, n);
-                stream_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
+                result = kind == FLOW_ECHO ? flow_figures_echo(&results[0]) : flow_figures(flows, results, n);
+                flow_figures_add_shares(result, results, n);
+                flow_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
                 if (lab && testbed_switch_drops(lab, &at_ports) >= 0)
                         json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
         }

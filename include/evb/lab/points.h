@@ -58,9 +58,9 @@ struct lab_mark {
 };
 
 enum lab_kind {
-        LAB_EVENTS,  /* a complete event building run */
-        LAB_STREAMS, /* plain flows, and echoes beside data */
-        LAB_COPY,    /* memory to memory */
+        LAB_EVENTS, /* a complete event building run */
+        LAB_FLOWS,  /* plain flows, and echoes beside data */
+        LAB_COPY,   /* memory to memory */
 };
 
 enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };

@@ -32,7 +32,7 @@ static double number(const json_t *o, const char *name)
 
 static void loss_is_null_without_messages(void **state)
 {
-        json_t *o = stream_figures(&flow, &result, 1);
+        json_t *o = flow_figures(&flow, &result, 1);
 
         (void)state;
         assert_null_in(o, "loss_percent");
@@ -48,12 +48,12 @@ static void loss_counts_missing_messages(void **state)
         (void)state;
         result.sent_messages = result.received_messages[0] = 10;
         result.sent_bytes = result.received_bytes[0] = 1000000;
-        o = stream_figures(&flow, &result, 1);
+        o = flow_figures(&flow, &result, 1);
         assert_true(number(o, "loss_percent") == 0 && number(o, "lost_messages") == 0 &&
                     number(o, "received_mbps") == 4);
         json_decref(o);
         result.received_messages[0] = 5;
-        o = stream_figures(&flow, &result, 1);
+        o = flow_figures(&flow, &result, 1);
         assert_true(number(o, "loss_percent") == 50);
         json_decref(o);
 }
@@ -64,17 +64,17 @@ static void gaps_are_null_without_packets(void **state)
 
         (void)state;
         flow.watch_wire = true;
-        o = stream_figures(&flow, &result, 1);
+        o = flow_figures(&flow, &result, 1);
         assert_null_in(o, "gap_p50_us");
         assert_null_in(o, "gap_max_us");
         assert_null(json_object_get(o, "gap_below"));
         json_decref(o);
-        o = stream_figures_echo(&result);
+        o = flow_figures_echo(&result);
         assert_null_in(o, "echo_p99_us");
         assert_true(number(o, "echoes") == 0);
         json_decref(o);
         histogram_add(&result.gaps_ns, 5000, 1);
-        o = stream_figures(&flow, &result, 1);
+        o = flow_figures(&flow, &result, 1);
         assert_true(number(o, "gap_p50_us") > 4 && json_array_size(json_object_get(o, "gap_below")) == 71);
         json_decref(o);
 }
@@ -86,14 +86,14 @@ static void drops_are_null_where_unknown(void **state)
         (void)state;
         result.source_drops = 3;
         result.socket_drops = 4;
-        stream_figures_add_losses(o, &result, 1, FLOW_UDP, true);
+        flow_figures_add_losses(o, &result, 1, FLOW_UDP, true);
         assert_true(number(o, "source_packets") == 3 && number(o, "socket_packets") == 4);
         assert_null_in(o, "switch_packets");
-        stream_figures_add_losses(o, &result, 1, FLOW_TCP, false);
+        flow_figures_add_losses(o, &result, 1, FLOW_TCP, false);
         assert_null_in(o, "source_packets");
         assert_null_in(o, "socket_packets");
         result.source_drops_unknown = true;
-        stream_figures_add_losses(o, &result, 1, FLOW_UDP, true);
+        flow_figures_add_losses(o, &result, 1, FLOW_UDP, true);
         assert_null_in(o, "source_packets");
         json_decref(o);
 }
