@@ -163,7 +163,7 @@ class Running:
         """One of its counters; 0 while there is no page. The header that defines the page says where it is."""
         header = (ROOT / "include" / "evb" / "node" / "stats.h").read_text()
         page = header[header.index("struct node_stats {"):]
-        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", page, re.M)
+        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", page, re.M | re.S)
         index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
         at = 16 + 8 * (index + re.findall(r"^ {8}X\((\w+),", header, re.M).index(name))
         try:
