@@ -77,7 +77,7 @@ struct dfm_ros {
 
 /* A node of either role: whether it is present, and which incarnation speaks for it. */
 struct dfm_node {
-        bool live, heard;
+        bool live, heard, vanished;
         uint64_t welcomed;  /* the incarnation that may speak; 0: none yet */
         uint64_t candidate; /* another one that asked for its place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate first asked */

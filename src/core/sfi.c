@@ -357,6 +357,15 @@ bool sfi_is_drained(const struct sfi *s)
                 s->member.heard_ns == 0);
 }
 
+uint64_t sfi_unacknowledged(const struct sfi *s)
+{
+        uint64_t n = 0;
+
+        for (uint32_t i = s->finished_acked; i != s->finished_next; i++)
+                n += s->finished[i & s->finished_mask].end < EVENT_LOST;
+        return n;
+}
+
 bool sfi_has_totals(const struct sfi *s)
 {
         for (uint32_t i = 0; i < s->config.n_ros; i++) {

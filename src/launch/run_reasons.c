@@ -64,6 +64,16 @@ static void unbalanced(const struct view *v, struct reasons *to)
                             a->fragments_lost);
 }
 
+static void built_twice(const struct view *v, struct reasons *to)
+{
+        if (v->a->unexplained > 0)
+                reasons_add(to,
+                            "the SFIs built %" PRIu64
+                            " more events than the DFM counts: files may hold events "
+                            "twice",
+                            v->a->unexplained);
+}
+
 static void died(const struct view *v, struct reasons *to)
 {
         unsigned by_us = 0;
@@ -106,7 +116,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
 }
 
 static void (*const checks[])(const struct view *v, struct reasons *to) = {
-        no_trigger, incomplete, unbalanced, died, of_nodes,
+        no_trigger, incomplete, unbalanced, built_twice, died, of_nodes,
 };
 
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to)

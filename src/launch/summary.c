@@ -67,6 +67,17 @@ static bool builders_balance(const struct launch *l, struct accounts *a)
         return false;
 }
 
+/* Events that SFIs built beyond those that the DFM counts as complete, partial, lost or ended again: it
+ * learned of the end of each of these on one SFI only. */
+static uint64_t unexplained(const struct launch *l, const struct accounts *a)
+{
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+        uint64_t counted =
+                a->complete + a->partial + a->lost + stats_get(&launch_dfm(l)->stats->events_ended_again);
+
+        return a->all_lived && built > counted ? built - counted : 0;
+}
+
 static struct accounts account(const struct launch *l)
 {
         const struct child *dfm = launch_dfm(l);
@@ -103,6 +114,7 @@ static struct accounts account(const struct launch *l)
                      a.expected == a.received + a.fragments_lost;
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
+        a.unexplained = unexplained(l, &a);
         return a;
 }
 

@@ -92,6 +92,21 @@ static void failed_outputs(const struct dfm *d, const struct scenario *s, struct
         }
 }
 
+/* What such an SFI built and did not report was assigned to others. */
+static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).vanished)
+                        reasons_add(to,
+                                    "%s fell silent and did not return: its files may lack an end, or hold "
+                                    "events "
+                                    "that other SFIs built too",
+                                    n->name);
+        }
+}
+
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
@@ -106,6 +121,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                                 "counted, or the ROSs "
                                 "counted different numbers of them");
         failed_outputs(d, s, to);
+        vanished_sfis(d, s, to);
         if (c->ended_again > 0)
                 reasons_add(to, "%llu events ended again on another SFI: files may hold them twice",
                             (unsigned long long)c->ended_again);

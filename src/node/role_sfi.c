@@ -17,6 +17,9 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* How long the ROSs' totals are waited for when all else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
+/* How long after the end of the run the SFI reports its events to a DFM that does not acknowledge them. The
+ * DFM waits as long for nodes that do not leave. */
+#define ACKNOWLEDGE_NS (2 * NS_PER_S)
 /* A stopped SFI leaves a run that goes on when no event was assigned to it for this many keep-alives: by then
  * the DFM knows. */
 #define QUIET_KEEP_ALIVES 5
@@ -227,6 +230,12 @@ static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
         return sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING && now_ns >= quiet_ns(n, s);
 }
 
+static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
+{
+        return sfi_run_state(s->core) == RUN_ENDED && sfi_member(s->core)->refusal == WELCOME_OK &&
+               now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
+}
+
 /* Once the files are sealed: tells the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
@@ -237,9 +246,11 @@ static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
         s->closed = s->closed || seal(n, s, now_ns);
         if (!s->closed)
                 return;
+        s->farewell_ns = now_ns + FAREWELL_NS;
+        if (s->farewells == 0 && awaits_acknowledgement(s, now_ns))
+                return;
         sfi_set_ended(s->core, now_ns);
         s->farewells++;
-        s->farewell_ns = now_ns + FAREWELL_NS;
 }
 
 static int take_turn(struct node *n, uint64_t now_ns)
@@ -335,9 +346,17 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct sfi_node *s = n->state;
 
+        uint64_t unacknowledged = sfi_unacknowledged(s->core);
+
         builder_reasons(s->builder, to);
         if (s->failed && to->n == 0)
                 reasons_add(to, "its output failed");
+        if (unacknowledged > 0)
+                reasons_add(
+                        to,
+                        "the DFM did not acknowledge %llu of its events: files of other SFIs may hold them "
+                        "too",
+                        (unsigned long long)unacknowledged);
 }
 
 const struct node_kind node_sfi = {

@@ -86,7 +86,8 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
-        bool failed; /* an SFI: its output */
+        bool failed;   /* an SFI: its output */
+        bool vanished; /* an SFI: it fell silent after it was assigned events, and was not heard since */
 };
 
 struct dfm_counts {

@@ -122,6 +122,9 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* Nothing is open or being written, and the run has ended or sfi_stop() was called: time to close files. */
 bool sfi_is_drained(const struct sfi *s);
+/* Built events whose end the DFM has not acknowledged: after a silence it may have given them to another SFI.
+ */
+uint64_t sfi_unacknowledged(const struct sfi *s);
 /* Every living ROS has told how many datagrams it sent, after the end of the run. */
 bool sfi_has_totals(const struct sfi *s);
 /* Files are closed: tell the DFM. Output has failed: the run must end. */

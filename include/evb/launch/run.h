@@ -33,7 +33,8 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost;
         uint64_t expected, received, fragments_lost;
         uint64_t payload_bytes, first_ns, last_ns;
-        uint64_t stored; /* in closed files, if any */
+        uint64_t stored;      /* in closed files, if any */
+        uint64_t unexplained; /* built by SFIs beyond what the DFM counts */
         bool balanced, all_lived;
         char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
 };

@@ -117,6 +117,31 @@ static void when_the_run_is_over_nothing_is_open(void **state)
         sfi_driver_fini(&t);
 }
 
+/* The DFM may have given up this SFI: nobody knows of what it built. */
+static void events_that_the_dfm_does_not_acknowledge_are_counted(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 3; event++)
+                sfi_gets_assign(&t, event);
+        sfi_gets_whole(&t, 0);
+        sfi_gets_whole(&t, 1);
+        sfi_gets_entry(&t, MESSAGE_BUILD, 2, 0, 0, 0); /* it goes to another SFI */
+        assert_sfi_writes(&t, "e0 complete | e1 complete | e2 lost");
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        assert_true(sfi_is_drained(t.sfi));
+        assert_int_equal(sfi_unacknowledged(t.sfi), 2);
+        sfi_says(&t);
+        sfi_gets_ack(&t, 1);
+        assert_int_equal(sfi_unacknowledged(t.sfi), 1);
+        sfi_gets_ack(&t, 2);
+        assert_int_equal(sfi_unacknowledged(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
 static void totals_of_every_living_ros_are_told_after_the_end(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -185,6 +210,7 @@ int main(void)
                 cmocka_unit_test(a_dfm_that_starts_again_says_of_nobody_that_he_is_gone),
                 cmocka_unit_test(an_overtaken_keep_alive_is_not_believed),
                 cmocka_unit_test(when_the_run_is_over_nothing_is_open),
+                cmocka_unit_test(events_that_the_dfm_does_not_acknowledge_are_counted),
                 cmocka_unit_test(totals_of_every_living_ros_are_told_after_the_end),
                 cmocka_unit_test(what_makes_no_sense_is_refused),
         };

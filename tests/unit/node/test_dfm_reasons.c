@@ -153,6 +153,64 @@ static void failed_at_the_end_and_built_twice(void **state)
         dfm_driver_fini(&t);
 }
 
+/* Everybody speaks every half second, except SFI 0 if it is `silent`. */
+static void pass_seconds(struct dfm_driver *t, unsigned seconds, bool silent)
+{
+        for (unsigned i = 0; i < 2 * seconds; i++) {
+                dfm_pass_ns(t, NS_PER_S / 2);
+                for (uint16_t k = 0; k < 2; k++) {
+                        ros_says_alive(t, k, RUN_RUNNING, 0);
+                        if (k > 0 || !silent)
+                                sfi_says_alive(t, k, RUN_RUNNING, 0);
+                }
+                dfm_says_with(t, false);
+        }
+}
+
+static void count_reasons_after(bool with_events, bool returns, struct reasons *r)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        *r = (struct reasons){};
+        config.node_timeout_ns = NS_PER_S;
+        config.events = 1;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        if (with_events)
+                sfi0_takes(&t, 1);
+        pass_seconds(&t, 3, true);
+        if (returns)
+                pass_seconds(&t, 1, false);
+        sfi_grants(&t, 1, 1);
+        dfm_says_with(&t, false);
+        sfi_acks(&t, 1, 1);
+        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_reasons(t.dfm, &scenario, &idle, r);
+        dfm_driver_fini(&t);
+}
+
+/* It may have built what was then assigned to another one. */
+static void an_sfi_that_fell_silent_with_events_is_a_reason(void **state)
+{
+        struct reasons r;
+
+        (void)state;
+        count_reasons_after(true, false, &r);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.text[0],
+                            "sfi1 fell silent and did not return: its files may lack an end, or hold "
+                            "events that other SFIs built too");
+        count_reasons_after(true, true, &r);
+        assert_int_equal(r.n, 0);
+        count_reasons_after(false, false, &r);
+        assert_int_equal(r.n, 0);
+}
+
 /* More than are kept are counted, and none is there twice. */
 static void reasons_are_bounded(void **state)
 {
@@ -175,6 +233,7 @@ int main(void)
                 cmocka_unit_test(nobody_had_a_credit),
                 cmocka_unit_test(open_partial_and_lost),
                 cmocka_unit_test(reasons_are_bounded),
+                cmocka_unit_test(an_sfi_that_fell_silent_with_events_is_a_reason),
                 cmocka_unit_test(failed_at_the_end_and_built_twice),
         };
 

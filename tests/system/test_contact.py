@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""An SFI loses contact with its DFM, which gives its events to others. Nobody may call such a run a success.
+
+    test_contact.py EVB CASE
+"""
+import signal
+import subprocess
+
+from harness import LIMIT_S, Running, folder, main, need_root, scenario
+from test_join import ROLES, bed
+
+REASON = "the DFM did not acknowledge"
+SILENT = "sfi1 fell silent and did not return"
+
+
+def check_doubles(files, dfm, sfi):
+    """Events that are in two files are a reason for both the DFM and the SFI that came back."""
+    assert len(files) > len(set(files)), "no event is in two files: this case shows nothing"
+    assert any(SILENT in reason for reason in dfm["reasons"]), dfm
+    assert any(REASON in reason for reason in sfi["reasons"]), sfi
+
+
+def stopped(evb, mode, transport):
+    """An SFI stands still until the run is over, and then writes what it has."""
+    keys = {"scenario.mode": mode, "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
+            "dfm.node-timeout": "2s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
+            "dfm.policy": "round-robin"}
+    with bed(evb, keys) as b:
+        b.start_all()
+        b.wait_written(300_000)
+        b.processes["sfi1"].send_signal(signal.SIGSTOP)
+        dfm = b.end("dfm", expect=1)
+        for name in ROLES:
+            if name not in ("dfm", "sfi1"):
+                b.end(name)
+        b.processes["sfi1"].send_signal(signal.SIGCONT)
+        # 75: KeepAlives since its stop may fill its socket, so that it does not hear the end of the run.
+        status = b.processes["sfi1"].wait(timeout=LIMIT_S)
+        assert status in (1, 75), f"exit {status}: {b.log('sfi1')}"
+        check_doubles(b.events(), dfm, b.end("sfi1", expect=status))
+
+
+def neighbour(launcher, node, address, words):
+    subprocess.run(["ip", "-n", f"evb-{launcher}-{node}", "neigh", words[0], address, *words[1:], "dev", "eth0"], check=True)
+
+
+def one_way(evb, mode):
+    """An SFI hears its DFM, but the DFM does not hear it, until the end of the run."""
+    need_root()
+    with folder() as where:
+        keys = {"scenario.mode": mode, "scenario.duration": "8s", "trigger.events": 0, "trigger.rate": "300Hz", "ros.count": 3,
+                "dfm.keep-alive": "100ms", "dfm.node-timeout": "2s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
+                "dfm.policy": "round-robin", "sfi.output": "file", "sfi.directory": where}
+        with Running(evb, scenario(where), keys, net="lab") as running:
+            running.wait_nodes(6)
+            running.wait_running()
+            neighbour(running.process.pid, "sfi1", running.address("dfm"), ["replace", "lladdr", "02:de:ad:00:00:01", "nud", "permanent"])
+            report = running.end(expect=(1,))
+        sfi = next(node for node in report["nodes"] if node["name"] == "sfi1")
+        built = sum(node["events_complete"] for node in report["nodes"] if node["role"] == "sfi")
+        assert built > report["events_complete"], "no event was built twice: this case shows nothing"
+        assert any("more events than the DFM counts" in reason for reason in report["reasons"]), report["reasons"]
+        assert any(f"sfi1: {REASON}" in reason for reason in report["reasons"]), report["reasons"]
+        assert sfi["exit"] == 1 and report["balanced"], report
+
+
+if __name__ == "__main__":
+    main({
+        "stopped-push": lambda evb: stopped(evb, "push", "udp"),
+        "stopped-push-tcp": lambda evb: stopped(evb, "push", "tcp"),
+        "one-way-push": lambda evb: one_way(evb, "push"),
+        "one-way-pull": lambda evb: one_way(evb, "pull"),
+    })
