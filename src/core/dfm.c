@@ -242,6 +242,12 @@ const struct histogram *dfm_latency_ns(const struct dfm *d)
         return &d->latency_ns;
 }
 
+void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns)
+{
+        if (!d->begun)
+                d->config.utc_offset_ns = utc_offset_ns;
+}
+
 uint32_t dfm_run(const struct dfm *d)
 {
         return d->config.run;
@@ -254,7 +260,7 @@ uint64_t dfm_cookie(const struct dfm *d)
 
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
 {
-        return d->state == RUN_STARTING ? 0 : now_ns - d->started_ns;
+        return d->begun ? now_ns - d->started_ns : 0;
 }
 
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret)

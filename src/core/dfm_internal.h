@@ -140,9 +140,11 @@ struct dfm {
 
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns; /* when the first ROS and SFI were there, and later the last node that joined; 0:
-                               not yet */
-        uint64_t started_ns, ended_ns, drain_until_ns;
+        uint64_t quorum_ns;  /* when the first ROS and SFI were there, and later the last node that joined; 0:
+                                not yet */
+        uint64_t started_ns; /* modulo 2^64: a run that is taken up may be older than the clock */
+        uint64_t ended_ns, drain_until_ns;
+        bool begun, overdue;
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */

@@ -249,7 +249,12 @@ bool dfm_is_unreliable(const struct dfm *d)
 
 bool dfm_has_begun(const struct dfm *d)
 {
-        return d->started_ns > 0;
+        return d->begun;
+}
+
+bool dfm_is_overdue(const struct dfm *d)
+{
+        return d->overdue;
 }
 
 /* All are there; or some of each role are, and for a while no other came. */
@@ -277,15 +282,26 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
+static void note_overdue(struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+
+        d->overdue = c->duration_ns > 0 && c->former.age_ns >= c->duration_ns;
+        if (d->overdue)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_OVERDUE, .run = c->run});
+}
+
 static void begin(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
         d->state = RUN_RUNNING;
         d->started_ns = now_ns;
+        d->begun = true;
         if (d->resume.active) {
                 dfm_settle_resume(d, now_ns);
-                d->started_ns = now_ns - MIN(c->former.age_ns, now_ns);
+                d->started_ns = now_ns - c->former.age_ns;
+                note_overdue(d);
         }
         d->keep_alive_due_ns = now_ns;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});

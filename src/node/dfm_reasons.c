@@ -120,6 +120,10 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
                                 "counted, or the ROSs "
                                 "counted different numbers of them");
+        if (dfm_is_overdue(d))
+                reasons_add(
+                        to,
+                        "the run ended when this DFM took it up: its scenario.duration had passed by then");
         failed_outputs(d, s, to);
         vanished_sfis(d, s, to);
         if (c->ended_again > 0)

@@ -23,12 +23,15 @@
 /* So is a run that takes no trigger for longer than this, though one is due. */
 #define STALL_LOG_NS (5 * NS_PER_S)
 
+/* So is a larger step of the wall clock. */
+#define STEP_LOG_NS NS_PER_S
+
 struct dfm_role {
         struct dfm *core;
         struct run_record record;
-        uint64_t began_utc_ns; /* 0: the run has not begun */
         uint64_t wait_log_ns;
-        bool wait_logged, ended_noted, stall_logged;
+        uint64_t utc_offset_ns; /* of the times of events */
+        bool noted, step_logged, wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
         struct replay *replay;                   /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
@@ -57,10 +60,37 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
+/* The age of a run that is taken up decides when it ends. */
+static void log_doubtful_age(enum run_age age, uint64_t age_ns)
+{
+        double age_s = (double)age_ns / NS_PER_S;
+
+        switch (age) {
+        case RUN_AGE_CERTAIN:
+                break;
+        case RUN_AGE_STEPPED:
+                log_warning(
+                        "the clock was set since the last run began: by the time since this machine started, "
+                        "that run is %.1f s old",
+                        age_s);
+                break;
+        case RUN_AGE_BY_WALL:
+                log_warning("this machine started again since the last run began: by the clock, that run is "
+                            "%.1f s old",
+                            age_s);
+                break;
+        case RUN_AGE_UNKNOWN:
+                log_warning("this machine started again since the last run began, and its clock shows a time "
+                            "before that: if that run goes on, it lasts for scenario.duration from now");
+                break;
+        }
+}
+
 /* Without a record a DFM that starts again believes the nodes: it may take up a run that has ended. */
 static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
+        enum run_age age;
         bool damaged;
 
         if (r < 0)
@@ -68,7 +98,9 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
                                   "cannot keep the state of the run in %s: %m; a DFM that starts again does "
                                   "not know whether this run has ended",
                                   d->record.path);
-        config->former = run_record_former(&d->record, &damaged);
+        config->former = run_record_former(&d->record, &damaged, &age);
+        if (config->former.cookie != 0 && config->duration_ns > 0)
+                log_doubtful_age(age, config->former.age_ns);
         if (damaged)
                 log_warning("%s is damaged: nothing is known of the last run", d->record.path);
 }
@@ -140,7 +172,6 @@ static int open_role(struct node *n)
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .message_bytes = n->control.message_bytes,
-                .utc_offset_ns = clock_utc_ns() - now_ns,
         };
         int r;
 
@@ -165,9 +196,9 @@ static void close_role(struct node *n)
         struct dfm_role *d = n->state;
 
         /* A stop means the run to end, even if the run did not end in time. */
-        if (d->core && d->began_utc_ns > 0 && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
-                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns,
-                                       true);
+        if (d->core && d->noted && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
+                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
+                                       dfm_age_ns(d->core, clock_now_ns()), true);
         run_record_close(&d->record);
         dfm_free(d->core);
         replay_free(d->replay);
@@ -195,13 +226,14 @@ static void remember_run(struct dfm_role *d)
         bool ended = state == RUN_ENDED;
         int r;
 
-        if (state == RUN_STARTING || (d->began_utc_ns > 0 && ended == d->ended_noted))
+        if (state == RUN_STARTING || (d->noted && ended == d->ended_noted))
                 return;
-        d->began_utc_ns = d->began_utc_ns ?: clock_utc_ns() - dfm_age_ns(d->core, clock_now_ns());
+        d->noted = true;
         d->ended_noted = ended;
         if (d->record.fd < 0)
                 return;
-        r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core), d->began_utc_ns, ended);
+        r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
+                             dfm_age_ns(d->core, clock_now_ns()), ended);
         if (r < 0)
                 log_warning_errno(r, "%s: %m; after a restart the DFM may not take up this run",
                                   d->record.path);
@@ -257,11 +289,31 @@ static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->stall_logged = true;
 }
 
+/* Events keep the offset of the beginning. A process that was stopped between two readings has none. */
+static void watch_clock(struct dfm_role *d)
+{
+        uint64_t now_ns = clock_now_ns(), offset_ns = clock_utc_ns() - now_ns;
+        int64_t step_ns = (int64_t)(offset_ns - d->utc_offset_ns);
+
+        if (clock_now_ns() - now_ns > STEP_LOG_NS / 4)
+                return;
+        if (!dfm_has_begun(d->core)) {
+                dfm_set_utc_offset(d->core, offset_ns);
+                d->utc_offset_ns = offset_ns;
+        } else if (!d->step_logged && (step_ns > (int64_t)STEP_LOG_NS || step_ns < -(int64_t)STEP_LOG_NS)) {
+                log_warning(
+                        "the clock was set by %+.1f s during the run: the times of events do not follow it",
+                        (double)step_ns / NS_PER_S);
+                d->step_logged = true;
+        }
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
         note_absence(n, d, now_ns);
+        watch_clock(d);
         node_send_due(n, d->core, step, now_ns);
         roster_log(n, d->core);
         remember_run(d);

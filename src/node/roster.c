@@ -82,6 +82,10 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
         case NOTICE_TAKEN_UP:
                 log_warning("took up run %u of a former DFM", o->run);
                 break;
+        case NOTICE_OVERDUE:
+                log_warning("run %u ends at once: scenario.duration had passed when this DFM took the run up",
+                            o->run);
+                break;
         case NOTICE_BEGUN:
                 log_begin(n, core, o->run);
                 break;

@@ -15,7 +15,14 @@
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 
-static const char *const format = "run %u cookie %016" PRIx64 " began %" PRIu64 " %s\n";
+/* The beginning by the wall clock, and in time since the machine started, which may be before that. */
+static const char *const format =
+        "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "\n";
+
+/* A larger step of the wall clock is reported. */
+#define STEP_NS NS_PER_S
+#define BOOT_ID_MAX 40
+#define RECORD_MAX 256
 
 static bool find_folder(char *path, size_t size_bytes)
 {
@@ -105,35 +112,69 @@ void run_record_close(struct run_record *s)
         s->fd = -1;
 }
 
-struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged)
+/* Names this start of the machine; "-" if the kernel does not. */
+static void read_boot_id(char id[static BOOT_ID_MAX])
 {
-        uint64_t cookie, began_ns, now_ns = clock_utc_ns();
-        char text[128], state[16];
+        _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? 0 : read(fd, id, BOOT_ID_MAX - 1);
+
+        id[MAX(n, (ssize_t)0)] = '\0';
+        id[strcspn(id, " \n")] = '\0';
+        if (id[0] == '\0')
+                strcpy(id, "-");
+}
+
+/* The wall clock may be set, so it counts only if the machine started again since. */
+static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t began_boot_ns, uint64_t *ret_ns)
+{
+        int64_t by_wall_ns = (int64_t)(clock_utc_ns() - began_utc_ns);
+        int64_t by_boot_ns = (int64_t)clock_boot_ns() - began_boot_ns, step_ns = by_wall_ns - by_boot_ns;
+        char id[BOOT_ID_MAX];
+
+        read_boot_id(id);
+        if (strcmp(boot, id) == 0 && strcmp(id, "-") != 0 && by_boot_ns >= 0) {
+                *ret_ns = (uint64_t)by_boot_ns;
+                return step_ns > (int64_t)STEP_NS || step_ns < -(int64_t)STEP_NS ? RUN_AGE_STEPPED
+                                                                                 : RUN_AGE_CERTAIN;
+        }
+        *ret_ns = (uint64_t)MAX(by_wall_ns, INT64_C(0));
+        return by_wall_ns < 0 ? RUN_AGE_UNKNOWN : RUN_AGE_BY_WALL;
+}
+
+struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age)
+{
+        char text[RECORD_MAX], state[16], boot[BOOT_ID_MAX] = "-";
+        uint64_t cookie, began_ns, age_ns;
+        int64_t boot_ns = 0;
         unsigned run;
 
         *ret_damaged = false;
+        *ret_age = RUN_AGE_CERTAIN;
         if (s->fd < 0)
                 return (struct dfm_former){};
         read_whole(s->fd, text, sizeof text);
-        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s", &run, &cookie, &began_ns,
-                   state) != 4) {
+        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &run,
+                   &cookie, &began_ns, state, boot, &boot_ns) < 4) {
                 *ret_damaged = text[0] != '\0';
                 return (struct dfm_former){};
         }
+        *ret_age = find_age(began_ns, boot, boot_ns, &age_ns);
         return (struct dfm_former){
                 .known = true,
                 .cookie = strcmp(state, "running") == 0 ? cookie : 0,
-                .age_ns = now_ns > began_ns ? now_ns - began_ns : 0,
+                .age_ns = age_ns,
         };
 }
 
-int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t began_utc_ns, bool ended)
+int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended)
 {
-        char text[128];
+        char text[RECORD_MAX], boot[BOOT_ID_MAX];
 
         if (s->fd < 0)
                 return -ENOENT;
-        snprintf(text, sizeof text, format, run, cookie, began_utc_ns, ended ? "ended" : "running");
+        read_boot_id(boot);
+        snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, ended ? "ended" : "running",
+                 boot, (int64_t)(clock_boot_ns() - age_ns));
         /* Without the beginning, a power failure would make the nodes strangers. The end need not wait. */
         return write_whole(s->fd, text, !ended);
 }

@@ -10,6 +10,14 @@
 
 #define RUN_RECORD_PATH_MAX 512
 
+/* How the age of the former run is known. */
+enum run_age {
+        RUN_AGE_CERTAIN, /* by a clock that nobody sets */
+        RUN_AGE_STEPPED, /* so, and the wall clock was set since */
+        RUN_AGE_BY_WALL, /* the machine started again since: by the wall clock */
+        RUN_AGE_UNKNOWN, /* so, and by that clock the run begins later: counts as 0 */
+};
+
 struct run_record {
         int fd; /* this DFM's file, locked; -1: none, or another DFM of this address holds it */
         char path[RUN_RECORD_PATH_MAX];
@@ -19,10 +27,10 @@ struct run_record {
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
 /* The run that a DFM of this address was in when it last stopped. */
-struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged);
+struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age);
 /* A number that was not given out on this machine before. Negative errno: the last one is not known
  * (-EBADMSG: the file is damaged) or cannot be kept in the file, whose path is given; the number is the
  * time in seconds then. */
 int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX]);
-/* The run goes on, or (`ended`) has ended. Negative errno. */
-int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t began_utc_ns, bool ended);
+/* The run, which began `age_ns` ago, goes on, or (`ended`) has ended. Negative errno. */
+int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended);

@@ -65,8 +65,9 @@ enum dfm_notice_kind {
         NOTICE_REFUSED,   /* `verdict`, and `key` or `run` */
         NOTICE_TAKEN_UP,  /* a former DFM's run goes on; `run` */
         NOTICE_UNRELIABLE,
-        NOTICE_FAILED, /* an SFI's output has failed */
-        NOTICE_BEGUN,  /* triggers come from now on, with the nodes that are there; `run` */
+        NOTICE_FAILED,  /* an SFI's output has failed */
+        NOTICE_OVERDUE, /* the duration of the run that it took up had passed */
+        NOTICE_BEGUN,   /* triggers come from now on, with the nodes that are there; `run` */
 };
 
 struct dfm_notice {
@@ -125,6 +126,9 @@ uint64_t dfm_deadline_ns(const struct dfm *d);
 /* The caller did not run for `away_ns` until now: nodes and events get that time once more, as nothing of
  * theirs was heard. */
 void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
+/* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
+ * run has begun. */
+void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
 /* No more triggers: finish what is open and end the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 enum run_state dfm_state(const struct dfm *d);
@@ -147,6 +151,8 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Frames were lost before a ROS counted them, or the ROSs counted different numbers: events may mix
  * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
+/* The run ended when it was taken up, as its duration had passed. */
+bool dfm_is_overdue(const struct dfm *d);
 /* Takes the oldest notice; the last 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has begun. */

@@ -15,8 +15,9 @@ struct loop_io {
         void *ctx;
 };
 
-uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC */
-uint64_t clock_utc_ns(void); /* CLOCK_REALTIME */
+uint64_t clock_now_ns(void);  /* CLOCK_MONOTONIC */
+uint64_t clock_utc_ns(void);  /* CLOCK_REALTIME */
+uint64_t clock_boot_ns(void); /* CLOCK_BOOTTIME */
 
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *loop);

@@ -296,6 +296,60 @@ static void an_sfi_that_fell_silent_while_it_was_asked_is_asked_on(void **state)
         fini(&t);
 }
 
+static void take_up_after(struct dfm_driver *t, uint64_t age_ns)
+{
+        struct dfm_config c = resume_standard();
+
+        c.duration_ns = 60 * NS_PER_S;
+        c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
+        dfm_driver_init(t, &c);
+        ross_come(t, 4);
+        comes(t, ROLE_SFI, 0, 0, 4);
+        comes(t, ROLE_SFI, 1, 0, 4);
+        dfm_says_with(t, false);
+        inventory(t, 0, 4, 4, 0xf, 0);
+        inventory(t, 1, 4, 0, 0, 0);
+        dfm_says_with(t, false);
+        assert_true(dfm_has_begun(t->dfm));
+        assert_int_equal(dfm_age_ns(t->dfm, t->now_ns), age_ns);
+}
+
+/* The machine started again in mid-run, so its clock is younger than the run. */
+static void a_run_may_be_older_than_the_clock(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        assert_true(TRACE_BEGIN_NS < 50 * NS_PER_S);
+        take_up_after(&t, 50 * NS_PER_S);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_pass_ns(&t, 10 * NS_PER_S - 1);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_pass_ns(&t, 1);
+        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        assert_false(dfm_is_overdue(t.dfm));
+        fini(&t);
+}
+
+static void a_run_whose_time_had_passed_says_so(void **state)
+{
+        struct dfm_driver t;
+        struct dfm_notice n;
+        bool noticed = false;
+
+        (void)state;
+        take_up_after(&t, 60 * NS_PER_S);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        assert_true(dfm_is_overdue(t.dfm));
+        while (dfm_take_notice(t.dfm, &n))
+                noticed |= n.kind == NOTICE_OVERDUE && n.run == TRACE_RUN;
+        assert_true(noticed);
+        fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -305,6 +359,8 @@ int main(void)
                 cmocka_unit_test(an_impossible_end_is_bounded),
                 cmocka_unit_test(an_sfi_that_comes_late_has_not_built_in_vain),
                 cmocka_unit_test(what_was_lost_is_found_with_the_late_sfi),
+                cmocka_unit_test(a_run_may_be_older_than_the_clock),
+                cmocka_unit_test(a_run_whose_time_had_passed_says_so),
                 cmocka_unit_test(an_sfi_that_fell_silent_while_it_was_asked_is_asked_on),
         };
 

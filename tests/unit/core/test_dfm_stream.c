@@ -159,6 +159,7 @@ static void an_entry_carries_what_the_trigger_knows(void **state)
         (void)state;
         c.utc_offset_ns = 3 * NS_PER_S;
         dfm_driver_start(&t, &c);
+        dfm_set_utc_offset(t.dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
         sfi_grants(&t, 0, 1);
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         assert_int_equal(t.message.assign.entries[0].time_ns, t.now_ns + 3 * NS_PER_S);

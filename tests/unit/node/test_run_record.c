@@ -30,9 +30,10 @@ static uint32_t next_number(void)
 
 static struct dfm_former former(const struct run_record *s)
 {
+        enum run_age age;
         bool damaged;
 
-        return run_record_former(s, &damaged);
+        return run_record_former(s, &damaged, &age);
 }
 
 static void put(const char *name, const char *text)
@@ -142,7 +143,7 @@ static void only_a_run_that_goes_on_is_taken_up(void **state)
         run_record_open(&s, "127.0.0.1", 5);
         assert_true(s.fd >= 0);
         assert_false(former(&s).known);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, clock_utc_ns() - 5 * NS_PER_S, false), 0);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, false), 0);
         /* Another DFM of this address: it is not its run. */
         run_record_open(&again, "127.0.0.1", 5);
         assert_true(again.fd < 0);
@@ -166,12 +167,80 @@ static void only_a_run_that_goes_on_is_taken_up(void **state)
         drop("dfm-127.0.0.1-5");
 }
 
+static enum run_age age_of(const char *text, uint64_t *ret_ns)
+{
+        struct run_record s;
+        enum run_age age;
+        bool damaged;
+
+        put("dfm-127.0.0.1-6", text);
+        run_record_open(&s, "127.0.0.1", 6);
+        *ret_ns = run_record_former(&s, &damaged, &age).age_ns;
+        assert_false(damaged);
+        run_record_close(&s);
+        drop("dfm-127.0.0.1-6");
+        return age;
+}
+
+/* The record as a DFM writes it for a run that began `age_ns` ago, with another beginning by the wall clock,
+ * and by another start of the machine if `other_boot`. */
+static const char *record(uint64_t age_ns, int64_t step_ns, bool other_boot)
+{
+        static char text[256];
+        char path[128], *began, *boot, *end;
+        struct run_record s;
+        FILE *f;
+
+        run_record_open(&s, "127.0.0.1", 6);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, age_ns, false), 0);
+        run_record_close(&s);
+        path_of("dfm-127.0.0.1-6", path, sizeof path);
+        f = fopen(path, "r");
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+        began = strstr(text, "began ");
+        boot = strstr(text, "boot ");
+        assert_true(began && boot);
+        if (other_boot)
+                boot[5] = boot[5] == '0' ? '1' : '0';
+        end = strdup(strstr(began + 6, " "));
+        snprintf(began + 6, 200, "%llu%s", strtoull(began + 6, NULL, 10) - (unsigned long long)step_ns, end);
+        free(end);
+        return text;
+}
+
+/* The clock may be set while a run goes on; only after a start of the machine there is none but it. */
+static void the_age_of_a_run_does_not_follow_the_wall_clock(void **state)
+{
+        const uint64_t hour_ns = 3600 * NS_PER_S;
+        uint64_t age_ns;
+
+        (void)state;
+        assert_int_equal(age_of(record(5 * NS_PER_S, 0, false), &age_ns), RUN_AGE_CERTAIN);
+        assert_in_range(age_ns, 5 * NS_PER_S, hour_ns - 1);
+        assert_int_equal(age_of(record(5 * NS_PER_S, (int64_t)hour_ns, false), &age_ns), RUN_AGE_STEPPED);
+        assert_in_range(age_ns, 5 * NS_PER_S, hour_ns - 1);
+        assert_int_equal(age_of(record(5 * NS_PER_S, -(int64_t)hour_ns, false), &age_ns), RUN_AGE_STEPPED);
+        assert_in_range(age_ns, 5 * NS_PER_S, hour_ns - 1);
+        assert_int_equal(age_of(record(5 * NS_PER_S, (int64_t)hour_ns, true), &age_ns), RUN_AGE_BY_WALL);
+        assert_in_range(age_ns, hour_ns + 5 * NS_PER_S, 2 * hour_ns);
+        assert_int_equal(age_of(record(5 * NS_PER_S, -(int64_t)hour_ns, true), &age_ns), RUN_AGE_UNKNOWN);
+        assert_int_equal(age_ns, 0);
+        /* It began before the machine's clock did. */
+        assert_int_equal(age_of(record(1000000 * hour_ns / 4, 0, false), &age_ns), RUN_AGE_CERTAIN);
+        assert_true(age_ns >= 1000000 * hour_ns / 4);
+        /* A record without a start of the machine, as earlier versions wrote it. */
+        assert_int_equal(age_of("run 7 cookie abc began 1 running\n", &age_ns), RUN_AGE_BY_WALL);
+        assert_true(age_ns > hour_ns);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(numbers_do_not_repeat),
                 cmocka_unit_test(a_file_that_makes_no_sense_is_no_new_beginning),
                 cmocka_unit_test(without_a_file_the_time_is_the_number),
+                cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
                 cmocka_unit_test(only_a_run_that_goes_on_is_taken_up),
         };
         int failed;

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""A DFM whose wall clock is set, or whose machine starts again, in mid-run.
+
+    test_clock.py EVB CASE SHIM
+"""
+import contextlib
+import os
+import re
+import struct
+import sys
+import time
+
+from harness import main
+from test_join import ROLES, bed
+
+SHIM = sys.argv[3] if len(sys.argv) > 3 else ""
+EVENT_MARK = struct.pack("<I", 0xAA1234AA)
+
+
+@contextlib.contextmanager
+def clock(b):
+    """The DFM of this bed reads its clock through the shim; yields a function that sets it."""
+    path = b.folder / "offset"
+    plain = b.start
+
+    def start(node, *words, **options):
+        if node == "dfm":
+            os.environ.update(LD_PRELOAD=SHIM, EVB_CLOCK_OFFSET=str(path))
+        try:
+            return plain(node, *words, **options)
+        finally:
+            os.environ.pop("LD_PRELOAD", None)
+
+    def step(seconds):
+        other = b.folder / "offset.new"
+        other.write_text(str(seconds))
+        other.rename(path)
+
+    step(0)
+    b.start = start
+    yield step
+
+
+def restart(evb, seconds):
+    """The clock is set while a DFM is away: the run lasts as long as it would have."""
+    with bed(evb, {"trigger.events": 0, "scenario.duration": "8s", "trigger.rate": "500Hz"}) as b, clock(b) as step:
+        b.start_all()
+        b.wait_written(300_000)
+        b.kill("dfm")
+        step(seconds)
+        b.start("dfm")
+        dfm = b.end_all()["dfm"]
+        assert "the clock was set since the last run began" in b.log("dfm"), b.log("dfm")
+        assert dfm["triggers"] == dfm["events_complete"] > 0, dfm
+        assert sorted(b.events()) == list(range(dfm["triggers"]))
+        # By the clock, 2 h too early or 2 h too late; a machine that stands costs some of its 4000 triggers.
+        assert 1000 < dfm["triggers"] <= 4200, dfm
+
+
+def rebooted(b, earlier_s):
+    """The record of the run as a machine finds it that started again, so many seconds later by its clock."""
+    path = next((b.folder / "state" / "evb").glob("dfm-*"))
+    words = path.read_text().split()
+    words[words.index("began") + 1] = str(int(words[words.index("began") + 1]) - earlier_s * 10**9)
+    words[words.index("boot") + 1] = "00000000-0000-0000-0000-000000000000"
+    path.write_text(" ".join(words) + "\n")
+
+
+def overdue(evb):
+    """A run whose duration passed while its machine was down does not end as if nothing were wrong."""
+    with bed(evb, {"trigger.events": 0, "scenario.duration": "20s", "trigger.rate": "500Hz"}) as b:
+        b.start_all()
+        b.wait_written(300_000)
+        b.kill("dfm")
+        rebooted(b, 3600)
+        b.start("dfm")
+        dfm = b.end("dfm", expect=1)
+        assert "this machine started again since the last run began" in b.log("dfm"), b.log("dfm")
+        assert "run 1 ends at once: scenario.duration had passed" in b.log("dfm"), b.log("dfm")
+        assert any("the run ended when this DFM took it up" in reason for reason in dfm["reasons"]), dfm
+        for name in ROLES:
+            b.processes[name].wait(timeout=60)
+
+
+def event_times(path):
+    """Seconds since 1970 in the headers of the events, for whichever word of the header holds them."""
+    data, now, at = path.read_bytes(), time.time(), 0
+    while (at := data.find(EVENT_MARK, at)) >= 0:
+        size, = struct.unpack_from("<I", data, at + 4)
+        words = struct.unpack_from("<32I", data, at)
+        yield [word - now for word in words if abs(word - now) < 4 * 3600]
+        at += 4 * size
+
+
+def event_times_follow(evb):
+    """The clock is set before the run begins: events have its times. It is set again: they go on from there."""
+    with bed(evb, {"trigger.events": 2000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
+        b.start("dfm")
+        b.wait_log("dfm", "waiting for")
+        step(7200)
+        b.start_all(*[name for name in ROLES if name != "dfm"])
+        b.wait_written(200_000)
+        step(-3600)
+        b.end_all()
+        assert re.search(r"the clock was set by -10800\.\d s during the run", b.log("dfm")), b.log("dfm")
+        assert b.log("dfm").count("the clock was set by") == 1, b.log("dfm")
+        for path in b.folder.glob("*.data"):
+            times = list(event_times(path))
+            assert times and all(t and all(7000 < s < 7400 for s in t) for t in times), (times[0], times[-1])
+
+
+if __name__ == "__main__":
+    main({
+        "restart-forward": lambda evb: restart(evb, 7200),
+        "restart-back": lambda evb: restart(evb, -7200),
+        "overdue": overdue,
+        "event-times": event_times_follow,
+    })
