@@ -10,6 +10,7 @@
 #include "evb/base/ring.h"
 #include "evb/base/util.h"
 #include "evb/format/eformat.h"
+#include "evb/store/event_writer.h"
 #include "evb/sys/thread.h"
 #include "event_output.h"
 #include "machine.h"
@@ -325,7 +326,7 @@ void builder_reasons(struct builder *b, struct reasons *to)
 {
         end_thread(b);
         if (b->error < 0)
-                reasons_add(to, "its output failed: %s", strerror(-b->error));
+                reasons_add(to, "its output failed: %s", event_writer_describe_error(b->error));
         if (b->corrupt_fragments > 0)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
                             (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,

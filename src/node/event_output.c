@@ -243,8 +243,9 @@ static void account(struct event_output *o)
 static void fail(struct event_output *o, int error)
 {
         o->error = error;
-        (void)log_error_errno(error, "writing %s: %m; stopping the run; events written so far stay readable",
-                              event_writer_path(o->writer));
+        log_error("writing %s: %s; stopping the run%s", event_writer_path(o->writer),
+                  event_writer_describe_error(error),
+                  error == -EBADFD ? "" : "; events written so far stay readable");
         (void)event_writer_close(o->writer, utc_now());
         o->oldest_ns = NEVER_NS;
         account(o);
@@ -351,7 +352,9 @@ int event_output_close(struct event_output *o)
                 return o->error;
         r = event_writer_close(o->writer, utc_now());
         account(o);
-        if (r < 0)
-                o->error = log_error_errno(r, "closing %s: %m", event_writer_path(o->writer));
+        if (r < 0) {
+                log_error("closing %s: %s", event_writer_path(o->writer), event_writer_describe_error(r));
+                o->error = r;
+        }
         return r;
 }

@@ -350,6 +350,11 @@ struct event_writer *event_writer_free(struct event_writer *w)
         return NULL;
 }
 
+const char *event_writer_describe_error(int error)
+{
+        return error == -EBADFD ? "another program changed the size of the file" : strerror(-error);
+}
+
 void event_writer_counts(const struct event_writer *w, struct event_writer_counts *ret)
 {
         *ret = (struct event_writer_counts){

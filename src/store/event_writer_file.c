@@ -148,14 +148,17 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
 }
 
-/* Whoever removes the open file, or its directory, takes all of its events: to go on would only lose more. */
+/* Whoever removes or truncates the open file, or removes its directory, takes its events: to go on would only
+ * lose more, and a write beyond the end of a truncated file would hide the loss. */
 int event_writer_check_linked(const struct event_writer *w)
 {
         struct stat st;
 
         if (fstat(w->fd, &st) < 0)
                 return -errno;
-        return st.st_nlink == 0 ? -ENOENT : 0;
+        if (st.st_nlink == 0)
+                return -ENOENT;
+        return (uint64_t)st.st_size == w->disk_bytes + EVENT_FILE_END_BYTES ? 0 : -EBADFD;
 }
 
 int event_writer_write_back(struct event_writer *w)
@@ -186,10 +189,12 @@ static int rename_final(struct event_writer *w)
 
 int event_writer_seal(struct event_writer *w)
 {
-        _cleanup_close_ int fd = take_fd(&w->fd);
         uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
-        int r;
+        int r = event_writer_check_linked(w);
+        _cleanup_close_ int fd = take_fd(&w->fd);
 
+        if (r < 0)
+                return r;
         if (fsync(fd) < 0)
                 return -errno;
         r = rename_final(w);

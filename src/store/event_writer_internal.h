@@ -41,7 +41,7 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
  * errno. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
-/* -ENOENT: somebody removed the open file. */
+/* -ENOENT: somebody removed the open file. -EBADFD: somebody changed its size. */
 int event_writer_check_linked(const struct event_writer *w);
 /* Lets the disk begin with what the file has grown by, so that little is left to do when it is sealed. */
 int event_writer_write_back(struct event_writer *w);

@@ -31,6 +31,19 @@ def removed_folder(evb):
             b.end(ros)
 
 
+def truncated_file(evb):
+    """A file that is emptied while it is written ends the run as well: it does not count as complete."""
+    with bed(evb, {"trigger.events": 0}) as b:
+        b.start_all()
+        b.wait_written(100_000)
+        next(b.folder.glob("*SFI-1*.writing")).write_bytes(b"")
+        b.end("sfi1", expect=1)
+        assert "another program changed the size of the file" in b.log("sfi1"), b.log("sfi1")
+        report = b.end("dfm", expect=1)
+        assert "the output of sfi1 failed: events that are complete may be in no file" in report["reasons"], report
+        b.end("sfi2")
+
+
 def incomplete(evb):
     """A run that begins without a node says so at once, and not only by its partial events."""
     with bed(evb, {"trigger.events": 100}) as b:
@@ -154,6 +167,7 @@ def crash_loop(evb):
 if __name__ == "__main__":
     main({
         "removed-folder": removed_folder,
+        "truncated-file": truncated_file,
         "incomplete": incomplete,
         "no-state": no_state,
         "damaged-state": damaged_state,

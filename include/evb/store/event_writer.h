@@ -76,7 +76,8 @@ struct event_writer *event_writer_free(struct event_writer *writer);
  * (-ENOSPC, -EIO, -EFBIG...) is final: the file is cut back to its last whole event and closed as a readable
  * NAME.data; if even that fails, it stays NAME.writing for event_file_repair(). This event is lost, as are
  * earlier ones that were still in the buffer: see event_writer_counts(). Every later call returns the same
- * error. -EMSGSIZE: the sizes do not add up, are not whole words, or exceed 4 GiB; the call did nothing. */
+ * error. -EBADFD: another program changed the size of the file, which stays NAME.writing. -EMSGSIZE: the
+ * sizes do not add up, are not whole words, or exceed 4 GiB; the call did nothing. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
 /* Hands the buffer to the kernel. Errors as above. */
@@ -88,6 +89,8 @@ int event_writer_sync(struct event_writer *writer, time_t now);
  * above. */
 int event_writer_close(struct event_writer *writer, time_t now);
 
+/* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
+const char *event_writer_describe_error(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
 unsigned event_writer_file_number(const struct event_writer *writer); /* of the newest file */
 const char *event_writer_path(const struct event_writer *writer); /* of the newest file, as it is named now */

@@ -117,6 +117,41 @@ static void test_removed_while_written(void **state)
         }
 }
 
+/* A file that somebody empties, to make room, is not sealed as if it held its events; nor one that grew. */
+static void test_resized_while_written(void **state)
+{
+        static const struct {
+                size_t next_bytes; /* of the next event; 0: none, the file is closed */
+                off_t change_bytes;
+        } cases[] = {{8, 0}, {8 << 20, 0}, {0, 0}, {0, -4}, {0, 4}};
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                struct event_writer *w;
+                struct stat st;
+                int r = 0;
+
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+                assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+                assert_int_equal(stat(event_writer_path(w), &st), 0);
+                assert_int_equal(truncate(event_writer_path(w), cases[i].change_bytes == 0
+                                                                        ? 0
+                                                                        : st.st_size + cases[i].change_bytes),
+                                 0);
+                if (cases[i].next_bytes > 0)
+                        r = sample_put(w, &eformat_3, 1, cases[i].next_bytes);
+                if (r == 0)
+                        r = event_writer_close(w, SAMPLE_NOW);
+                assert_int_equal(r, -EBADFD);
+                assert_int_equal(event_writer_close(w, SAMPLE_NOW), -EBADFD);
+                assert_int_equal(closed.n, 0);
+                assert_non_null(strstr(event_writer_path(w), ".writing"));
+                event_writer_free(w);
+        }
+}
+
 /* In a process of its own: writes two events, says so, and lives until it is killed. */
 static _Noreturn void write_and_wait(const char *directory, int to)
 {
@@ -183,6 +218,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_number_taken_meanwhile, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_resized_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };
