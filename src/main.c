@@ -1,4 +1,5 @@
 /* The program: a table of subcommands. What each does is in cmd/. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,9 +29,8 @@ static int help(FILE *to)
         return to == stdout ? 0 : 2;
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-        log_open("evb", LOG_LEVEL_INFO);
         if (argc < 2)
                 return help(stderr);
         if (strcmp(argv[1], "--help") == 0)
@@ -48,4 +48,22 @@ int main(int argc, char **argv)
                 fprintf(stderr, " %s", commands[i].name);
         fputc('\n', stderr);
         return 2;
+}
+
+/* A report that nobody can read is no success. */
+static int check_output(int status)
+{
+        if (fflush(stdout) != 0)
+                log_error_errno(errno, "cannot write to standard output: %m");
+        else if (ferror(stdout))
+                log_error("cannot write to standard output: part of the output is lost");
+        else
+                return status;
+        return status == 0 ? 1 : status;
+}
+
+int main(int argc, char **argv)
+{
+        log_open("evb", LOG_LEVEL_INFO);
+        return check_output(run_command(argc, argv));
 }

@@ -155,7 +155,5 @@ int cmd_check(int argc, char **argv)
                 write_json(s, json);
         else
                 scenario_write(s, stdout);
-        if (json && json != stdout)
-                fclose(json);
-        return 0;
+        return options_close_json(&o, json, 0);
 }

@@ -49,11 +49,9 @@ static int list(const struct lab_options *o)
                 json_dumpf(whole, to, JSON_INDENT(1));
                 fputc('\n', to);
                 json_decref(whole);
-                if (to != stdout)
-                        fclose(to);
         }
         json_decref(all);
-        return 0;
+        return options_close_json(&o->common, to, 0);
 }
 
 /* "all", a letter, an id, or several with commas between. */
@@ -241,11 +239,9 @@ static int tell_verdicts(const struct lab_options *o, const char *words, const s
         if (to) {
                 json_dumpf(whole, to, JSON_INDENT(1));
                 fputc('\n', to);
-                if (to != stdout)
-                        fclose(to);
         }
         json_decref(whole);
-        return differs ? 1 : 0;
+        return options_close_json(&o->common, to, differs ? 1 : 0);
 }
 
 /* The work of one `evb lab run`, and its progress. */

@@ -55,9 +55,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         if (o.json && !node.json)
                 return 2;
         r = node_run(&node);
-        if (node.json && node.json != stdout)
-                fclose(node.json);
-        return r;
+        return options_close_json(&o, node.json, r);
 }
 
 int cmd_ros(int argc, char **argv)

@@ -212,3 +212,21 @@ FILE *options_open_json(const struct options *o)
                 log_error_errno(errno, "--json %s: %m", o->json_path);
         return f;
 }
+
+int options_close_json(const struct options *o, FILE *json, int status)
+{
+        bool failed;
+        int r;
+
+        if (!json || json == stdout)
+                return status;
+        failed = ferror(json) != 0;
+        r = fclose(json) != 0 ? -errno : 0;
+        if (r < 0)
+                log_error_errno(r, "--json %s: cannot write the report: %m", o->json_path);
+        else if (failed)
+                log_error("--json %s: cannot write the report: part of it is lost", o->json_path);
+        else
+                return status;
+        return status == 0 ? 1 : status;
+}

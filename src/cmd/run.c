@@ -89,7 +89,5 @@ int cmd_run(int argc, char **argv)
         if (o.json && !launch.json)
                 return 2;
         r = launch_run(&launch);
-        if (launch.json && launch.json != stdout && fclose(launch.json) != 0)
-                return 1;
-        return r;
+        return options_close_json(&o, launch.json, r);
 }

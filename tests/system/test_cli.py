@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from harness import OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, scenario
 
 
 def call(evb, *words, **options):
@@ -154,6 +154,33 @@ def progress(evb):
         assert "complete" in lines[0] and "busy" in lines[0], lines
 
 
+def full_device(evb):
+    """Output that cannot be written is an error, whichever command writes it."""
+    with folder() as where, open("/dev/full", "w") as full:
+        path = scenario(where)
+        short = ["--set", "trigger.events=20"]
+        for words in (["run", path, *short], ["run", path, *short, "--json"], ["check", path], ["check", path, "--json"],
+                      ["check", "--keys"], ["lab", "list"], ["lab", "list", "--json"], ["--help"], ["--version"]):
+            done = subprocess.run([evb, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+            assert done.returncode == 1, (words, done)
+            assert "cannot write to standard output: " in done.stderr, (words, done)
+        for words in (["run", path, *short], ["check", path], ["lab", "list"]):
+            done = call(evb, *words, "--json", "/dev/full")
+            assert done.returncode == 1 and "--json /dev/full: cannot write the report: " in done.stderr, (words, done)
+        # A node's report is shorter than a buffer.
+        with Running(evb, path, {"trigger.events": 0}) as running:
+            running.wait_nodes(9)
+            config = running.config()
+        config = "\n".join(line if not line.startswith("address") else f"address = {OWN_NET}.{i}"
+                           for i, line in enumerate(config.splitlines(), 1))
+        with subprocess.Popen([evb, "sfi", "--config", scenario(where, config, "other.conf"), "--node", "sfi1", "--json",
+                               "/dev/full"], stderr=subprocess.PIPE, text=True) as node:
+            assert "waiting for the DFM" in node.stderr.readline()
+            node.terminate()
+            err = node.communicate(timeout=LIMIT_S)[1]
+            assert node.returncode == 1 and "cannot write the report: " in err, (node.returncode, err)
+
+
 def notify(evb):
     """A node tells systemd that it is ready, what it does, and that it stops."""
     with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
@@ -193,4 +220,4 @@ def notify(evb):
 
 assert SMALL
 main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "no-disk": no_disk,
-      "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress, "notify": notify})
+      "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress, "full-device": full_device, "notify": notify})

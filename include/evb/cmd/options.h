@@ -59,3 +59,6 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                               int *ret_status);
 /* Where --json goes; NULL where it is not asked for, or (the error has been told) cannot be opened. */
 FILE *options_open_json(const struct options *o);
+/* Closes it; NULL is allowed. Returns `status`, or 1 if the file does not hold all that was written and
+ * `status` is 0. main() checks standard output. */
+int options_close_json(const struct options *o, FILE *json, int status);
