@@ -2,6 +2,7 @@
 #include "dfm_reasons.h"
 
 #include "evb/base/strbuf.h"
+#include "evb/base/util.h"
 #include "roster.h"
 
 /* Names in one list; more of them are only counted. */
@@ -78,6 +79,17 @@ void stall_describe(const struct dfm *d, const struct scenario *s, char *text, s
 
         if (!holding && !left)
                 strbuf_add(&b, "no SFI has a free credit");
+}
+
+void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
+                        size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        char what[80];
+
+        snprintf(what, sizeof what, "held triggers back (XOFF) for the last %.0f s of the run",
+                 (double)stalled_ns / NS_PER_S);
+        add_nodes(&b, d, s, holds_back, what);
 }
 
 /* Also where its disk failed after all its events were complete here. */

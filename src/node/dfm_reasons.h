@@ -14,4 +14,7 @@ struct idle {
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
 /* Why triggers are held back now. */
 void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes);
+/* The ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none does. */
+void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
+                        size_t size_bytes);
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

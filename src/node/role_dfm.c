@@ -33,7 +33,8 @@ struct dfm_role {
         uint64_t utc_offset_ns; /* of the times of events */
         bool noted, step_logged, wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* triggers, and since when there are no more */
-        struct replay *replay;                   /* where events come from a file, their headers do too */
+        char stalled_end[256]; /* the ROSs that held triggers back until the end; "": none */
+        struct replay *replay; /* where events come from a file, their headers do too */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
@@ -269,12 +270,21 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         dfm_was_away(d->core, now_ns, away_ns);
 }
 
+/* A ROS that held triggers back until the end may never have heard which events are cleared. */
+static void note_stalled_end(struct node *n, struct dfm_role *d, uint64_t now_ns)
+{
+        if (d->stall_logged && dfm_state(d->core) > RUN_RUNNING)
+                stall_describe_end(d->core, n->scenario, now_ns - d->stall_since_ns, d->stalled_end,
+                                   sizeof d->stalled_end);
+}
+
 static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t triggers = dfm_counts(d->core)->triggers;
         char text[512];
 
         if (triggers != d->stall_triggers || !dfm_is_busy(d->core)) {
+                note_stalled_end(n, d, now_ns);
                 d->stall_triggers = triggers;
                 d->stall_since_ns = now_ns;
                 if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
@@ -383,6 +393,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
         const struct dfm_role *d = n->state;
 
         dfm_reasons(d->core, n->scenario, &d->idle, to);
+        if (d->stalled_end[0])
+                reasons_add(to, "%s", d->stalled_end);
 }
 
 const struct node_kind node_dfm = {

@@ -3,6 +3,8 @@
 
     test_contact.py EVB CASE
 """
+import json
+import re
 import signal
 import subprocess
 
@@ -64,8 +66,36 @@ def one_way(evb, mode):
         assert sfi["exit"] == 1 and report["balanced"], report
 
 
+def filter_multicast(launcher, port):
+    """The switch no longer delivers multicast to this port, as one whose IGMP snooping fails."""
+    switch = ["-n", f"evb-{launcher}-switch"]
+    listed = subprocess.run(["ip", *switch, "-j", "link", "show", "type", "bridge"], capture_output=True, text=True, check=True)
+    bridge = json.loads(listed.stdout)[0]["ifname"]
+    subprocess.run(["ip", *switch, "link", "set", bridge, "type", "bridge", "mcast_snooping", "0"], check=True)
+    subprocess.run(["bridge", *switch, "link", "set", "dev", port, "mcast_flood", "off"], check=True)
+
+
+def deaf_ros(evb):
+    """A ROS that hears no Clear holds triggers back until the end: the run fell short, and names it."""
+    need_root()
+    with folder() as where:
+        keys = {"scenario.duration": "14s", "trigger.events": 0, "trigger.rate": "400Hz", "ros.count": 3, "ros.fragment-size": 8000,
+                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
+                "dfm.lost-after": 0}
+        with Running(evb, scenario(where), keys, net="lab") as running:
+            running.wait_nodes(6)
+            running.wait_running()
+            names = re.findall(r"^\[node (\S+)\]", running.config(), re.M)
+            filter_multicast(running.process.pid, f"port{1 + names.index('ros2')}")
+            report = running.end(expect=(1,))
+        assert report["events_complete"] == report["triggers"] > 0, report
+        assert any(re.fullmatch(r"dfm: ros2 held triggers back \(XOFF\) for the last \d+ s of the run", reason)
+                   for reason in report["reasons"]), report["reasons"]
+
+
 if __name__ == "__main__":
     main({
+        "deaf-ros": deaf_ros,
         "stopped-push": lambda evb: stopped(evb, "push", "udp"),
         "stopped-push-tcp": lambda evb: stopped(evb, "push", "tcp"),
         "one-way-push": lambda evb: one_way(evb, "push"),

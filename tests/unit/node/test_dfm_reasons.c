@@ -89,6 +89,25 @@ static void who_held_back(void **state)
         dfm_driver_fini(&t);
 }
 
+static void who_holds_back_at_the_end(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        char text[256];
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 1);
+        stall_describe_end(t.dfm, &scenario, 5 * NS_PER_S, text, sizeof text);
+        assert_string_equal(text, "");
+        ros_says_switch(&t, 1, false);
+        dfm_stop(t.dfm, t.now_ns);
+        stall_describe_end(t.dfm, &scenario, 12 * NS_PER_S, text, sizeof text);
+        assert_string_equal(text, "ros2 held triggers back (XOFF) for the last 12 s of the run");
+        dfm_driver_fini(&t);
+}
+
 static void nobody_had_a_credit(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -230,6 +249,7 @@ int main(void)
                 cmocka_unit_test(who_never_came),
                 cmocka_unit_test(many_are_counted),
                 cmocka_unit_test(who_held_back),
+                cmocka_unit_test(who_holds_back_at_the_end),
                 cmocka_unit_test(nobody_had_a_credit),
                 cmocka_unit_test(open_partial_and_lost),
                 cmocka_unit_test(reasons_are_bounded),
