@@ -1,4 +1,4 @@
-"""Common code of the system tests: runs the real program, finds its nodes, and checks that the accounts balance."""
+"""Common code of the system tests: runs the real program, finds its nodes and balances the accounts."""
 import contextlib
 import json
 import os
@@ -88,12 +88,12 @@ CHANCE = 1e-9
 
 
 def chance_of_missing(datagrams, loss, nodes=9, timeout_s=30):
-    """Returns the probability that random loss alone leaves a fragment missing in a run with this many datagrams.
+    """Returns the probability that random loss alone leaves a fragment of a run missing.
 
-    A datagram stays missing if it and each retry of it are lost. A retry fails with 1 - (1 - p)^2, as request or
-    answer may be lost. After 2 s of backoff, retries come every 500 ms until sfi.timeout. With p = 0.05 and 30 s
-    this is 0.05 * 0.0975^56 = 1e-58 per datagram. A node also fails the run if it misses all ten KeepAlives at the
-    end (one per 200 ms for 2 s): 1e-13 per node.
+    A datagram stays missing if it and each retry of it are lost. A retry fails with 1 - (1 - p)^2, as
+    request or answer may be lost. After 2 s of backoff, retries come every 500 ms until sfi.timeout. With
+    p = 0.05 and 30 s this is 0.05 * 0.0975^56 = 1e-58 per datagram. A node also fails the run if it misses
+    all ten KeepAlives at the end (one per 200 ms for 2 s): 1e-13 per node.
     """
     retries = int((timeout_s - 2) / 0.5)
     return datagrams * loss * (1 - (1 - loss) ** 2) ** retries + nodes * loss ** 10

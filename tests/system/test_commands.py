@@ -123,7 +123,7 @@ def abuse(evb):
                     s.send({"coordinator": {"version": version(evb)}})
                     for _ in range(40):
                         s.send(corrupt({"to": random_.choices([*bed.roles, "nobody"], k=2), "command": command()}))
-                    # A corrupted message may have ended the connection; half of the others end within a message.
+                    # A corrupted message may end the connection; half of the others end within a message.
                     if turn % 2:
                         s.send(b'{"to": ["ros1"], "command": {"kind"')
         assert all(p.poll() is None for p in bed.standby.values()), [bed.log(name)[-500:] for name in bed.roles]

@@ -204,7 +204,7 @@ def stopped_before_begin(evb):
 
 
 def no_front_end(evb):
-    """A ROS without front-end logs so once after 2 s, and logs the connection; without one it ends with status 1."""
+    """A ROS logs a missing front-end once after 2 s, and its connection; without one it ends with status 1."""
     with folder() as where:
         spare = socket.create_server(("127.0.0.1", 0))
         port = spare.getsockname()[1]
@@ -371,7 +371,7 @@ def wait_for_triggers(running):
 
 
 def give_up(evb):
-    """A DFM that cannot finish its open events exits at run.stop-timeout; they are lost, the accounts balance."""
+    """A DFM that cannot finish its open events exits at run.stop-timeout and counts them as lost."""
     keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "dfm.reassign": 0, "sfi.count": 1}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(8)

@@ -55,7 +55,7 @@ def shaped(evb):
 
 
 def flows(evb):
-    """Runs flows: multicast, TCP with gaps on the wire, several destinations, echoes; shaped only while they run."""
+    """Runs all kinds of flows: multicast, TCP with gaps on the wire, several destinations, echoes."""
     with testbed(evb, ros=1, sfi=3) as bed:
         bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout

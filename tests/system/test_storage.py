@@ -24,7 +24,7 @@ QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "dfm.event-timeo
 
 
 def to_files(where, events=0, **others):
-    """Makes a scenario with one SFI that writes to a directory; without a number of events it runs until stopped."""
+    """Returns settings for one SFI that writes files; without a number of events it runs until stopped."""
     # A fixed run number avoids access to a disk that the test may block.
     return {"sfi.count": 1, "sfi.output": "file", "sfi.directory": where, "trigger.events": events, "run.number": 7,
             **{name.replace("_", ".", 1).replace("_", "-"): value for name, value in others.items()}}
@@ -281,8 +281,8 @@ def broken(evb, durability, call, least):
 
 @contextlib.contextmanager
 def nodes_by_hand(evb, where, disk, keys, managed=False):
-    """Starts a DFM, a ROS and an SFI, and yields a function that starts one. A managed SFI has a service manager, whose
-    socket the test must read because it holds few messages."""
+    """Starts a DFM, a ROS and an SFI, and yields a function that starts one. A managed SFI has a service
+    manager; the test must read its socket, which holds few messages."""
     host = f"127.{64 + os.getpid() % 64}.{os.getpid() >> 6 & 255}"
     text = "".join(f"[node {name}]\nrole = {role}\naddress = {host}.{i}\n"
                    for i, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
