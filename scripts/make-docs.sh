@@ -65,8 +65,9 @@ HEAD
 Done.
 .It 1
 The run fell short: events are partial or lost, fragments are corrupt, no trigger was taken, the counts of DFM, SFIs and
-files differ, events were built twice, the output of an SFI failed, a node died, a check failed, or frames
-of a front-end may belong to other triggers.
+files differ, events were built twice, an SFI fell silent with events, a ROS held triggers back until the end, the output
+of an SFI failed, a report cannot be written, a node died, a check failed, or frames of a front-end may belong to other
+triggers.
 Each reason is one line on standard error, and an entry of
 .Dq reasons
 in the report.

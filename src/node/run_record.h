@@ -13,9 +13,9 @@
 /* How the age of the former run is known. */
 enum run_age {
         RUN_AGE_CERTAIN, /* by a clock that nobody sets */
-        RUN_AGE_STEPPED, /* so, and the wall clock was set since */
-        RUN_AGE_BY_WALL, /* the machine started again since: by the wall clock */
-        RUN_AGE_UNKNOWN, /* so, and by that clock the run begins later: counts as 0 */
+        RUN_AGE_STEPPED, /* likewise; somebody set the wall clock in between */
+        RUN_AGE_BY_WALL, /* by the wall clock, as the machine restarted in between */
+        RUN_AGE_UNKNOWN, /* 0: after such a restart, the wall clock shows a time before the run */
 };
 
 struct run_record {
