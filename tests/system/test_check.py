@@ -59,7 +59,7 @@ def refused(evb):
             ("ros1", {"ros.buffer-size": HUGE["ros"]}, 2, "ros.buffer-size: this machine has no memory for "),
             ("sfi1", {"sfi.buffer-size": HUGE["sfi"]}, 2, "sfi.buffer-size: this machine has no memory for "),
             ("ros1", {"qos.backend": "htb"}, None, "shaping: "),
-            ("ros1", {"qos.backend": "htb", "node ros1.device": "lo"}, 77, "all nodes share lo"),
+            ("ros1", {"qos.backend": "htb", "node ros1.device": "lo"}, 77, "all nodes share device lo"),
             ("ros9", {}, 2, 'unknown node "ros9"'),
             ("ros1", {"network.control-group": "ff02::1"}, 2, "network.control-group"),
             ("ros1", {"sfi.credits": 12001}, 2, "sfi.credits"),

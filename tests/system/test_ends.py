@@ -405,13 +405,21 @@ def lab_signals(evb):
             running.signal(number)
             complete(running.end(expect=(0,)))
             assert not namespaces(running.process.pid) and not any(is_node(pid) for pid in pids)
-        with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 12}, net="lab") as running:
-            wait_until("first namespace", lambda: namespaces(running.process.pid))
-            assert len(namespaces(running.process.pid)) < 16, "too late to be stopped in between"
-            running.signal(number)
-            out, err = running.process.communicate(timeout=LIMIT_S)
+        # On a busy machine, this process may look too late to stop the launcher in between.
+        assert any(stopped_in_between(evb, number) for _ in range(8)), "never in time"
+
+
+def stopped_in_between(evb, number):
+    """Signals a launcher that creates its namespaces; returns whether it was still at that."""
+    with folder() as where, Running(evb, scenario(where), {**ENDLESS, "ros.count": 12}, net="lab") as running:
+        wait_until("first namespace", lambda: namespaces(running.process.pid))
+        early = len(namespaces(running.process.pid)) < 16
+        running.signal(number)
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        assert not namespaces(running.process.pid)
+        if early:
             assert running.process.returncode == 1 and "no trigger was taken: stopped before" in err, (out, err)
-            assert not namespaces(running.process.pid)
+        return early
 
 
 def ctrl_c(evb):

@@ -85,7 +85,7 @@ def v6(evb):
         done = bed.lab("C1", "A7")
         points = bed.points()
         assert {(p["id"], p["series"]) for p in points} == {("C1", "push"), ("C1", "pull")} and all(p["events_lost"] == 0 for p in points), done
-        assert "plain streams need IPv4" in done.stderr and "2 points failed" in done.stderr, done
+        assert "plain flows need IPv4" in done.stderr and "2 points failed" in done.stderr, done
 
 
 def lost_node(evb):
