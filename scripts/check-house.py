@@ -237,7 +237,9 @@ def check_links(root):
 
 def check_tree(root, texts):
     codes = {path: code_of(text) for path, text in texts.items()}
-    words = {path: set(re.findall(r"\b[a-z_]\w*\b", code)) for path, code in codes.items()}
+    # A struct may have the name of a function.
+    words = {path: set(re.findall(r"\b[a-z_]\w*\b", re.sub(r"\b(struct|enum|union)\s+\w+", "", code)))
+             for path, code in codes.items()}
     defined = symbols(codes)
     yield from check_symbols(codes, words, defined)
     for way in find_circles(words, defined):
