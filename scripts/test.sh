@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, runs every test. Everything is told; a skipped test names its reason in the log.
-#   scripts/test.sh [--quick]   quick: without sanitizers and lint
+# Installs missing packages, builds, and runs every test. The log names the reason of each skipped test.
+#   scripts/test.sh [--quick]   --quick: without sanitizers and static analysis
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=0
@@ -9,7 +9,7 @@ quick=0
 scripts/deps.sh build test
 ((quick)) || scripts/deps.sh lint
 
-# A reader of event files by others; the tests that need it are skipped by name where it cannot be had.
+# A third-party reader of event files. Without it, the tests that need it are skipped by name.
 if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
   venv=build/pybes3
   if [[ ! -x $venv/bin/python3 ]]; then
