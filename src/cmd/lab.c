@@ -6,8 +6,8 @@
 
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
+#include "evb/lab/states.h"
 #include "evb/launch/netns.h"
-#include "lab_states.h"
 
 static int list(const struct lab_options *o)
 {

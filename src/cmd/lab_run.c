@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "evb/lab/run.h"
+#include "evb/lab/states.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/sys/loop.h"
 #include "lab_results.h"
-#include "lab_states.h"
 
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)

@@ -20,6 +20,7 @@ struct loading {
         struct scenario_errors *errors;
 };
 
+/* errors.c: an error makes the load fail. */
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 /* Likewise, but does not fail the load. */

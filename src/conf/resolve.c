@@ -1,7 +1,6 @@
 /* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,21 +10,6 @@
 #include "evb/base/util.h"
 #include "evb/core/trigger.h"
 #include "conf_internal.h"
-
-void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
-{
-        const struct scenario_key *key = scenario_key_find(section, name);
-        char text[300], what[64];
-        va_list args;
-
-        va_start(args, format);
-        vsnprintf(text, sizeof text, format, args);
-        va_end(args);
-        snprintf(what, sizeof what, "%s.%s", section, name);
-        l->setting = key ? l->from_setting[key - scenario_keys] : NULL;
-        conf_error(l, key ? l->lines[key - scenario_keys] : 0, what, "%s", text);
-        l->setting = NULL;
-}
 
 /* A relative path starts at the folder of the file that sets it, or else at the current directory. */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)

@@ -1,59 +1,13 @@
-/* Loads a scenario (defaults, file, settings of the command line, then the values that follow from them),
- * writes it, and finds its nodes. read.c reads the file, keys.c converts values. */
+/* Loads a scenario (defaults, file, settings of the command line, then the values that follow from them) and
+ * writes it. read.c reads the file, keys.c converts values. */
 #include "evb/conf/scenario.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "conf_internal.h"
-
-static void add_place(struct strbuf *b, const struct loading *l, unsigned line)
-{
-        if (l->setting)
-                strbuf_add(b, "--set %.100s: ", l->setting);
-        else if (line > 0)
-                strbuf_add(b, "%s:%u: ", l->path, line);
-        else
-                strbuf_add(b, "%s: ", l->path);
-}
-
-void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
-{
-        struct scenario_errors *e = l->errors;
-        char text[400];
-        va_list args;
-
-        if (e->n++ >= SCENARIO_ERRORS_MAX)
-                return;
-        struct strbuf b = strbuf_init(e->text[e->n - 1], sizeof e->text[0]);
-
-        va_start(args, format);
-        vsnprintf(text, sizeof text, format, args);
-        va_end(args);
-        add_place(&b, l, line);
-        strbuf_add(&b, "%s: %s", what, text);
-}
-
-void conf_warn(struct loading *l, unsigned line, const char *format, ...)
-{
-        struct scenario_errors *e = l->errors;
-        char text[300];
-        va_list args;
-
-        if (e->n_warnings >= SCENARIO_WARNINGS_MAX)
-                return;
-        struct strbuf b = strbuf_init(e->warnings[e->n_warnings++], sizeof e->warnings[0]);
-
-        va_start(args, format);
-        vsnprintf(text, sizeof text, format, args);
-        va_end(args);
-        add_place(&b, l, line);
-        strbuf_add(&b, "warning: %s", text);
-}
 
 static void set_defaults(struct scenario *s)
 {
@@ -103,13 +57,6 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         return errors->n > 0 ? -EINVAL : 0;
 }
 
-const char *scenario_role_name(enum node_role role)
-{
-        static const char *const names[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
-
-        return names[role];
-}
-
 static void write_node(const struct scenario_node *n, FILE *to)
 {
         fprintf(to, "\n[node %s]\nrole = %s\n", n->name, scenario_role_name(n->role));
@@ -139,31 +86,4 @@ void scenario_write(const struct scenario *s, FILE *to)
         }
         for (size_t i = 0; i < s->n_nodes; i++)
                 write_node(&s->nodes[i], to);
-}
-
-const struct scenario_node *scenario_find(const struct scenario *s, const char *name)
-{
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                if (strcmp(s->nodes[i].name, name) == 0)
-                        return &s->nodes[i];
-        }
-        return NULL;
-}
-
-unsigned scenario_count(const struct scenario *s, enum node_role role)
-{
-        unsigned n = 0;
-
-        for (size_t i = 0; i < s->n_nodes; i++)
-                n += s->nodes[i].role == role;
-        return n;
-}
-
-const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index)
-{
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                if (s->nodes[i].role == role && s->nodes[i].index == index)
-                        return &s->nodes[i];
-        }
-        return NULL;
 }

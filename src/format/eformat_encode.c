@@ -62,7 +62,8 @@ void build_data(struct build *b, const void *data, size_t size_bytes)
         b->joins = NULL;
 }
 
-void build_pad(struct build *b, size_t size_bytes)
+/* Appends zero bytes up to a multiple of 4. */
+static void build_pad(struct build *b, size_t size_bytes)
 {
         static const uint8_t zeros[4];
 

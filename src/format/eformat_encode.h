@@ -20,8 +20,6 @@ struct build build_init(struct eformat_encoding *e);
 uint8_t *build_words(struct build *b, const uint32_t *words, size_t n);
 void build_data(struct build *b, const void *data, size_t size_bytes);
 void build_patch(uint8_t *words, size_t index, uint32_t value);
-/* Appends zero bytes up to a multiple of 4. */
-void build_pad(struct build *b, size_t size_bytes);
 /* Returns 0, -ENOBUFS or -EMSGSIZE. */
 int build_end(const struct build *b);
 

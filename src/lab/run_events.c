@@ -71,11 +71,12 @@ static size_t split(char *text, bool with_links, const char *ret[static SETTINGS
 /* Without a testbed, settings alone make the scenario. */
 static struct scenario *load(const char *const *settings, size_t n)
 {
-        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
-        struct scenario *s = scenario_load_one("/dev/null", settings, n, why, sizeof why);
+        struct scenario *s = NULL;
+        struct error e = {};
+        char text[ERROR_TEXT_MAX];
 
-        if (!s)
-                log_error("lab: %s", why);
+        if (scenario_load_one(&s, "/dev/null", settings, n, &e) < 0)
+                log_error("lab: %s", error_format(&e, text));
         return s;
 }
 

@@ -230,8 +230,9 @@ static json_t *report_of(struct remote_run *run)
 struct scenario *coordinator_load(const struct coordinator *c, const char *const *settings, size_t n)
 {
         _cleanup_free_ const char **all = calloc(c->n_settings + n + 1, sizeof *all);
-        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
-        struct scenario *s;
+        struct scenario *s = NULL;
+        struct error e = {};
+        char text[ERROR_TEXT_MAX];
 
         if (!all) {
                 (void)log_error_errno(ENOMEM, "%s: %m", c->scenario->path);
@@ -239,9 +240,8 @@ struct scenario *coordinator_load(const struct coordinator *c, const char *const
         }
         memcpy(all, c->settings, c->n_settings * sizeof *all);
         memcpy(all + c->n_settings, settings, n * sizeof *all);
-        s = scenario_load_one(c->scenario->path, all, c->n_settings + n, why, sizeof why);
-        if (!s)
-                log_error("%s", why);
+        if (scenario_load_one(&s, c->scenario->path, all, c->n_settings + n, &e) < 0)
+                log_error("%s", error_format(&e, text));
         return s;
 }
 

@@ -71,40 +71,34 @@ static bool parse_shape(const struct standby_flows *f, struct flow_shape *ret, c
         return ret->n_to > 0 && ret->rate_bps > 0;
 }
 
-static int shape(struct standby_flows *f, const json_t *command, char *why, size_t size)
+static int shape(struct standby_flows *f, const json_t *command, struct error *e)
 {
-        char device[IF_NAMESIZE] = "", text[ERROR_TEXT_MAX];
+        char device[IF_NAMESIZE] = "";
         struct flow_shape shape;
-        struct error e = {};
         int r;
 
-        if (!scenario_allows(f->scenario, "qos")) {
-                snprintf(why, size,
-                         "shaping needs the permission \"qos\": add it to standby.allow in the scenario of "
-                         "node %s",
-                         f->self->name);
-                return -EACCES;
-        }
-        if (!parse_shape(f, &shape, command)) {
-                snprintf(why, size, "shape: expected a rate and addresses of this testbed");
-                return -EINVAL;
-        }
+        if (!scenario_allows(f->scenario, "qos"))
+                return error_set(
+                        e, -EACCES,
+                        "shaping needs the permission \"qos\": add it to standby.allow in the scenario of "
+                        "node %s",
+                        f->self->name);
+        if (!parse_shape(f, &shape, command))
+                return error_set(e, -EINVAL, "shape: expected a rate and addresses of this testbed");
         r = flow_shaping_device(f->self, device);
-        if (r < 0) {
-                snprintf(why, size, "no device has the address %s", f->self->address);
-                return r;
-        }
-        r = flow_shaping_apply(&f->shaper, device, &shape, &e);
         if (r < 0)
-                snprintf(why, size, "%s", error_format(&e, text));
-        if (r == -EPERM || r == -EACCES)
-                snprintf(why, size,
-                         "%s: shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
-                         device, f->self->name);
+                return error_set(e, r, "no device has the address %s", f->self->address);
+        r = flow_shaping_apply(&f->shaper, device, &shape, e);
+        if (r == -EPERM || r == -EACCES) {
+                error_set(e, r,
+                          "shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
+                          f->self->name);
+                error_locate(e, "%s", device);
+        }
         return r;
 }
 
-static int start(struct standby_flows *f, const json_t *endpoints, char *why, size_t size)
+static int start(struct standby_flows *f, const json_t *endpoints, struct error *e)
 {
         int r = flow_group_init(&f->group);
         const json_t *each;
@@ -117,36 +111,31 @@ static int start(struct standby_flows *f, const json_t *endpoints, char *why, si
                 if (r < 0)
                         break;
                 r = flow_endpoint_from_json(&endpoint, each);
-                if (r < 0 || !is_acceptable(f, &endpoint)) {
-                        snprintf(why, size,
-                                 "endpoint %zu: expected an endpoint of this node, to and from nodes of this "
-                                 "testbed",
-                                 i);
-                        return -EINVAL;
-                }
+                if (r < 0 || !is_acceptable(f, &endpoint))
+                        return error_set(
+                                e, -EINVAL,
+                                "endpoint %zu: expected an endpoint of this node, to and from nodes of this "
+                                "testbed",
+                                i);
                 r = flow_group_start(&f->group, &endpoint, -1);
         }
-        if (r < 0)
-                snprintf(why, size, "%s", strerror(-r));
-        return r;
+        return r < 0 ? error_set(e, r, "%m") : 0;
 }
 
 int standby_flows_begin(struct standby_flows *f, const struct scenario *scenario,
-                        const struct scenario_node *self, const json_t *command, char *why, size_t size)
+                        const struct scenario_node *self, const json_t *command, struct error *e)
 {
         const json_t *endpoints = json_object_get(command, "endpoints"),
                      *shaping = json_object_get(command, "shape");
         int r = 0;
 
         *f = (struct standby_flows){.scenario = scenario, .self = self, .active = true};
-        if (!json_is_array(endpoints) || json_array_size(endpoints) == 0) {
-                snprintf(why, size, "endpoints: expected an array of 1 to %d", FLOW_ENDPOINTS_MAX);
-                r = -EINVAL;
-        }
+        if (!json_is_array(endpoints) || json_array_size(endpoints) == 0)
+                r = error_set(e, -EINVAL, "endpoints: expected an array of 1 to %d", FLOW_ENDPOINTS_MAX);
         if (r >= 0 && shaping)
-                r = shape(f, shaping, why, size);
+                r = shape(f, shaping, e);
         if (r >= 0)
-                r = start(f, endpoints, why, size);
+                r = start(f, endpoints, e);
         if (r < 0)
                 standby_flows_end(f);
         return r;
@@ -180,21 +169,22 @@ enum flows_change standby_flows_turn(struct standby_flows *f)
         return f->reported_ready && ended ? FLOWS_ENDED : FLOWS_UNCHANGED;
 }
 
-void standby_flows_explain(const struct standby_flows *f, char *why, size_t size)
+int standby_flows_error(const struct standby_flows *f, struct error *e)
 {
-        int error = -flow_group_error(&f->group);
+        int r = flow_group_error(&f->group);
         bool watches = false;
 
+        if (r >= 0)
+                return 0;
         for (unsigned i = 0; i < f->group.n; i++)
                 watches |= f->group.endpoints[i].endpoint.role == FLOW_WATCHER;
         /* Errors without CAP_NET_RAW, and with systemd's RestrictAddressFamilies=. */
-        if (watches && (error == EPERM || error == EACCES || error == EAFNOSUPPORT))
-                snprintf(why, size,
-                         "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
-                         "(configs/systemd)",
-                         f->self->name);
-        else
-                snprintf(why, size, "%s", strerror(error));
+        if (watches && (r == -EPERM || r == -EACCES || r == -EAFNOSUPPORT))
+                return error_set(e, r,
+                                 "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
+                                 "(configs/systemd)",
+                                 f->self->name);
+        return error_set(e, r, "%m");
 }
 
 void standby_flows_add_result(const struct standby_flows *f, json_t *answer)

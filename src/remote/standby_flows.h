@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "evb/base/error.h"
 #include "evb/conf/scenario.h"
 #include "evb/traffic/flow_group.h"
 #include "evb/traffic/flow_shaping.h"
@@ -17,14 +18,14 @@ struct standby_flows {
 enum flows_change { FLOWS_UNCHANGED, FLOWS_READY, FLOWS_QUIET, FLOWS_ENDED };
 
 /* Starts the endpoints of a command {"endpoints": [...], "shape": {...}}. They must belong to this node and
- * to addresses of the scenario. Returns negative errno with the reason in `why`; then nothing runs. */
+ * to addresses of the scenario. If it fails, nothing runs. */
 int standby_flows_begin(struct standby_flows *f, const struct scenario *scenario,
-                        const struct scenario_node *self, const json_t *command, char *why, size_t size);
+                        const struct scenario_node *self, const json_t *command, struct error *error);
 void standby_flows_set(struct standby_flows *f, int state);
 /* Returns the next change. Call every few milliseconds while `active`, and repeat until FLOWS_UNCHANGED. */
 enum flows_change standby_flows_turn(struct standby_flows *f);
-/* Writes why a group failed, after FLOWS_ENDED. */
-void standby_flows_explain(const struct standby_flows *f, char *why, size_t size);
+/* After FLOWS_ENDED: fills the error if a process of the group failed, and returns 0 otherwise. */
+int standby_flows_error(const struct standby_flows *f, struct error *error);
 /* Adds the counters of endpoints and shaping to an answer, after FLOWS_ENDED. */
 void standby_flows_add_result(const struct standby_flows *f, json_t *answer);
 /* Kills the processes that still run and removes the shaping. */

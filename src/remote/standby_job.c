@@ -78,7 +78,7 @@ uint64_t job_deadline_ns(const struct job *j)
 static json_t *text_to_json(const char *text)
 {
         json_t *json = json_string(text);
-        char ascii[SCENARIO_LOAD_WHY_MAX_BYTES];
+        char ascii[ERROR_TEXT_MAX];
         size_t n = 0;
 
         if (json)
@@ -91,13 +91,20 @@ static json_t *text_to_json(const char *text)
 
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
-        char text[SCENARIO_LOAD_WHY_MAX_BYTES];
+        char text[ERROR_TEXT_MAX];
 
         /* The reason may quote the command. */
         snprintf(text, sizeof text, "%s", why);
         log_warning("refused a command: %s", json_connection_printable(text));
         j->answer(j->ctx,
                   json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "reason", text_to_json(why)));
+}
+
+static void refuse_error(struct job *j, json_int_t id, const struct error *e)
+{
+        char text[ERROR_TEXT_MAX];
+
+        refuse(j, id, error_format(e, text));
 }
 
 static void run_ended(void *ctx, struct child *c)
@@ -122,79 +129,76 @@ static void run_ended(void *ctx, struct child *c)
         /* The next job frees the child, which must not free itself in its own callback. */
 }
 
-/* Returns whether the node's own scenario permits this setting in a command; if not, the reason in `why`. */
-static bool is_permitted(const struct job *j, const char *text, char *why, size_t size)
+/* Fails unless the node's own scenario permits this setting in a command. */
+static int check_permission(const struct job *j, const char *text, struct error *e)
 {
         const struct scenario *own = j->options->scenario;
         const char *permission = scenario_setting_permission(text);
 
-        if (scenario_setting_is_local(text)) {
-                snprintf(why, size, "setting \"%.100s\" is local: no command may change it", text);
-                return false;
-        }
+        if (scenario_setting_is_local(text))
+                return error_set(e, -EACCES, "setting \"%.100s\" is local: no command may change it", text);
         if (!permission || scenario_allows(own, permission) || !scenario_setting_changes(own, text))
-                return true;
-        snprintf(why, size,
-                 "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the scenario of "
-                 "node %s",
-                 text, permission, j->self->name);
-        return false;
+                return 0;
+        return error_set(e, -EACCES,
+                         "setting \"%.100s\" needs the permission \"%s\": add it to standby.allow in the "
+                         "scenario of node %s",
+                         text, permission, j->self->name);
 }
 
-/* Lists the node's own settings, then the command's. Returns their number, or -EINVAL. */
+/* Lists the node's own settings, then the command's. Returns their number. */
 static ssize_t merge_settings(const struct job *j, const json_t *settings, const char **all, size_t max,
-                              char *why, size_t size)
+                              struct error *e)
 {
         size_t n = j->options->n_settings, i;
         const json_t *each;
+        int r;
 
-        if (!json_is_array(settings) || n + json_array_size(settings) > max) {
-                snprintf(why, size, "settings: expected an array of at most %zu", max - n);
-                return -EINVAL;
-        }
+        if (!json_is_array(settings) || n + json_array_size(settings) > max)
+                return error_set(e, -EINVAL, "settings: expected an array of at most %zu", max - n);
         memcpy(all, j->options->settings, n * sizeof *all);
         json_array_foreach(settings, i, each)
         {
                 const char *text = json_string_value(each);
 
-                if (!text || strlen(text) != json_string_length(each)) {
-                        snprintf(why, size, "settings: expected texts of the form SECTION.KEY=VALUE");
-                        return -EINVAL;
-                }
-                if (!is_permitted(j, text, why, size))
-                        return -EINVAL;
+                if (!text || strlen(text) != json_string_length(each))
+                        return error_set(e, -EINVAL,
+                                         "settings: expected texts of the form SECTION.KEY=VALUE");
+                r = check_permission(j, text, e);
+                if (r < 0)
+                        return r;
                 all[n++] = text;
         }
         return (ssize_t)n;
 }
 
-static struct scenario *load(const struct job *j, const char *const *settings, size_t n, char *why,
-                             size_t size)
+static int load(struct scenario **ret, const struct job *j, const char *const *settings, size_t n,
+                struct error *e)
 {
-        _cleanup_free_ struct scenario *s = scenario_load_one(j->options->config, settings, n, why, size);
+        _cleanup_free_ struct scenario *s = NULL;
+        int r = scenario_load_one(&s, j->options->config, settings, n, e);
 
-        if (s && !scenario_find(s, j->self->name)) {
-                snprintf(why, size, "node %s does not take part in this run", j->self->name);
-                return NULL;
-        }
-        return take_ptr(s);
+        if (r < 0)
+                return r;
+        if (!scenario_find(s, j->self->name))
+                return error_set(e, -ENOENT, "node %s does not take part in this run", j->self->name);
+        *ret = take_ptr(s);
+        return 0;
 }
 
 static void begin_run(struct job *j, json_int_t id, const json_t *command)
 {
         const char *settings[SETTINGS_MAX];
-        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
-        ssize_t n = merge_settings(j, json_object_get(command, "settings"), settings, SETTINGS_MAX, why,
-                                   sizeof why);
-        struct scenario *s = n >= 0 ? load(j, settings, (size_t)n, why, sizeof why) : NULL;
+        struct error e = {};
+        ssize_t n = merge_settings(j, json_object_get(command, "settings"), settings, SETTINGS_MAX, &e);
+        struct scenario *s = NULL;
         struct child_command start = {.program = "/proc/self/exe",
                                       .config = j->options->config,
                                       .settings = settings,
                                       .n_settings = (size_t)MAX(n, 0),
                                       .namespace = -1};
 
-        if (!s) {
-                refuse(j, id, why);
+        if (n < 0 || load(&s, j, settings, (size_t)n, &e) < 0) {
+                refuse_error(j, id, &e);
                 return;
         }
         clear(j);
@@ -214,12 +218,12 @@ static void begin_run(struct job *j, json_int_t id, const json_t *command)
 
 static void begin_flows(struct job *j, json_int_t id, const json_t *command)
 {
-        char why[SCENARIO_LOAD_WHY_MAX_BYTES] = "";
+        struct error e = {};
 
         clear(j);
         j->id = id;
-        if (standby_flows_begin(&j->flows, j->options->scenario, j->self, command, why, sizeof why) < 0)
-                refuse(j, id, why);
+        if (standby_flows_begin(&j->flows, j->options->scenario, j->self, command, &e) < 0)
+                refuse_error(j, id, &e);
 }
 
 /* Removes shaping that a killed run or standby node left, so that it does not affect the next job. */
@@ -290,7 +294,7 @@ void job_stop(struct job *j, uint64_t now_ns)
 
 static void report_flows(struct job *j)
 {
-        char why[SCENARIO_LOAD_WHY_MAX_BYTES];
+        struct error e = {};
         json_t *answer;
 
         switch (standby_flows_turn(&j->flows)) {
@@ -301,10 +305,9 @@ static void report_flows(struct job *j)
                 j->answer(j->ctx, json_pack("{s:I, s:s}", "job", j->id, "state", "quiet"));
                 break;
         case FLOWS_ENDED:
-                if (flow_group_error(&j->flows.group) < 0) {
-                        standby_flows_explain(&j->flows, why, sizeof why);
-                        refuse(j, j->id, why);
-                } else {
+                if (standby_flows_error(&j->flows, &e) < 0)
+                        refuse_error(j, j->id, &e);
+                else {
                         answer = json_pack("{s:I, s:s}", "job", j->id, "state", "ended");
                         standby_flows_add_result(&j->flows, answer);
                         j->answer(j->ctx, answer);

@@ -22,35 +22,6 @@
  */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
-enum tc_backend tc_layout_backend(const struct tc_tree *have)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-
-        if (!root || root->handle != TC_OUR_ROOT || !root->kind)
-                return TC_BACKEND_NONE;
-        if (root->kind == &tc_kind_cbq)
-                return root->params.cbq.off_time == TC_OUR_MAJOR ? TC_BACKEND_CBQ_TBF : TC_BACKEND_NONE;
-        if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
-                return TC_BACKEND_NONE;
-        for (size_t i = 0; i < have->n; i++) {
-                const struct tc_object *o = &have->objects[i];
-
-                if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MINOR(o->parent) >= FIRST_MINOR)
-                        return TC_BACKEND_HTB_TBF;
-        }
-        return TC_BACKEND_HTB;
-}
-
-const char *tc_backend_name(enum tc_backend backend)
-{
-        static const char *const names[] = {
-                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",       [TC_BACKEND_HTB] = "htb",
-                [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
-        };
-
-        return names[backend];
-}
-
 bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
 {
         unsigned words = f->priority % 2 ? 4 : 1, offset = f->priority % 2 ? OFFSET_V6 : OFFSET_V4;

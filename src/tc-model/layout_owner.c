@@ -1,8 +1,9 @@
-/* Finds the owner of a device's root, and whether a dump suffices to restore it. */
+/* Examines an installed tree: its backend, the owner of its root, and whether a dump can restore it. */
 #include <string.h>
 
 #include "evb/base/util.h"
-#include "evb/tc-model/layout.h"
+#include "evb/tc-model/kind.h"
+#include "layout_internal.h"
 
 static const char *const classless[] = {
         "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
@@ -44,6 +45,35 @@ const struct tc_object *tc_layout_incomplete(const struct tc_tree *have)
                         return o;
         }
         return NULL;
+}
+
+enum tc_backend tc_layout_backend(const struct tc_tree *have)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
+
+        if (!root || root->handle != TC_OUR_ROOT || !root->kind)
+                return TC_BACKEND_NONE;
+        if (root->kind == &tc_kind_cbq)
+                return root->params.cbq.off_time == TC_OUR_MAJOR ? TC_BACKEND_CBQ_TBF : TC_BACKEND_NONE;
+        if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
+                return TC_BACKEND_NONE;
+        for (size_t i = 0; i < have->n; i++) {
+                const struct tc_object *o = &have->objects[i];
+
+                if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MINOR(o->parent) >= FIRST_MINOR)
+                        return TC_BACKEND_HTB_TBF;
+        }
+        return TC_BACKEND_HTB;
+}
+
+const char *tc_backend_name(enum tc_backend backend)
+{
+        static const char *const names[] = {
+                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",       [TC_BACKEND_HTB] = "htb",
+                [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
+        };
+
+        return names[backend];
 }
 
 enum tc_owner tc_layout_owner(const struct tc_tree *have)

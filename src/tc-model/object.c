@@ -74,9 +74,10 @@ int tc_object_compare(const struct tc_object *a, const struct tc_object *b)
 
         if (c == 0 && a->type == TC_QDISC)
                 return compare_numbers(a->parent, b->parent);
-        if (c == 0 && a->type == TC_FILTER)
-                c = compare_numbers(a->parent, b->parent) ?: compare_numbers(a->priority, b->priority) ?: compare_numbers(a->protocol, b->protocol) ?:
-                    compare_numbers(a->chain, b->chain);
+        if (c == 0 && a->type == TC_FILTER) {
+                c = compare_numbers(a->parent, b->parent) ?: compare_numbers(a->priority, b->priority);
+                c = c ?: compare_numbers(a->protocol, b->protocol) ?: compare_numbers(a->chain, b->chain);
+        }
         return c ?: compare_numbers(a->handle, b->handle);
 }
 

@@ -1,11 +1,8 @@
-/* Applies the difference between the kernel's tree and the wanted one. Foreign trees are restored in
- * restore.c. */
+/* Applies the difference between the kernel's tree and the wanted one. apply_send.c sends changes;
+ * restore.c restores foreign trees. */
 #include "evb/tc/apply.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "evb/base/strbuf.h"
@@ -16,51 +13,6 @@
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)
-
-static const char *verb_text(enum tc_verb verb)
-{
-        static const char *const texts[] = {
-                [TC_ADD] = "add", [TC_REPLACE] = "install", [TC_CHANGE] = "change", [TC_DELETE] = "delete"};
-
-        return texts[verb];
-}
-
-static void describe(const struct tc_change *c, const struct tc_ack *ack, char *text, size_t size)
-{
-        struct strbuf b = strbuf_init(text, size);
-
-        strbuf_add(&b, "%s ", verb_text(c->verb));
-        tc_object_name(c->object, &b);
-        if (ack->error < 0)
-                strbuf_add(&b, ": %s", strerror(-ack->error));
-        if (ack->text[0])
-                strbuf_add(&b, ": %s", ack->text);
-}
-
-int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
-               struct tc_outcome *o, struct error *e)
-{
-        _cleanup_free_ struct tc_ack *acks = calloc(n + 1, sizeof *acks);
-        char text[TC_OUTCOME_TEXT_MAX];
-        int done, refused = 0;
-
-        if (!acks)
-                return error_set(e, -ENOMEM, "%m");
-        done = tc_socket_change(s, ifindex, changes, n, acks);
-        if (done < 0)
-                return error_set(e, done, "netlink request failed: %m");
-        o->operations += (unsigned)done;
-        for (size_t i = 0; i < n; i++) {
-                if (acks[i].error == -ECANCELED || (acks[i].error == 0 && !acks[i].text[0]))
-                        continue;
-                describe(&changes[i], &acks[i], text, sizeof text);
-                if (acks[i].error == 0)
-                        tc_outcome_warn(o, "kernel warning: %s", text);
-                else if (refused == 0)
-                        refused = error_set(e, acks[i].error, "the kernel refused to %s", text);
-        }
-        return refused;
-}
 
 /* Bytes that are queued below the classes that `want` lacks (NULL: all). */
 static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)

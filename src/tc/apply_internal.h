@@ -1,4 +1,4 @@
-/* Functions of apply.c that restore.c and shaper.c also use. */
+/* Steps of tc_apply() that restore.c and the shaper also use. */
 #pragma once
 
 #include "evb/tc/apply.h"

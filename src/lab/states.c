@@ -1,5 +1,5 @@
 /* Creates and removes the state directories of `evb lab`. */
-#include "lab_states.h"
+#include "evb/lab/states.h"
 
 #include <dirent.h>
 #include <errno.h>

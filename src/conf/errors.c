@@ -1,0 +1,66 @@
+/* Records the errors and warnings that the files of this layer find while they load a scenario, each with the
+ * line or setting it concerns. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "evb/base/strbuf.h"
+#include "conf_internal.h"
+
+static void add_place(struct strbuf *b, const struct loading *l, unsigned line)
+{
+        if (l->setting)
+                strbuf_add(b, "--set %.100s: ", l->setting);
+        else if (line > 0)
+                strbuf_add(b, "%s:%u: ", l->path, line);
+        else
+                strbuf_add(b, "%s: ", l->path);
+}
+
+void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
+{
+        struct scenario_errors *e = l->errors;
+        char text[400];
+        va_list args;
+
+        if (e->n++ >= SCENARIO_ERRORS_MAX)
+                return;
+        struct strbuf b = strbuf_init(e->text[e->n - 1], sizeof e->text[0]);
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        add_place(&b, l, line);
+        strbuf_add(&b, "%s: %s", what, text);
+}
+
+void conf_warn(struct loading *l, unsigned line, const char *format, ...)
+{
+        struct scenario_errors *e = l->errors;
+        char text[300];
+        va_list args;
+
+        if (e->n_warnings >= SCENARIO_WARNINGS_MAX)
+                return;
+        struct strbuf b = strbuf_init(e->warnings[e->n_warnings++], sizeof e->warnings[0]);
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        add_place(&b, l, line);
+        strbuf_add(&b, "warning: %s", text);
+}
+
+void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
+{
+        const struct scenario_key *key = scenario_key_find(section, name);
+        char text[300], what[64];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        snprintf(what, sizeof what, "%s.%s", section, name);
+        l->setting = key ? l->from_setting[key - scenario_keys] : NULL;
+        conf_error(l, key ? l->lines[key - scenario_keys] : 0, what, "%s", text);
+        l->setting = NULL;
+}

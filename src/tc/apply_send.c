@@ -1,0 +1,53 @@
+/* Sends changes to the kernel and reports its refusals and warnings. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "apply_internal.h"
+
+static const char *verb_text(enum tc_verb verb)
+{
+        static const char *const texts[] = {
+                [TC_ADD] = "add", [TC_REPLACE] = "install", [TC_CHANGE] = "change", [TC_DELETE] = "delete"};
+
+        return texts[verb];
+}
+
+static void describe(const struct tc_change *c, const struct tc_ack *ack, char *text, size_t size)
+{
+        struct strbuf b = strbuf_init(text, size);
+
+        strbuf_add(&b, "%s ", verb_text(c->verb));
+        tc_object_name(c->object, &b);
+        if (ack->error < 0)
+                strbuf_add(&b, ": %s", strerror(-ack->error));
+        if (ack->text[0])
+                strbuf_add(&b, ": %s", ack->text);
+}
+
+int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+               struct tc_outcome *o, struct error *e)
+{
+        _cleanup_free_ struct tc_ack *acks = calloc(n + 1, sizeof *acks);
+        char text[TC_OUTCOME_TEXT_MAX];
+        int done, refused = 0;
+
+        if (!acks)
+                return error_set(e, -ENOMEM, "%m");
+        done = tc_socket_change(s, ifindex, changes, n, acks);
+        if (done < 0)
+                return error_set(e, done, "netlink request failed: %m");
+        o->operations += (unsigned)done;
+        for (size_t i = 0; i < n; i++) {
+                if (acks[i].error == -ECANCELED || (acks[i].error == 0 && !acks[i].text[0]))
+                        continue;
+                describe(&changes[i], &acks[i], text, sizeof text);
+                if (acks[i].error == 0)
+                        tc_outcome_warn(o, "kernel warning: %s", text);
+                else if (refused == 0)
+                        refused = error_set(e, acks[i].error, "the kernel refused to %s", text);
+        }
+        return refused;
+}
