@@ -346,7 +346,9 @@ static int take_frames(struct front_end *f)
         return r;
 }
 
-bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes)
+/* Describes a lost connection: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)".
+ * False: it is connected, lost its connection less than 2 s ago, or needs none. */
+static bool describe_loss(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes)
 {
         char to[NET_ADDRESS_TEXT_MAX];
 
@@ -371,7 +373,7 @@ static void complain(struct front_end *f, uint64_t now_ns)
 
         if (f->down_since_ns == 0)
                 f->down_since_ns = now_ns;
-        if (f->complained || !front_end_complaint(f, now_ns, text, sizeof text))
+        if (f->complained || !describe_loss(f, now_ns, text, sizeof text))
                 return;
         f->complained = true;
         log_warning("%s", text);

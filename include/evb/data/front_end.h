@@ -28,9 +28,6 @@ uint64_t front_end_frames(const struct front_end *f);
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 /* The frames have gaps and may not match their triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* Describes a lost connection: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)".
- * False: it is connected, lost its connection less than 2 s ago, or needs none. */
-bool front_end_complaint(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes);
 /* When the connection was lost; 0: it is connected, or needs none. */
 uint64_t front_end_down_since_ns(const struct front_end *f);
 /* At the end: adds a connection that was never made, and gaps. */
