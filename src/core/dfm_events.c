@@ -181,7 +181,7 @@ static bool is_overdue(const struct dfm *d, uint64_t now_ns, uint32_t slot)
 
 void dfm_expire(struct dfm *d, uint64_t now_ns)
 {
-        bool hopeless = d->state == RUN_DRAINING && (d->failed || dfm_live(d, ROLE_SFI) == 0);
+        bool hopeless = d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
 
         while (is_overdue(d, now_ns, d->table.assigned.first))
                 take_back(d, now_ns, d->table.assigned.first);

@@ -35,6 +35,7 @@ static bool wants_our_run(struct dfm *d, uint64_t now_ns, const struct message *
         if (!dfm_may_take_up(d, m))
                 return false;
         dfm_take_up(d, now_ns, m);
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
         return true;
 }
 

@@ -44,7 +44,6 @@ void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
         /* Nodes of the discarded run join again at the next KeepAlive. */
         forget_nodes(d);
         d->keep_alive_due_ns = now_ns;
-        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
 }
 
 /* Bounds the window, whatever a node reports. */

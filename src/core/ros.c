@@ -354,6 +354,12 @@ void ros_set_ended(struct ros *r, uint64_t now_ns)
         r->keep_alive_due_ns = now_ns;
 }
 
+void ros_forget_sfi(struct ros *r, uint32_t sfi)
+{
+        ros_empty_queue(r, sfi);
+        ros_stop_waiting_for(r, sfi);
+}
+
 enum run_state ros_run_state(const struct ros *r)
 {
         return r->run_state;

@@ -1,5 +1,5 @@
-/* Holds fragments from their creation or arrival until they are cleared. ros.c and ros_queue.c decide where
- * they go. */
+/* Holds fragments from their creation or arrival until they are cleared. ros.c decides which SFI receives
+ * them, and ros_queue.c queues them for sending. */
 #include <assert.h>
 
 #include "ros_internal.h"

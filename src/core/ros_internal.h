@@ -94,3 +94,4 @@ void ros_check_room(struct ros *r);
 /* ros_queue.c */
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status);
+void ros_empty_queue(struct ros *r, uint32_t sfi);

@@ -146,9 +146,8 @@ void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n)
         r->queues[sfi].transaction += n;
 }
 
-void ros_forget_sfi(struct ros *r, uint32_t sfi)
+void ros_empty_queue(struct ros *r, uint32_t sfi)
 {
         while (r->queues[sfi].first != NO_ITEM)
                 remove_item(r, &r->queues[sfi], NO_ITEM);
-        ros_stop_waiting_for(r, sfi);
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
@@ -25,57 +24,6 @@
 #define EXTEND_NS (30 * NS_PER_S)
 /* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
 #define HOLDING_NS NS_PER_MS
-
-struct data_context node_data_context(const struct node *n)
-{
-        return (struct data_context){
-                .scenario = n->scenario,
-                .self = n->self,
-                .nodes = &n->control.nodes,
-                .stats = n->stats,
-                .loop = n->loop,
-        };
-}
-
-void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
-{
-        struct message_to to;
-
-        while (step(core, now_ns, &to, &n->message))
-                control_send(&n->control, to, &n->message, n->self->index);
-        control_flush(&n->control);
-}
-
-/* A node that is stopped before the run stays this long, because the run may be beginning. */
-#define LINGER_NS NS_PER_S
-
-void node_log_stop(uint64_t heard_dfm_ns)
-{
-        if (heard_dfm_ns > 0)
-                log_info("stopping: serving until the DFM has ended the run; a second signal stops at "
-                         "once");
-}
-
-uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
-{
-        const struct scenario *s = n->scenario;
-
-        if (stopped_ns == NEVER_NS || heard_dfm_ns == 0)
-                return stopped_ns;
-        if (run == RUN_STARTING)
-                return stopped_ns + LINGER_NS;
-        return MAX(stopped_ns,
-                   MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
-}
-
-int node_draw_number(uint64_t *ret)
-{
-        do {
-                if (getrandom(ret, sizeof *ret, 0) != sizeof *ret)
-                        return log_error_errno(errno, "random numbers: %m");
-        } while (*ret == 0);
-        return 0;
-}
 
 static int prepare_membership(struct node *n)
 {

@@ -55,6 +55,7 @@ struct node {
         struct reasons reasons;  /* for exit status 1 */
 };
 
+/* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
 /* Draws 64 random bits that are not 0. Errors are logged. */
