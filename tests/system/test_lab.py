@@ -126,14 +126,15 @@ def report(evb):
     need_root()
     with folder() as where:
         path, out = where / "results.jsonl", where / "out"
-        sh(evb, "lab", "run", "B1,A2", "--quick", "--results", str(path), check=False)
+        judged = sh(evb, "lab", "run", "B1,A2", "--quick", "--results", str(path), check=False).stdout
         done = sh(evb, "lab", "report", str(path), "--output", str(out), check=False)
         if done.returncode == 77:
             raise Skip("matplotlib is not installed")
         assert done.returncode == 0, done
         page = (out / "report.html").read_text()
         assert page.count("data:image/png;base64,") == 2 and "src='http" not in page
-        assert "not measured" in page and "agrees" in page
+        verdicts = re.findall(r"^(?:A2|B1) +(agrees|better|differs|unknown) ", judged, re.M)
+        assert len(verdicts) == 2 and "not measured" in page and all(verdict in page for verdict in verdicts), judged
         # Only A2 has packets.
         assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page
         assert "<tr><td>10 Mbit/s</td><td>0</td>" in page
@@ -346,20 +347,28 @@ def clean(evb):
     with alone(), folder() as where:
         (where / "kept").touch()
         try:
-            for name in (stale, living):
-                sh("ip", "netns", "add", name)
-            for path in (left_over, in_use, alien):
+            sh("ip", "netns", "add", living)
+            for path in (in_use, alien):
                 path.mkdir()
                 (path / "qos-eth0.json").touch()
             os.chown(alien, 65534, 65534)
             link.symlink_to(where)
-            said = sh(evb, "lab", "clean").stdout
+            # A run that starts elsewhere removes dead runs' namespaces as well, and may be faster.
+            for _ in range(20):
+                sh("ip", "netns", "add", stale)
+                left_over.mkdir()
+                (left_over / "qos-eth0.json").touch()
+                said = sh(evb, "lab", "clean").stdout
+                found = re.fullmatch(r"removed (\d+) namespaces and (\d+) directories in /tmp of dead runs\n", said)
+                assert found and not left_over.exists(), said
+                if int(found[1]) >= 1 and int(found[2]) >= 1:
+                    break
+            else:
+                raise AssertionError(said)
             left = sh("ip", "netns", "list").stdout
             assert stale not in left and living in left, left
-            assert not left_over.exists() and (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
+            assert (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
             assert (where / "kept").exists() and link.is_symlink()
-            found = re.fullmatch(r"removed (\d+) namespaces and (\d+) directories in /tmp of dead runs\n", said)
-            assert found and int(found[1]) >= 1 and int(found[2]) >= 1, said
         finally:
             for name in (stale, living):
                 sh("ip", "netns", "del", name, check=False)

