@@ -46,7 +46,7 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* A node that is stopped before the run stays this long, because the run may be beginning. */
+/* A node that is stopped before the run continues for this long, because the run may be about to begin. */
 #define LINGER_NS NS_PER_S
 
 void node_log_stop(uint64_t heard_dfm_ns)
