@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the program: build.sh [FOLDER [MESON-OPTION...]] (default folder: build). FOLDER/evb links to it.
+# Builds the program: build.sh [DIRECTORY [MESON-OPTION...]] (default: build). DIRECTORY/evb links to it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}

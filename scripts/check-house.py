@@ -121,7 +121,7 @@ STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 DEFINITION = re.compile(r"^(?!static|typedef|else|#|\s|/|\*|\})[A-Za-z_][^;{}()=]*?\b(\w+)\([^;{}]*\)\n\{", re.M)
 TABLE = re.compile(r"^(?!static|extern)(?:const )?struct \w+ (?:\*?const )?(\w+)(?:\[\w*\])? = ", re.M)
 NAMED_FILE = re.compile(r"\b([a-z0-9_]+(?:/[a-z0-9_-]+)*\.[ch])\b")
-# What a library is linked with, and the headers that need it.
+# Each library, and the header that requires linking with it.
 LIBRARIES = {"zlib": "zlib.h", "jansson": "jansson.h", "inih": "ini.h", "libmnl": "libmnl/", "libnl": "netlink/",
              "libnl_route": "netlink/route/", "libsystemd": "systemd/", "threads": "pthread.h", "libm": "math.h"}
 
@@ -143,7 +143,7 @@ def check_width(path, lines):
 
 
 def check_named_files(path, text, names):
-    """A comment that sends its reader to a file sends them to one that exists."""
+    """A comment refers only to files that exist."""
     for comment in COMMENT.finditer(text):
         for match in NAMED_FILE.finditer(comment[0]):
             name = match[1]
@@ -169,14 +169,14 @@ def check_symbols(texts, words, defined):
             for match in DECLARED.finditer(code):
                 for name in re.findall(r"\b(\w+)\((?!\()", match[0])[:1]:
                     if name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
-                        yield path, line_of(code, match.start()), f"{name}() is declared and defined nowhere"
+                        yield path, line_of(code, match.start()), f"{name}() is declared but not defined"
     for name, (path, number) in defined.items():
         if name != "main" and not any(name in words[other] for other in words if other.endswith(".c") and other != path):
-            yield path, number, f"{name} is used by this file alone and could be static"
+            yield path, number, f"{name} is used only in this file and could be static"
 
 
 def find_circles(words, defined):
-    """Files of which each uses a function of the next, and the last one of the first."""
+    """Finds circles of files in which each file uses a function of the next."""
     graph = {}
     for path in words:
         if path.startswith("src" + os.sep) and path.endswith(".c"):
@@ -189,7 +189,7 @@ def find_circles(words, defined):
             break
         for path in free:
             del left[path]
-    # What is left lies on a circle or before one.
+    # Each remaining file is on a circle or leads to one.
     for path in sorted(left):
         seen, todo = set(), [(other, [path, other]) for other in left[path]]
         while todo:

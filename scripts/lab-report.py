@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draw the plots and write the pages of `evb lab report`, from its JSON on standard input.
 
-    lab-report.py FOLDER
+    lab-report.py DIRECTORY
 
-Writes FOLDER/report.html with all plots inside, FOLDER/report.md with links to them, and each plot as PNG
+Writes DIRECTORY/report.html with all plots inside, DIRECTORY/report.md with links to them, and each plot as PNG
 and SVG. Needs matplotlib; without it, the exit status is 77.
 """
 import base64

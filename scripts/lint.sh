@@ -14,7 +14,8 @@ echo "clang-tidy" >&2
 printf '%s\n' "${sources[@]}" | xargs -P2 -n4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option 2>/dev/null || failed=1
 
 echo "cppcheck" >&2
-# Suppressed: cppcheck does not follow the cleanup attribute and take_ptr() (memleak), does not see through our macros and inline readers; style findings are clang-tidy's business.
+# Suppressed: cppcheck does not follow the cleanup attribute and take_ptr() (memleak), or our macros and inline
+# functions. clang-tidy reports style.
 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -j2 \
   --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=memleak --suppress=nullPointerRedundantCheck \
   -D_GNU_SOURCE '-DEVB_VERSION="0"' -Iinclude src || failed=1

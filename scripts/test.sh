@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs every test. The log names the reason of each skipped test.
+# Installs missing packages, builds, and runs every test. The log names the reason for each skipped test.
 #   scripts/test.sh [--quick]   --quick: without sanitizers and static analysis
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ quick=0
 scripts/deps.sh build test
 ((quick)) || scripts/deps.sh lint
 
-# A third-party reader of event files. Without it, the tests that need it are skipped by name.
+# pybes3 is an independent reader of event files. Tests that need it are skipped if it cannot be installed.
 if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
   venv=build/pybes3
   if [[ ! -x $venv/bin/python3 ]]; then
@@ -22,12 +22,12 @@ fi
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 
 passed=0 failed=0 skipped=0
-suite() { # FOLDER NAME MESON-TEST-ARGUMENTS...
-  local folder=$1 name=$2 out
+suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
+  local directory=$1 name=$2 out
   shift 2
   echo "== $name"
   out=$(mktemp)
-  meson test -C "$folder" --print-errorlogs --num-processes 2 "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
+  meson test -C "$directory" --print-errorlogs --num-processes 2 "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
   passed=$((passed + $(sed -n 's/^Ok: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
   skipped=$((skipped + $(sed -n 's/^Skipped: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
   for key in "Fail" "Unexpected Pass" "Timeout"; do
@@ -51,7 +51,7 @@ if ! ((quick)); then
   scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
   suite build-asan "all tests, with address and undefined-behaviour sanitizers" --timeout-multiplier 3
   scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
-  suite build-tsan "what has threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
+  suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" scripts/lint.sh
 fi
 echo "$passed passed, $failed failed, $skipped skipped"

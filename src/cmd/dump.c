@@ -135,7 +135,7 @@ int cmd_dump(int argc, char **argv)
                 {"event", "N", "print the fragments of event N (the first is 0)", &own.event},
                 {"hex", NULL, "also print the words of these events", &own.hex},
                 {"verify", NULL, "check structure, checksums, counters and pattern bytes", &own.verify},
-                {"seed", "N", "seed of the run, if the file does not hold it", &own.seed},
+                {"seed", "N", "seed of the run, if the file does not contain it", &own.seed},
                 {"repair", NULL, "truncate the file after its last complete event, and write its end record",
                  &own.repair},
                 {"output", "FILE", "with --repair: write the result to FILE, and keep the original; also -o",

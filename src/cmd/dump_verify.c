@@ -62,7 +62,7 @@ static void verify_text(const struct verify_report *v)
                 printf("  pattern: %" PRIu64 " fragments of %" PRIu64 " bytes checked, %" PRIu64 " wrong\n",
                        v->pattern_fragments, v->pattern_bytes, v->pattern_wrong);
         else
-                printf("  pattern: not checked, as the file holds no seed (set it by --seed)\n");
+                printf("  pattern: not checked, because the file contains no seed (set it with --seed)\n");
         if (v->n_faults == 0)
                 printf("  no faults\n");
         else

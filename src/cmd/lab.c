@@ -51,10 +51,10 @@ static const struct verb {
         size_t n_words;
 } verbs[] = {
         {{"lab list", cmd_lab, "", "List the measurements and the published results."}, list, 0},
-        {{"lab run", cmd_lab, "ID...|all", "Measure the points that the file of results does not hold yet."},
+        {{"lab run", cmd_lab, "ID...|all", "Measure the points that the results file does not contain yet."},
          lab_run,
          OPTIONS_MANY},
-        {{"lab report", cmd_lab, "RESULTS...", "Make a page with plots and verdicts from files of results."},
+        {{"lab report", cmd_lab, "RESULTS...", "Make a report with plots and verdicts from results files."},
          lab_report,
          OPTIONS_MANY},
         {{"lab clean", cmd_lab, "", "Remove namespaces and directories of dead runs."}, clean, 0},
@@ -66,13 +66,13 @@ static int run_verb(const struct verb *v, int argc, char **argv)
         const struct option_entry own[] = {
                 {"quick", NULL, "run: measure fewer and shorter points, in less than 5 minutes for all",
                  &o.quick},
-                {"results", "FILE", "run: file of results (default: " LAB_RESULTS ")", &o.results},
-                {"again", NULL, "run: repeat points that the file of results holds", &o.again},
+                {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
+                {"again", NULL, "run: repeat points that the results file already contains", &o.again},
                 {"scenario", "FILE",
                  "run: measure on the standby nodes of this scenario, rather than in namespaces",
                  &o.scenario},
-                {"output", "DIRECTORY", "report: directory for the page and plots (default: " LAB_OUTPUT ")",
-                 &o.output},
+                {"output", "DIRECTORY",
+                 "report: directory for the report and its plots (default: " LAB_OUTPUT ")", &o.output},
         };
         int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
 

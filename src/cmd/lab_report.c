@@ -1,4 +1,4 @@
-/* evb lab report: judges files of results, and passes them to the script that draws the plots. */
+/* evb lab report: judges results files, and passes them to the script that draws the plots. */
 #include "evb/lab/judge.h"
 #include "lab.h"
 

@@ -1,4 +1,4 @@
-/* Reads the file of results, and appends points to it. */
+/* Reads the results file, and appends points to it. */
 #include "lab_results.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "evb/base/util.h"
 
 #define LINE_MAX_BYTES 65536
-/* Names the first lines that are not results. A file with more than SPOILT_MAX is not a file of results. */
+/* Names the first lines that are not results. A file with more than SPOILT_MAX is not a results file. */
 #define SPOILT_NAMED_MAX 5u
 #define SPOILT_MAX 1000u
 #define LOCK_TRIES 10
@@ -72,7 +72,7 @@ static int read_lines(FILE *f, const char *path, json_t *to)
                         foreign++;
                 json_decref(j);
                 if (bad > SPOILT_MAX) {
-                        fprintf(stderr, "%s: not a file of results\n", path);
+                        fprintf(stderr, "%s: not a results file\n", path);
                         return -EBADMSG;
                 }
         }

@@ -1,4 +1,4 @@
-/* The file of results: one line of JSON per measured point. */
+/* The results file: one line of JSON per measured point. */
 #pragma once
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* evb lab run: measures the planned points one by one, and appends each to the file of results. */
+/* evb lab run: measures the planned points one by one, and appends each to the results file. */
 #include "lab.h"
 
 #include <errno.h>
@@ -156,7 +156,7 @@ static int print_end(const struct lab_options *o, const char *words, const struc
 
         if (signals_are_waiting() || r->full) {
                 fprintf(stderr, "evb lab run: %s; the same command continues after the points in %s\n",
-                        r->full ? "stopped, as points cannot be written" : "interrupted", r->path);
+                        r->full ? "stopped because points cannot be written" : "interrupted", r->path);
                 return 1;
         }
         status = lab_print_verdicts(o, words, bed, r->results);

@@ -275,8 +275,8 @@ void qos_print_status(const struct qos_result *r, FILE *to)
                 return;
         }
         fprintf(to, "%s: %s\n", r->device, tc_backend_name(s->backend));
-        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class", "asked",
-                "installed", "sent", "packets", "drops", "overlimits", "backlog", "requeues");
+        fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class",
+                "configured", "installed", "sent", "packets", "drops", "overlimits", "backlog", "requeues");
         for (size_t i = 0; i < s->n; i++)
                 print_row(tc_address_format(&s->rows[i].address, address), &s->rows[i], to);
         print_row("control", &s->control, to);

@@ -32,7 +32,8 @@ static bool may_run_unshaped(struct scenario *s)
                 return true;
         if (s->qos.required) {
                 fprintf(stderr,
-                        "%s: qos.backend: nodes cannot shape on loopback, as all nodes share lo; use evb run "
+                        "%s: qos.backend: nodes cannot shape on loopback because all nodes share lo; use evb "
+                        "run "
                         "--net lab (as root), or --set qos.required=no to run unshaped\n",
                         s->path);
                 return false;

@@ -101,11 +101,11 @@ const struct scenario_key scenario_keys[] = {
                "Maximum number of fragments in the buffer."),
         CHOICE("ros", "stagger", ros.stagger, "yes", "no|yes",
                "Whether each ROS starts its rounds at a different SFI (UDP only)."),
-        NUMBER_OR(
-                KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
-                RATE_MAX,
-                "Rate to each SFI that the ROS keeps without help of the kernel, for comparison with shaping "
-                "(UDP only)."),
+        NUMBER_OR(KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
+                  RATE_MAX,
+                  "Rate to each SFI that the ROS itself enforces, without the kernel, for comparison with "
+                  "shaping "
+                  "(UDP only)."),
 
         NUMBER(KEY_COUNT, "sfi", "count", sfi.count, "0", 0, EVB_SFI_MAX,
                "Number of SFIs: nodes sfi1, sfi2, ... on this machine. If the scenario has [node NAME] "

@@ -11,7 +11,7 @@
 #include "evb/core/trigger.h"
 #include "conf_internal.h"
 
-/* A relative path starts at the folder of the file that sets it, or else at the current directory. */
+/* A relative path starts at the directory of the file that sets it, or else at the current directory. */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
         const char *slash = from_file ? strrchr(l->path, '/') : NULL;
@@ -27,7 +27,7 @@ static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
         return 0;
 }
 
-/* Makes a path absolute, so that a scenario keeps its meaning when it is copied to another folder. */
+/* Makes a path absolute, so that a scenario keeps its meaning when it is copied to another directory. */
 static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to,
                          size_t to_bytes)
 {

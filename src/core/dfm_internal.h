@@ -141,7 +141,7 @@ struct dfm {
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* first presence of a ROS and an SFI, then the last join; 0: none */
-        uint64_t started_ns; /* modulo 2^64: a run that is taken up may be older than the clock */
+        uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
         bool failed;

@@ -53,7 +53,7 @@ static time_t utc_now(void)
 
 /* ---- Life ---- */
 
-/* Detects an unusable folder at the node's start instead of when the run begins. */
+/* Detects an unusable directory at the node's start instead of when the run begins. */
 static int check_directory(const char *path)
 {
         struct stat st;

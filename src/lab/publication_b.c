@@ -145,9 +145,7 @@ static const struct lab_measurement measurements[] = {
         {
                 .id = "B5",
                 .title = "QoS 1x3: one source, three destinations",
-                .published =
-                        "works at low rates, not at full rate; unshaped flows equally get over 200 Mbit/s "
-                        "each",
+                .published = "works at low rates, not at full rate; unshaped, each flow gets over 200 Mbit/s",
                 .x_label = "configured rate of each flow, Mbit/s",
                 .y_label = "slowest flow, Mbit/s",
                 .y = "least_mbps",

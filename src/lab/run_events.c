@@ -153,7 +153,8 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
                           p->series, p->x, status);
         free(text);
         if (report && json_integer_value(json_object_get(report, "triggers")) == 0) {
-                log_error("lab: %s, %s at %g: the run took no trigger", p->measurement->id, p->series, p->x);
+                log_error("lab: %s, %s at %g: the run accepted no trigger", p->measurement->id, p->series,
+                          p->x);
                 json_decref(report);
                 return NULL;
         }

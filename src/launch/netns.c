@@ -27,8 +27,8 @@ static void path_of(const char *name, char *path, size_t size)
         snprintf(path, size, FOLDER "/%s", name);
 }
 
-/* Mounts the folder on itself with shared propagation, as `ip netns` does, so that all mount namespaces see
- * the names. */
+/* Mounts the directory on itself with shared propagation, as `ip netns` does, so that all mount namespaces
+ * see the names. */
 static int make_folder(void)
 {
         if (mkdir(FOLDER, 0755) < 0 && errno != EEXIST)

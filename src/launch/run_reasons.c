@@ -36,7 +36,7 @@ static void no_trigger(const struct view *v, struct reasons *to)
         const char *why = json_string_value(json_array_get(reasons_of(v, launch_dfm(v->l)->node->name), 0));
 
         if (v->a->triggers == 0)
-                reasons_add(to, "%s", why ?: "no trigger was taken");
+                reasons_add(to, "%s", why ?: "no trigger was accepted");
 }
 
 static void incomplete(const struct view *v, struct reasons *to)

@@ -125,7 +125,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unsigned long long triggers = c->triggers;
 
         if (triggers == 0)
-                reasons_add(to, "no trigger was taken: %s%s%s",
+                reasons_add(to, "no trigger was accepted: %s%s%s",
                             dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
@@ -135,7 +135,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         if (dfm_is_overdue(d))
                 reasons_add(
                         to,
-                        "the run ended when this DFM took it up: its scenario.duration had passed by then");
+                        "the run ended when this DFM resumed it: its scenario.duration had already passed");
         failed_outputs(d, s, to);
         vanished_sfis(d, s, to);
         if (c->ended_again > 0)

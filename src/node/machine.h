@@ -6,8 +6,8 @@
 
 /* Checks device and processors; -EINVAL or -ENODEV, logged. */
 int machine_check(const struct scenario_node *self);
-/* Maps the error of a file or folder that the scenario names: an unusable one is a mistake in the scenario,
- * not a missing privilege. */
+/* Maps the error of a file or directory that the scenario names: an unusable one is a mistake in the
+ * scenario, not a missing privilege. */
 int machine_path_error(int r);
 /* Logs that the kernel does not grant a buffer of this size; -EINVAL. */
 int machine_no_memory(const char *key, uint64_t requested_bytes);

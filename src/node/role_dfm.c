@@ -72,19 +72,18 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
         case RUN_AGE_CERTAIN:
                 break;
         case RUN_AGE_STEPPED:
-                log_warning(
-                        "the clock was set since the last run began: by the time since this machine started, "
-                        "that run is %.1f s old",
-                        age_s);
+                log_warning("the clock was set since the last run began; by the uptime of this machine, "
+                            "that run is %.1f s old",
+                            age_s);
                 break;
         case RUN_AGE_BY_WALL:
-                log_warning("this machine started again since the last run began: by the clock, that run is "
+                log_warning("this machine restarted since the last run began; by the clock, that run is "
                             "%.1f s old",
                             age_s);
                 break;
         case RUN_AGE_UNKNOWN:
-                log_warning("this machine started again since the last run began, and its clock shows a time "
-                            "before that: if that run goes on, it lasts for scenario.duration from now");
+                log_warning("this machine restarted since the last run began, and its clock shows an earlier "
+                            "time; if that run continues, it lasts for scenario.duration from now");
                 break;
         }
 }
@@ -313,9 +312,8 @@ static void watch_clock(struct dfm_role *d)
                 dfm_set_utc_offset(d->core, offset_ns);
                 d->utc_offset_ns = offset_ns;
         } else if (!d->step_logged && (step_ns > (int64_t)STEP_LOG_NS || step_ns < -(int64_t)STEP_LOG_NS)) {
-                log_warning(
-                        "the clock was set by %+.1f s during the run: the times of events do not follow it",
-                        (double)step_ns / NS_PER_S);
+                log_warning("the clock was set by %+.1f s during the run; event times ignore the change",
+                            (double)step_ns / NS_PER_S);
                 d->step_logged = true;
         }
 }

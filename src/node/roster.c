@@ -84,7 +84,7 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_warning("resumed run %u of an earlier DFM", o->run);
                 break;
         case NOTICE_OVERDUE:
-                log_warning("run %u ends at once: scenario.duration had passed when this DFM took the run up",
+                log_warning("run %u ends at once: scenario.duration had passed when this DFM resumed it",
                             o->run);
                 break;
         case NOTICE_BEGUN:

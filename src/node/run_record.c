@@ -53,7 +53,7 @@ static void make_folder(char *path)
         (void)mkdir(path, 0755);
 }
 
-/* Opens and locks the file `name` in the folder; `path` is set on errors as well. */
+/* Opens and locks the file `name` in the directory; `path` is set on errors as well. */
 static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
 {
         char folder[RUN_RECORD_PATH_MAX - 128];

@@ -15,7 +15,7 @@ void tc_drift_describe(const struct tc_change *c, struct strbuf *b)
         tc_object_name(c->object, b);
         strbuf_add(b, " %s", is[c->verb]);
         if (c->verb == TC_CHANGE && c->object->kind) {
-                strbuf_add(b, "; wanted:");
+                strbuf_add(b, "; expected:");
                 c->object->kind->words(c->object, b);
         }
 }

@@ -1,6 +1,7 @@
-/* A reader that shares no code with us: what libnl-route sees on a device, one line of JSON an object.
+/* Prints the qdiscs and classes of a device as libnl-route reads them, one JSON object per line. It shares no
+ * code with evb.
  *   cbq_by_libnl DEVICE
- * Of CBQ it tells nothing but by its own text (libnl has no functions for it). */
+ * CBQ appears only in the dumped text, because libnl has no functions for it. */
 #include <net/if.h>
 #include <netlink/route/class.h>
 #include <netlink/route/qdisc.h>

@@ -1,6 +1,6 @@
-/* Preloaded into an SFI: a disk whose syncs take as long as a test wants. In the folder EVB_TEST_DISK each
- * call appends its name to the file `calls`. While the file `shut` exists, fsync and fdatasync wait, and
- * create the file `waiting`. */
+/* Preloaded into an SFI: a disk whose syncs take as long as a test chooses. Each call appends its name
+ * to the file `calls` in the directory EVB_TEST_DISK. While the file `shut` exists, fsync and fdatasync wait,
+ * and create the file `waiting`. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The layout of the publications, CBQ with TBF, in a kernel that supports CBQ: user-mode Linux 5.10.
 
-    test_cbq.py EVB CASE XSAVE-LIBRARY CBQ-BY-LIBNL CACHE-FOLDER
+    test_cbq.py EVB CASE XSAVE-LIBRARY CBQ-BY-LIBNL CACHE-DIRECTORY
 """
 import ipaddress
 import json

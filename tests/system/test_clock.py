@@ -75,9 +75,9 @@ def overdue(evb):
         rebooted(b, 3600)
         b.start("dfm")
         dfm = b.end("dfm", expect=1)
-        assert "this machine started again since the last run began" in b.log("dfm"), b.log("dfm")
+        assert "this machine restarted since the last run began" in b.log("dfm"), b.log("dfm")
         assert "run 1 ends at once: scenario.duration had passed" in b.log("dfm"), b.log("dfm")
-        assert any("the run ended when this DFM took it up" in reason for reason in dfm["reasons"]), dfm
+        assert any("the run ended when this DFM resumed it" in reason for reason in dfm["reasons"]), dfm
         for name in ROLES:
             b.processes[name].wait(timeout=60)
 

@@ -183,12 +183,12 @@ def no_trigger(evb):
         nodes.wait_for_notice("dfm", "READY=1")
         nodes.signal(signal.SIGTERM)
         status, report, error = nodes.end()["dfm"]
-        text = "no trigger was taken: stopped before the run began; ros1, ros2, sfi1 never reached this DFM"
+        text = "no trigger was accepted: stopped before the run began; ros1, ros2, sfi1 never reached this DFM"
         assert status == 1 and f"dfm: {text}\n" in error and report["reasons"] == [text], (status, error)
     with folder() as where:
         done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 0, "trigger.kind": "poisson",
                                "trigger.rate": "0.001Hz", "scenario.duration": "300ms"})], capture_output=True, text=True, timeout=LIMIT_S)
-        assert done.returncode == 1 and done.stderr == "evb: no trigger was taken: the first trigger was not due yet\n", done
+        assert done.returncode == 1 and done.stderr == "evb: no trigger was accepted: the first trigger was not due yet\n", done
 
 
 def stopped_before_begin(evb):
@@ -199,7 +199,7 @@ def stopped_before_begin(evb):
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert running.process.returncode == 1, (out, err)
         lines = err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("evb: no trigger was taken: "), err
+        assert len(lines) == 1 and lines[0].startswith("evb: no trigger was accepted: "), err
         assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
 
 
@@ -418,7 +418,7 @@ def stopped_in_between(evb, number):
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert not namespaces(running.process.pid)
         if early:
-            assert running.process.returncode == 1 and "no trigger was taken: stopped before" in err, (out, err)
+            assert running.process.returncode == 1 and "no trigger was accepted: stopped before" in err, (out, err)
         return early
 
 

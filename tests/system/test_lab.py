@@ -204,7 +204,7 @@ def spoiled(evb):
         before = path.read_bytes()
         for words in (("run", "B1", "--quick", "--results", str(path)), ("report", str(path))):
             done = sh(evb, "lab", *words, check=False)
-            assert done.returncode == 2 and "not a file of results" in done.stderr, done
+            assert done.returncode == 2 and "not a results file" in done.stderr, done
             assert len(done.stderr) < 2000, done
         assert path.read_bytes() == before
         done = sh(evb, "lab", "run", "B1", "--quick", "--results", str(where), check=False)
@@ -235,7 +235,7 @@ def full_disk(evb):
         script = (f"mount -t tmpfs -o size=4k none {path.parent} && printf '%s\\n' {filler.strip()} > {path} && "
                   f"{evb} lab run B1 --quick --results {path}; echo \"status $?\" >&2; cat {path}")
         done = sh("unshare", "-m", "sh", "-c", script)
-        assert "status 1" in done.stderr and "stopped, as points cannot be written" in done.stderr, done
+        assert "status 1" in done.stderr and "stopped because points cannot be written" in done.stderr, done
         assert done.stdout == filler, done
         assert done.stderr.count("no space") + done.stderr.count("No space") == 1, done
 
@@ -312,7 +312,7 @@ def removed(evb):
 
 
 def no_state(evb):
-    """A run without a folder for the shaping state measures nothing."""
+    """A run without a directory for the shaping state measures nothing."""
     need_root()
     script = ("mount -t tmpfs none /mnt && mount -t tmpfs -o ro none /tmp && "
               f"{evb} lab run B1 --quick --results /mnt/r; echo status $?; cat /mnt/r")

@@ -215,7 +215,7 @@ def sealing_beyond_event_timeout(evb):
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(9)
             running.wait_for("sealing", disk.is_waiting)
-            time.sleep(5)  # beyond the event time-out of all that is open
+            time.sleep(5)  # beyond the event timeout of all open events
             disk.open()
             report = running.end(expect=(0,))
             complete(report)

@@ -1,5 +1,5 @@
 /* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes,
- * takes triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has
+ * accepts triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has
  * one. It collects the ends of events, has the ROSs clear them, and accounts for every trigger exactly
  * once. One thread; dfm_new() makes all allocations.
  *
@@ -41,7 +41,7 @@ struct dfm_config {
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
         uint64_t events;      /* triggers to take; 0: unlimited */
-        uint64_t duration_ns; /* how long triggers are taken; 0: unlimited */
+        uint64_t duration_ns; /* how long triggers are accepted; 0: unlimited */
         uint64_t seed;
         uint32_t events_max;  /* maximum number of open events; beyond it the DFM is busy */
         uint32_t clear_group; /* events per Clear */
@@ -67,7 +67,7 @@ enum dfm_notice_kind {
         NOTICE_TAKEN_UP,  /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
         NOTICE_FAILED,  /* the output of an SFI failed */
-        NOTICE_OVERDUE, /* the duration of a run that it took up had passed */
+        NOTICE_OVERDUE, /* the duration of a resumed run had passed */
         NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run` */
 };
 
@@ -129,7 +129,7 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
-/* Takes no more triggers, finishes the open events and ends the run. */
+/* Accepts no further triggers, finishes the open events and ends the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 enum run_state dfm_state(const struct dfm *d);
 /* The run is over, and every live node knows it or had the time to learn it. */
@@ -151,7 +151,7 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Frames were lost before a ROS counted them, or the ROSs counted different numbers. Events may mix
  * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
-/* The run ended when it was taken up, because its duration had passed. */
+/* The run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
 /* Takes the oldest notice; up to 64 are kept. */
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);

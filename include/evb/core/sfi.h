@@ -115,7 +115,7 @@ void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
 /* The caller is done with the slot. `failed`: it could not be written, so the event is lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 
-/* Takes no new events, finishes the open ones, then leaves. */
+/* Accepts no new events, finishes the open ones, then leaves. */
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* No event is open or being written, and the run has ended or sfi_stop() was called: files can be closed. */
 bool sfi_is_drained(const struct sfi *s);

@@ -1,8 +1,9 @@
-"""The first process of the guest: mounts, loads the modules, does the steps of FOLDER/job.json one by one, writes what came of
-them to FOLDER/answers.json, powers off. The guest's root is the host's, read-only; /run is empty and writable.
+"""The first process of the guest: mounts file systems, loads modules, runs the steps of DIRECTORY/job.json one by one,
+writes their results to DIRECTORY/answers.json, and powers off. The guest's root is the host's, read-only; /run is empty
+and writable.
 
-    guest.py FOLDER
-    guest.py load MODULE     what a step does that needs one more
+    guest.py DIRECTORY
+    guest.py load MODULE     loads one more module, for a step
 """
 import ctypes
 import json
@@ -13,7 +14,7 @@ import sys
 import time
 
 POWER_OFF = 0x4321FEDC  # LINUX_REBOOT_CMD_POWER_OFF
-FINIT_MODULE = 313      # of x86-64; insmod is not everywhere
+FINIT_MODULE = 313      # of x86-64; not every system has insmod
 libc = ctypes.CDLL(None, use_errno=True)
 
 

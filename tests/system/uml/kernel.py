@@ -1,5 +1,5 @@
-"""The kernel of user-mode Linux with its modules: from the folder that is shared by those who work on this, or from Debian's
-archive. Unpacked once into the build folder.
+"""Provides a user-mode Linux kernel and its modules, from the shared directory of the developers or from Debian's archive.
+Unpacks them once into the build directory.
 """
 import contextlib
 import fcntl
@@ -34,13 +34,13 @@ def call(words, **options):
 
 
 def repositories():
-    """Where this machine has its Debian from, whether or not it has fetched anything from there."""
+    """Returns the Debian archives that apt is configured to use."""
     uris = re.findall(r"^'(\S+/debian)/+dists/", call(["apt-get", "update", "--print-uris"]).stdout, re.M)
     return list(dict.fromkeys(uris))
 
 
 def keep_few(to):
-    """Of the package, whose modules are many."""
+    """Keeps only the needed files of the package, which has many modules."""
     for path in [*to.rglob("linux.uml"), *to.rglob("sch_*.ko"), *to.rglob("cls_*.ko"), *to.rglob("dummy.ko"), *to.rglob("veth.ko"),
                  *to.glob("root/usr/share/doc/*/copyright")]:
         path.rename(to / path.name)
@@ -52,9 +52,9 @@ def keep_few(to):
 
 
 def from_archive(to):
-    """By an apt of its own, whose folders are below `to`: what the machine's apt knows stays as it is. None, or what is wrong."""
+    """Fetches with a separate apt state below `to`, so the machine's apt is unaffected. Returns None, or the error."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        return "no apt here"
+        return "apt-get or dpkg-deb is not installed"
     wrong = "apt has no Debian archive among its sources"
     for uri in repositories():
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -64,7 +64,7 @@ def from_archive(to):
         apt = ["apt-get", "-q", "-o", f"Dir::Etc::SourceList={to}/sources.list", "-o", "Dir::Etc::SourceParts=/dev/null", "-o",
                f"Dir::State::Lists={to}/lists", "-o", f"Dir::Cache={to}/cache", "-o", "Acquire::Languages=none", "-o",
                "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=1"]
-        wrong = f"Debian's {RELEASE} cannot be had from apt's source"
+        wrong = f"Debian's {RELEASE} is not available from apt's source"
         if call([*apt, "update"]).returncode == 0 and call([*apt, "download", PACKAGE], cwd=to).returncode == 0:
             call(["dpkg-deb", "-x", *map(str, to.glob("*.deb")), to / "root"], check=True)
             keep_few(to)
@@ -87,7 +87,7 @@ def make(fresh):
 
 @contextlib.contextmanager
 def locked(path):
-    """One fetches, the others wait: not for ever."""
+    """One test fetches while the others wait, with a time limit."""
     deadline = time.monotonic() + 2 * FETCH_S
     with open(path, "w", encoding="utf-8") as lock:
         while True:
@@ -102,7 +102,7 @@ def locked(path):
 
 
 def kernel(cache):
-    """(linux.uml, its modules by name). What could not be had is not asked for again at once."""
+    """Returns the path of linux.uml, and its modules by name. After a failure, waits TRY_AGAIN_S before it fetches again."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise Skip("user-mode Linux is for x86-64 only")
     cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One boot of user-mode Linux: what it is to do, and what came of it."""
+"""Boots user-mode Linux, runs steps in it, and returns their results."""
 import json
 import os
 import pathlib
@@ -19,7 +19,7 @@ OUT_OF_TIME = "\nout of time"
 
 
 def memory_folder(where):
-    """Its memory is a file that it must be able to execute from."""
+    """Returns a directory for the file with the guest's memory; its file system must permit execution."""
     shm = pathlib.Path("/dev/shm")
     if not shm.is_dir() or not os.access(shm, os.W_OK) or os.statvfs(shm).f_flag & os.ST_NOEXEC:
         return where
@@ -27,14 +27,14 @@ def memory_folder(where):
 
 
 class Machine:
-    """A kernel, and the library that it is run with."""
+    """A kernel, and the library that is preloaded into it."""
 
     def __init__(self, preload, cache):
         self.preload = preload
         self.linux, self.modules = kernel(cache)
 
     def python(self, name, *arguments):
-        """The step that runs one of the programs beside this."""
+        """Returns the step that runs a program of this directory."""
         return shlex.join([sys.executable, str(HERE / name), *arguments])
 
     def load(self, module):
@@ -46,7 +46,7 @@ class Machine:
                 str(HERE / "guest.py"), str(where)]
 
     def boot(self, where):
-        """Its console. It is a group of processes, none of which outlives this."""
+        """Boots the guest and returns its console output. None of its processes outlives the call."""
         environment = dict(os.environ, LD_PRELOAD=str(self.preload), TMPDIR=str(memory_folder(where)))
         with subprocess.Popen(self.command(where), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
@@ -62,7 +62,7 @@ class Machine:
                 signal.signal(signal.SIGTERM, old)
 
     def run(self, modules, steps, seconds=60):
-        """Does shell commands as root in a fresh guest: what each came to, with exit, out and err."""
+        """Runs shell commands as root in a fresh guest, and returns exit status, output and errors of each."""
         with folder() as where:
             job = {"modules": [str(self.modules[name]) for name in modules], "steps": steps, "seconds": seconds}
             (where / "job.json").write_text(json.dumps(job))
@@ -70,6 +70,6 @@ class Machine:
             path = where / "answers.json"
             answers = json.loads(path.read_text()) if path.exists() else []
         if not any(word in console for word in ("guest: begins", "panic", OUT_OF_TIME)):
-            raise Skip(f"user-mode Linux does not start here: {(console.strip() or 'it says nothing').splitlines()[-1]}")
+            raise Skip(f"user-mode Linux does not start here: {(console.strip() or 'no console output').splitlines()[-1]}")
         assert len(answers) == len(steps), f"{len(answers)} of {len(steps)} steps were done: {console}"
         return [types.SimpleNamespace(step=step, **answer) for step, answer in zip(steps, answers)]

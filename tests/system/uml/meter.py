@@ -1,6 +1,6 @@
-"""Sends UDP from one network namespace to IPv4 addresses in another, to all at once and as fast as it goes; prints, as JSON,
-what arrives of each in bit/s of whole frames: the median over windows of 0.1 s, and of some attempts the one in which the guest
-stood still the least.
+"""Sends UDP from one network namespace to several IPv4 addresses in another, as fast as possible. Prints as JSON the rate
+that arrives at each, in bit/s of whole frames: the median over windows of 0.1 s. Of several attempts, it reports the one in
+which the guest paused least.
 
     meter.py FROM-NAMESPACE TO-NAMESPACE SECONDS ADDRESS...
 """
@@ -41,8 +41,8 @@ def make(n, size):
 
 
 def window(senders, receivers):
-    """Frames of each, the seconds that it took, and the longest time that this did not get to run. Never waits: a guest that
-    is idle may miss its timer, and sleeps for a second."""
+    """Returns the frames of each receiver, the duration, and the longest pause of this process. Never sleeps, because an idle
+    guest may miss its timer and sleep for a second."""
     frames, pause = dict.fromkeys(receivers, 0), 0
     start = before = time.monotonic()
     while before < start + WINDOW_S:
@@ -61,7 +61,7 @@ def window(senders, receivers):
 
 
 def measure(senders, receivers, seconds):
-    """The rates, and the longest pause."""
+    """Returns the rates and the longest pause."""
     windows = [window(senders, receivers) for _ in range(WARM_UP + round(seconds / WINDOW_S))][WARM_UP:]
     rates = [statistics.median(frames[i] * FRAME * 8 / took for frames, took, _ in windows) for i in range(len(receivers))]
     return rates, max(pause for _, _, pause in windows)

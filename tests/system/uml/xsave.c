@@ -1,6 +1,6 @@
-/* Preloaded into user-mode Linux 5.10, which knows no processor state larger than AVX-512's first form: it
- * hands that much to PTRACE_SETREGSET, and where the processor has more (AMX) the kernel takes all of it or
- * nothing (EFAULT). Then the rest is set to what it is already. */
+/* Preloaded into user-mode Linux 5.10, which passes at most the processor state of early AVX-512 to
+ * PTRACE_SETREGSET. If the processor has more state (AMX), the kernel rejects a partial one with EFAULT. This
+ * wrapper then fills the rest with its current value. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>

@@ -75,7 +75,7 @@ static void test_wrong_sizes(void **state)
         }
 }
 
-/* A path in the file starts at the folder of the file, a path in a setting at the current directory. */
+/* A path in the file starts at the directory of the file, a path in a setting at the current directory. */
 static void test_paths(void **state)
 {
         char here[PATH_MAX], wanted[PATH_MAX + 32];

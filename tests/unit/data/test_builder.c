@@ -66,7 +66,7 @@ static void start(struct bench *b)
         assert_int_equal(builder_open_files(b->builder, 7), 0);
 }
 
-/* Counts the files of the folder whose names end in `suffix`; removes them if `unlinks`. */
+/* Counts the files of the directory whose names end in `suffix`; removes them if `unlinks`. */
 static unsigned files_with(struct bench *b, const char *suffix, bool unlinks)
 {
         const char *folder = b->sample.scenario->sfi.directory;

@@ -43,7 +43,7 @@ static void missing_nodes_are_named(void **state)
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         dfm_says_with(&t, false);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was taken: stopped before the run began; ros1, "
+        assert_string_equal(why(&t, &idle), "no trigger was accepted: stopped before the run began; ros1, "
                                             "sfi2 never reached this DFM");
         dfm_driver_fini(&t);
 }
@@ -61,7 +61,7 @@ static void a_long_list_of_nodes_is_shortened(void **state)
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(
                 why(&t, &idle),
-                "no trigger was taken: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
+                "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
                 "ros6 and 16 more never reached this DFM");
         dfm_driver_fini(&t);
 }
@@ -85,7 +85,7 @@ static void a_ros_that_held_triggers_back_is_named(void **state)
         ros_says_alive(&t, 1, RUN_ENDED, 0);
         dfm_says_with(&t, false);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was taken: ros2 held triggers back (XOFF)");
+        assert_string_equal(why(&t, &idle), "no trigger was accepted: ros2 held triggers back (XOFF)");
         dfm_driver_fini(&t);
 }
 
@@ -118,7 +118,7 @@ static void missing_credits_are_a_reason(void **state)
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was taken: no SFI had a free credit");
+        assert_string_equal(why(&t, &idle), "no trigger was accepted: no SFI had a free credit");
         dfm_driver_fini(&t);
 }
 

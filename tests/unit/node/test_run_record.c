@@ -128,7 +128,7 @@ static void without_a_file_the_number_is_the_time(void **state)
         (void)state;
         drop("run-number");
         path_of("run-number", path, sizeof path);
-        assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a folder as if it were a file */
+        assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a directory as if it were a file */
         assert_in_range(next_number(), before, time_now());
         drop("run-number");
 }
