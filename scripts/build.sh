@@ -2,15 +2,21 @@
 # Builds the program: build.sh [DIRECTORY [MESON-OPTION...]] (default: build). DIRECTORY/evb links to it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=${1:-build}
+case ${1:-} in
+  -h | --help) sed -n '2s/^# //p' "$0"; exit 0 ;;
+  -*) echo "build.sh: unknown option $1; options of meson follow the directory" >&2; exit 2 ;;
+esac
+directory=${1:-build}
 shift || true
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if [[ ! -f $folder/build.ninja ]]; then
-  meson setup "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+if [[ ! -f $directory/build.ninja ]]; then
+  meson setup "$directory" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+elif (($#)); then
+  meson configure "$directory" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 fi
-if ! ninja -C "$folder" >"$log" 2>&1; then
+if ! ninja -C "$directory" >"$log" 2>&1; then
   grep -E "error|warning|FAILED|undefined" "$log" >&2 || cat "$log" >&2
   exit 1
 fi
-ln -sfn src/evb "$folder/evb"
+ln -sfn src/evb "$directory/evb"

@@ -10,6 +10,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/evb-demo-XXXXXX")
 echo "6 ROSs push fragments of 14 KiB to one SFI at 1 kHz for ten seconds; the SFI checks every byte" >&2
 status=0
 build/evb run configs/scenarios/demo.conf --progress --set sfi.directory="$folder" "$@" || status=$?
+((status != 2)) || exit 2
 file=$(find "$folder" -name '*.data' | head -n 1)
 if [[ -n $file ]]; then
   echo
@@ -44,4 +45,5 @@ echo "6 ROSs push 14 KiB each to 1 SFI, at 1.4 times the rate of its 1 Gbit/s po
 compare "unshaped push"
 compare "pull" scenario.mode=pull
 compare "shaped push" qos.backend=auto
+echo "If nothing is lost unshaped, this machine is too slow to overload the port."
 exit "$status"

@@ -4,7 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=0
-[[ ${1:-} == --quick ]] && quick=1
+case ${1:-} in
+  "") ;;
+  --quick) quick=1 ;;
+  -h | --help) sed -n '2,3s/^# *//p' "$0"; exit 0 ;;
+  *) echo "test.sh: unknown argument $1; see scripts/test.sh --help" >&2; exit 2 ;;
+esac
 
 scripts/deps.sh build test
 ((quick)) || scripts/deps.sh lint
@@ -12,7 +17,9 @@ scripts/deps.sh build test
 # pybes3 is an independent reader of event files. Tests that need it are skipped if it cannot be installed.
 if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
   venv=build/pybes3
-  if [[ ! -x $venv/bin/python3 ]]; then
+  # An interrupted installation leaves an interpreter without the module.
+  if ! "$venv/bin/python3" -c 'import pybes3' 2>/dev/null; then
+    rm -rf "$venv"
     mkdir -p build
     { python3 -m venv "$venv" && "$venv/bin/pip" install -q pybes3; } >/dev/null 2>&1 || rm -rf "$venv"
   fi
