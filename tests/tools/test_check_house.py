@@ -25,7 +25,7 @@ BAD = {
     "crowded layer": ({f"src/base/b{i}.c": "" for i in range(25)}, "src/base:1: 26 files"),
     "declared only": ({"include/evb/base/a.h": "int a(int x);\nint gone(int x);\n"}, "a.h:2: gone() is declared"),
     "public without need": ({"src/base/a.c": GOOD["src/base/a.c"] + "\nint lonely(void)\n{\n        return 1;\n}\n"},
-                            "a.c:8: lonely is used by this file alone"),
+                            "a.c:8: lonely is used only in this file"),
     "a file that is gone": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "m.c")}, "main.c:3: m.c does not exist"),
     "needless link": ({"src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep, zlib])\n"},
                       "net is linked with zlib"),
