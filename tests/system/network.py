@@ -117,9 +117,14 @@ def wait_until(what, condition, limit=LIMIT_S):
 
 
 class Numbered:
-    """Sends numbered datagrams from one namespace to another and records which arrive."""
+    """Sends numbered datagrams from one namespace to another and records which arrive.
+
+    It keeps this process and its children on one processor: a veth hands packets to the processor that sends them, so two
+    processors, of which one is busy, change the order."""
 
     def __init__(self, network, sender, receiver, address, port=7000, size=1400, sndbuf=1 << 20):
+        processors = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {processors[os.getpid() % len(processors)]})
         self.size = size
         self.out = network.socket(sender)
         self.out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)

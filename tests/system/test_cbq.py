@@ -202,7 +202,7 @@ def rates(evb):
             "ip -n a link set v0 up", "ip -n b link set v1 up"]
     made, shaped, measured, now = guest.run(MODULES, [
         " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --burst 25kB",
-        f"{guest.python('meter.py')} a b 3 {' '.join(rate)}", f"ip netns exec a {evb} qos status --dev v0 --json"])
+        f"{guest.python('meter.py')} a b 3 {' '.join(f'{a}={bps}' for a, bps in rate.items())}", f"ip netns exec a {evb} qos status --dev v0 --json"])
     done(made)
     check_status(report(shaped), rate)
     result = report(measured)

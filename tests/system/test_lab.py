@@ -99,8 +99,11 @@ def losses(evb):
             assert p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
             assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"], p
             assert p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
-        # The receivers accept fewer packets/s than arrive.
         small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
+        sent_per_s = small["sent_mbps"] * 1e6 / 8 / 40
+        accepted_per_s = int(re.search(r"receiver_pps=(\d+)", small["settings"])[1])
+        if sent_per_s < 1.2 * accepted_per_s:
+            raise Skip(f"this machine sends {sent_per_s:.0f} packets/s, and receivers accept {accepted_per_s}")
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
 
 
