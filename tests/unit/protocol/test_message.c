@@ -210,7 +210,7 @@ static void receive(const struct chunk_datagram *d, size_t datagram_bytes)
 {
         uint8_t *bytes = malloc(d->size_bytes);
         struct chunk_reader reader;
-        const uint8_t *payload;
+        const uint8_t *read_bytes;
         struct chunk c;
         size_t at = 0;
 
@@ -219,13 +219,13 @@ static void receive(const struct chunk_datagram *d, size_t datagram_bytes)
                 memcpy(bytes + at, d->iov[i].iov_base, d->iov[i].iov_len);
         assert_int_equal(at, d->size_bytes);
         assert_int_equal(chunk_reader_init(&reader, bytes, at, COOKIE), MESSAGE_OK);
-        while (chunk_reader_next(&reader, &c, &payload)) {
+        while (chunk_reader_next(&reader, &c, &read_bytes)) {
                 size_t i = c.event - 1000;
 
                 assert_true(i < FRAGMENTS && c.fragment_bytes == jobs[i].chunk.fragment_bytes &&
                             c.order == i);
                 assert_int_equal(c.offset, back_bytes[i]);
-                memcpy(back[i] + c.offset, payload, c.length);
+                memcpy(back[i] + c.offset, read_bytes, c.length);
                 back_bytes[i] += c.length;
         }
         assert_false(reader.malformed);
