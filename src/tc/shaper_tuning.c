@@ -56,7 +56,7 @@ static int change_tuning(struct tc_shaper *s, const struct tc_tuning *want, cons
 
 int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *o, struct error *e)
 {
-        struct tc_tuning now, before = s->state.previous;
+        struct tc_tuning now = {}, before = s->state.previous;
         int r;
 
         if (tc_tuning_is_unchanged(want))
