@@ -21,15 +21,16 @@ EVENT_MARK = struct.pack("<I", 0xAA1234AA)
 def clock(b):
     """The DFM of this bed reads its clock through the shim; yields a function that sets it."""
     path = b.folder / "offset"
-    plain = b.start
+    plain, sanitizer = b.start, os.environ.get("ASAN_OPTIONS", "")
 
     def start(node, *words, **options):
         if node == "dfm":
-            os.environ.update(LD_PRELOAD=SHIM, EVB_CLOCK_OFFSET=str(path))
+            os.environ.update(LD_PRELOAD=SHIM, EVB_CLOCK_OFFSET=str(path), ASAN_OPTIONS=f"{sanitizer}:verify_asan_link_order=0")
         try:
             return plain(node, *words, **options)
         finally:
             os.environ.pop("LD_PRELOAD", None)
+            os.environ["ASAN_OPTIONS"] = sanitizer
 
     def step(seconds):
         other = b.folder / "offset.new"

@@ -8,22 +8,28 @@ import re
 import signal
 import subprocess
 
-from harness import LIMIT_S, Running, folder, main, need_root, scenario
+from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario
 from test_join import ROLES, bed
 
 REASON = "the DFM did not acknowledge"
 SILENT = "sfi1 fell silent and did not return"
 
 
-def check_doubles(files, dfm, sfi):
+def check_doubles(dfm, sfi):
     """Events that are in two files are a reason for both the DFM and the SFI that came back."""
-    assert len(files) > len(set(files)), "no event is in two files: this case shows nothing"
     assert any(SILENT in reason for reason in dfm["reasons"]), dfm
     assert any(REASON in reason for reason in sfi["reasons"]), sfi
 
 
 def stopped(evb, mode, transport):
     """An SFI stands still until the run is over, and then writes what it has."""
+    # It may have had nothing to finish when it stopped.
+    if not any(stopped_once(evb, mode, transport) for _ in range(8)):
+        raise Skip("in 8 runs, the stopped SFI finished no event that another one had built")
+
+
+def stopped_once(evb, mode, transport):
+    """One run; returns whether events are in two files."""
     keys = {"scenario.mode": mode, "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
             "dfm.node-timeout": "2s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
             "dfm.policy": "round-robin"}
@@ -38,8 +44,13 @@ def stopped(evb, mode, transport):
         b.processes["sfi1"].send_signal(signal.SIGCONT)
         # 75: KeepAlives since its stop may fill its socket, so that it does not hear the end of the run.
         status = b.processes["sfi1"].wait(timeout=LIMIT_S)
-        assert status in (1, 75), f"exit {status}: {b.log('sfi1')}"
-        check_doubles(b.events(), dfm, b.end("sfi1", expect=status))
+        assert status in (0, 1, 75), f"exit {status}: {b.log('sfi1')}"
+        events, sfi = b.events(), b.end("sfi1", expect=status)
+        if len(events) == len(set(events)):
+            return False
+        assert status != 0, f"{len(events) - len(set(events))} events are in two files: {b.log('sfi1')}"
+        check_doubles(dfm, sfi)
+        return True
 
 
 def neighbour(launcher, node, address, words):
