@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# clang-format, clang-tidy, cppcheck and gcc's analyzer over the sources; any finding is an error.
+# House rules, clang-format, clang-tidy, cppcheck and gcc's analyzer over the sources; any finding is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
 [[ -f $folder/compile_commands.json ]] || { echo "lint.sh: build first (scripts/build.sh)" >&2; exit 2; }
 mapfile -t sources < <(git ls-files 'src/*.c')
 failed=0
+
+echo "house rules" >&2
+scripts/check-house.py || failed=1
 
 echo "clang-format" >&2
 git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1

@@ -347,7 +347,6 @@ static const struct member *own_member(const struct node *n)
 static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct sfi_node *s = n->state;
-
         uint64_t unacknowledged = sfi_unacknowledged(s->core);
 
         builder_reasons(s->builder, to);

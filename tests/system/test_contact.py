@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario
+from harness import LIMIT_S, Running, folder, main, need_root, scenario
 from test_join import ROLES, bed
 
 REASON = "the DFM did not acknowledge"
@@ -23,9 +23,8 @@ def check_doubles(dfm, sfi):
 
 def stopped(evb, mode, transport):
     """An SFI stands still until the run is over, and then writes what it has."""
-    # It may have had nothing to finish when it stopped.
-    if not any(stopped_once(evb, mode, transport) for _ in range(8)):
-        raise Skip("in 8 runs, the stopped SFI finished no event that another one had built")
+    # In one of some ten runs, it has nothing to finish when it stops.
+    assert any(stopped_once(evb, mode, transport) for _ in range(10)), "no event is in two files: this case shows nothing"
 
 
 def stopped_once(evb, mode, transport):

@@ -99,10 +99,15 @@ def losses(evb):
             assert p["switch_packets"] >= 0 and p["socket_packets"] <= p["lost_messages"], p
             assert 0 < p["sender_cpu"]["p50"] <= p["sender_cpu"]["p90"], p
             assert p["sender_cpu"]["below"][-1] == 1 and p["receiver_cpu"]["p99"] > 0, p
-        small = next(p for p in points(path) if p["id"] == "A1" and p["x"] == 40)
-        sent_per_s = small["sent_mbps"] * 1e6 / 8 / 40
-        accepted_per_s = int(re.search(r"receiver_pps=(\d+)", small["settings"])[1])
-        if sent_per_s < 1.2 * accepted_per_s:
+        # A busy machine may send fewer packets/s than the receivers accept: then the point is made again.
+        for _ in range(8):
+            small = [p for p in points(path) if p["id"] == "A1" and p["x"] == 40][-1]
+            sent_per_s = small["sent_mbps"] * 1e6 / 8 / 40
+            accepted_per_s = int(re.search(r"receiver_pps=(\d+)", small["settings"])[1])
+            if small["lost_messages"] > 0 or sent_per_s > 1.2 * accepted_per_s:
+                break
+            sh(evb, "lab", "run", "A1", "--quick", "--again", "--results", str(path), check=False)
+        else:
             raise Skip(f"this machine sends {sent_per_s:.0f} packets/s, and receivers accept {accepted_per_s}")
         assert small["lost_messages"] > 0 and small["switch_packets"] + small["socket_packets"] > 0, small
 
