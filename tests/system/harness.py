@@ -107,10 +107,11 @@ def chance_of_no_loss(datagrams, loss):
 class Running:
     """A run in the background, which the test can disturb."""
 
+    names = {}
+
     def __init__(self, evb, path, keys=None, net="loopback", **options):
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-        self.names = {}
 
     def __enter__(self):
         return self
@@ -124,7 +125,7 @@ class Running:
         """Returns the node of a child of the run; None: it is not a node, or it has ended and closed its sockets."""
         arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if b"--node" in arguments:
-            self.names[pid] = arguments[arguments.index(b"--node") + 1].decode()
+            self.names = {**self.names, pid: arguments[arguments.index(b"--node") + 1].decode()}
         # A process that ends loses its command line first, and then its sockets. After that, it is a zombie.
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         return None if state in "ZX" else self.names.get(pid)
