@@ -32,8 +32,12 @@ class Shaped(Running):
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):
-        self.wait_nodes(9)
-        self.wait_running()
+        try:
+            self.wait_nodes(9)
+            self.wait_running()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def log(self):
