@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 
 #include "evb/base/log.h"
+#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
+#include "evb/data/network.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
 
@@ -22,6 +24,47 @@ static void add_key(json_t *object, const struct scenario *s, const struct scena
                 json_object_set_new(object, k->section, section);
         }
         json_object_set_new(section, k->name, json_string(scenario_key_value(s, k, value, sizeof value)));
+}
+
+/* Null: without network.link-rate there is no bound. */
+static json_t *bound(const struct scenario *s, enum node_role role)
+{
+        uint64_t bps = network_control_bound_bps(s, role);
+
+        return bps > 0 ? json_integer((json_int_t)bps) : json_null();
+}
+
+static void add_control(json_t *object, const struct scenario *s)
+{
+        struct budget_plan p = network_control_plan(s);
+        json_t *control = json_pack("{s:o, s:o, s:o}", "sfi_port_bps", bound(s, ROLE_SFI), "ros_port_bps",
+                                    bound(s, ROLE_ROS), "dfm_port_bps", bound(s, ROLE_DFM));
+        char reason[SCENARIO_TEXT_MAX];
+
+        if (p.share_bps > 0) {
+                network_control_reason(s, &p, reason, sizeof reason);
+                json_object_set_new(control, "reason", json_string(reason));
+        }
+        json_object_set_new(object, "control", control);
+}
+
+static void write_control(const struct scenario *s)
+{
+        struct budget_plan p = network_control_plan(s);
+        char reason[SCENARIO_TEXT_MAX], a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+
+        if (p.share_bps == 0) {
+                puts("\n# Control messages have no bound, as network.link-rate is unlimited.");
+                return;
+        }
+        network_control_reason(s, &p, reason, sizeof reason);
+        printf("\n# Control messages, with all headers, at any trigger rate:\n"
+               "#   into the port of an SFI  at most %s (%s)\n",
+               quantity_format_rate(p.share_bps, a), reason);
+        printf("#   into the port of a ROS   at most %s from the DFM and %s from each SFI\n",
+               quantity_format_rate(p.announce_bps, a), quantity_format_rate(p.request_bps, b));
+        printf("#   into the port of the DFM at most %s from each SFI and %s from each ROS\n",
+               quantity_format_rate(p.update_bps, a), quantity_format_rate(p.alive_bps, b));
 }
 
 static void write_json(const struct scenario *s, FILE *to)
@@ -38,6 +81,7 @@ static void write_json(const struct scenario *s, FILE *to)
                                                        "device", n->device));
         }
         json_object_set_new(object, "nodes", nodes);
+        add_control(object, s);
         json_dumpf(object, to, JSON_INDENT(1));
         fputc('\n', to);
         json_decref(object);
@@ -129,7 +173,9 @@ int cmd_check(int argc, char **argv)
                 return 2;
         if (json)
                 write_json(s, json);
-        else
+        else {
                 scenario_write(s, stdout);
+                write_control(s);
+        }
         return options_close_json(&o, json, 0);
 }

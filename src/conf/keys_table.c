@@ -195,7 +195,10 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_BYTES, "qos", "limit", qos.limit_bytes, "auto", "auto", SCENARIO_AUTO, 64, UINT32_MAX,
                   "Queue size for each destination."),
         NUMBER_OR(KEY_RATE, "qos", "control-rate", qos.control_rate_bps, "auto", "auto", SCENARIO_AUTO,
-                  RATE_MIN, RATE_MAX, "Rate reserved for control messages."),
+                  RATE_MIN, RATE_MAX,
+                  "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
+                  "what the "
+                  "assignments of small events need, from 0.3 % to 10 % of network.link-rate)."),
         NUMBER_OR(KEY_BYTES, "qos", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
                   256,
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "

@@ -27,16 +27,17 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t 
                 .incarnation = incarnation,
                 .resend_ns = NEVER_NS,
                 .resend_after_ns = DFM_RESEND_FIRST_NS,
+                .ack_due_ns = NEVER_NS,
                 .stream = s->stream,
                 .joined = true,
         };
+        budget_init(&s->budget, d->config.control.assign_bps, d->config.control.header_bytes);
 }
 
 /* The node was only silent, so its streams continue. Its events went to other SFIs, which only this node has
  * to learn. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
-        s->announced = s->next;
         s->sent = s->acked;
         s->resend_after_ns = DFM_RESEND_FIRST_NS;
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;

@@ -55,6 +55,7 @@ struct ros {
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
+        struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet;
         enum node_reason reason;
         uint64_t reason_since_ns;

@@ -197,3 +197,26 @@ bool sfi_has_totals(const struct sfi *s)
         }
         return true;
 }
+
+bool sfi_receive_totals(struct sfi *s, const struct message *m)
+{
+        if (m->header.sender_role != ROLE_ROS || m->header.sender_index >= s->config.n_ros)
+                return false;
+        struct sfi_sequence *q = &s->sequences[m->header.sender_index];
+
+        sequence_claim(&q->numbers, m->totals.datagrams);
+        q->final = s->run_state == RUN_ENDED;
+        return true;
+}
+
+const struct sfi_counts *sfi_counts(const struct sfi *s)
+{
+        struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
+
+        counts->datagrams_lost = counts->datagrams_suspect = 0;
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                counts->datagrams_lost += sequence_lost(&s->sequences[i].numbers);
+                counts->datagrams_suspect += s->sequences[i].numbers.suspects;
+        }
+        return counts;
+}

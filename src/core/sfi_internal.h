@@ -30,9 +30,14 @@ struct sfi {
         struct sfi_slots slots;
         struct sfi_retry retry;
         struct sfi_requests requests;
+        struct budget request_budget; /* of what this SFI sends to the port of each ROS */
+        bool requests_wait;           /* for that budget */
         struct sfi_updates updates;
 
         struct sfi_sequence *sequences; /* of each ROS */
         struct node_totals totals;      /* of the run, also across a restart of the DFM */
         struct sfi_counts counts;
 };
+
+/* sfi_chunks.c: how many datagrams a ROS has sent. False: it makes no sense. */
+bool sfi_receive_totals(struct sfi *s, const struct message *m);

@@ -63,7 +63,7 @@ static uint32_t outstanding_max(const struct sfi_requests *q)
 
 static bool make_first_request(struct sfi_requests *q, uint64_t now_ns, struct message *m)
 {
-        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+        size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
 
         member_address(q->member, m, MESSAGE_REQUEST);
         while (q->waiting_tail != q->waiting_head && m->n < max &&
@@ -134,7 +134,7 @@ static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const str
 /* Adds the missing fragments of one ROS, within the message and the budget. */
 static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros)
 {
-        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+        size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
 
         for (; q->overdue_at < q->n_overdue && m->n + RANGES_MAX <= max; q->overdue_at++) {
                 if (sfi_retry_budget_is_spent(q->retry))

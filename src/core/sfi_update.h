@@ -35,6 +35,7 @@ struct sfi_updates {
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;
         uint64_t resend_ns, resend_after_ns;
+        struct budget budget; /* of what this SFI sends to the port of the DFM */
 
         struct sfi_inventory inventory;
 };
@@ -61,7 +62,7 @@ void sfi_updates_report_void(struct sfi_updates *u,
 void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
 /* A report of this event as lost that is still pending must not pass for the end of a later assignment. */
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
-void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struct message *m);
+void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, uint32_t ack);
 bool sfi_updates_are_acked(const struct sfi_updates *u);
 uint64_t sfi_updates_unacknowledged(const struct sfi_updates *u); /* built events */
 

@@ -6,6 +6,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
+#include "evb/data/network.h"
 #include "evb/store/replay.h"
 #include "dfm_reasons.h"
 #include "machine.h"
@@ -174,6 +175,7 @@ static int open_role(struct node *n)
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .message_bytes = n->control.message_bytes,
+                .control = network_control_plan(s),
         };
         int r;
 

@@ -89,6 +89,7 @@ static int open_role(struct node *n)
                 .entries = (uint32_t)s->ros.buffer_events,
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
+                .control = network_control_plan(s),
                 .pending_after_ns = s->sfi.timeout_ns / 4 * 3,
         };
         int k;

@@ -8,6 +8,7 @@
 #include "evb/base/util.h"
 #include "evb/data/builder.h"
 #include "evb/data/data_receive.h"
+#include "evb/data/network.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
 #include "node_internal.h"
@@ -81,6 +82,7 @@ static int open_role(struct node *n)
                 .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,
                 .message_bytes = n->control.message_bytes,
+                .control = network_control_plan(sc),
         };
         int r;
 

@@ -151,13 +151,15 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
         size_t n = message_encode(m, bytes, s->config.mtu_bytes);
 
         assert(n > 0);
-        if (to.index != MESSAGE_TO_ALL) {
+        if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 sim_send(s, node_of(s, to.role, to.index), bytes, n, s->now_ns);
                 return;
         }
         for (uint32_t i = 0; i < s->config.n_ros; i++)
                 sim_send(s, node_of(s, ROLE_ROS, i), bytes, n, s->now_ns);
-        for (uint32_t i = 0; m->header.type != MESSAGE_REQUEST && i < s->config.n_sfi; i++)
+        if (to.index == MESSAGE_TO_ROSS || m->header.type == MESSAGE_REQUEST)
+                return;
+        for (uint32_t i = 0; i < s->config.n_sfi; i++)
                 sim_send(s, node_of(s, ROLE_SFI, i), bytes, n, s->now_ns);
 }
 

@@ -82,6 +82,19 @@ def rate_shaped(evb, **keys):
     rate(evb, link_bps=10**8, **{"qos.backend": "auto", **keys})
 
 
+def control(evb, *, net="loopback", mode="push", **keys):
+    """At any trigger rate, control messages stay within the bound of each port, and small events need a part of it."""
+    with folder() as where:
+        done = run(evb, scenario(where), {"scenario.mode": mode, "trigger.rate": "max", "trigger.events": 20000, "ros.fragment-size": 64,
+                                          "ros.count": 2, "network.link-rate": "100Mbit", **keys}, net=net)
+    complete(done)
+    for port in done["control_ports"]:
+        # A burst of two frames, one more message, and what is sent at fixed intervals beyond the budget.
+        most = port["bound_bps"] / 8 * done["seconds"] + 3 * 1514 + 20000
+        assert 0 < port["bytes"] <= most, (port, most)
+        assert port["packets"] * 74 <= port["bytes"], port
+
+
 def summary(evb, net, keys):
     """Returns the summary for people."""
     with folder() as where:
@@ -121,6 +134,9 @@ main({
     "lab-rate-pull": lambda evb: rate(evb, **{"scenario.mode": "pull"}),
     "lab-rate-tcp": lambda evb: rate(evb, **{"scenario.transport": "tcp"}),
     "lab-rate-jumbo": lambda evb: rate(evb, **{"network.mtu": "9000", "network.switch-buffer": "1MiB"}),
+    "control-bound": lambda evb: control(evb),
+    "control-bound-pull": lambda evb: control(evb, mode="pull"),
+    "control-bound-sfis": lambda evb: control(evb, **{"sfi.count": 4, "ros.count": 3}),
     "lab-rate-shaped": lambda evb: rate_shaped(evb, events=250),
     "lab-rate-shaped-small-buffer": lambda evb: rate_shaped(evb, events=60, **{"network.switch-buffer": "128KiB", "ros.fragment-size": "64KiB"}),
     "killed-launcher": killed_launcher,

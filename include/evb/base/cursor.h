@@ -101,3 +101,31 @@ static inline void writer_u8(struct writer *w, uint8_t v)
         if (p)
                 *p = v;
 }
+
+/* A number of 7 bits per byte, lowest first; bit 7: another byte follows (as in protobuf). At most 10 bytes.
+ */
+#define VARINT_BYTES_MAX 10
+
+static inline uint64_t reader_varint(struct reader *r)
+{
+        uint64_t v = 0;
+
+        for (unsigned shift = 0; shift < 70; shift += 7) {
+                uint8_t byte = reader_u8(r);
+
+                if (shift == 63 && byte > 1)
+                        break;
+                v |= (uint64_t)(byte & 0x7f) << shift;
+                if (!(byte & 0x80))
+                        return v;
+        }
+        r->failed = true;
+        return 0;
+}
+
+static inline void writer_varint(struct writer *w, uint64_t v)
+{
+        for (; v >= 0x80; v >>= 7)
+                writer_u8(w, (uint8_t)(v | 0x80));
+        writer_u8(w, (uint8_t)v);
+}

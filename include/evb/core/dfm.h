@@ -16,6 +16,7 @@
 #include "evb/base/histogram.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
+#include "evb/protocol/budget.h"
 #include "evb/protocol/member.h"
 #include "evb/protocol/message.h"
 
@@ -49,7 +50,8 @@ struct dfm_config {
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
-        size_t message_bytes;   /* largest message */
+        size_t message_bytes; /* largest message */
+        struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
         /* Describes event number `event` as its trigger knows it. NULL: the events have only number and
          * time. */
@@ -103,8 +105,10 @@ struct dfm_counts {
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 
-/* The receiver of a message: one node, or all (index MESSAGE_TO_ALL, any role). */
+/* The receiver of a message: one node, all nodes (index MESSAGE_TO_ALL, any role), or all ROSs
+ * (MESSAGE_TO_ROSS). A Request to all goes to all ROSs. */
 #define MESSAGE_TO_ALL UINT16_MAX
+#define MESSAGE_TO_ROSS (UINT16_MAX - 1)
 
 struct message_to {
         enum node_role role;

@@ -17,6 +17,7 @@
 #include "evb/core/dfm.h"
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/member.h"
+#include "evb/protocol/budget.h"
 #include "evb/protocol/message.h"
 
 struct sfi_config {
@@ -36,6 +37,7 @@ struct sfi_config {
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
+        struct budget_plan control;
 };
 
 /* Outcome for a chunk. */

@@ -58,7 +58,9 @@
         X(file_bytes, "bytes written to event files")                                                        \
         X(events_stored, "events in closed event files")                                                     \
         X(control_sent, "control messages sent")                                                             \
-        X(control_received, "control messages received")
+        X(control_received, "control messages received")                                                     \
+        X(control_sent_bytes, "bytes of the control messages sent, with all headers")                        \
+        X(control_received_bytes, "bytes of the control messages received, with all headers")
 
 struct node_stats {
         uint64_t magic; /* NODE_STATS_MAGIC once the rest is initialized */
