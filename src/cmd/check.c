@@ -24,7 +24,7 @@ static void add_key(json_t *object, const struct scenario *s, const struct scena
         json_object_set_new(section, k->name, json_string(scenario_key_value(s, k, value, sizeof value)));
 }
 
-static void write_json(const struct scenario *s, FILE *to)
+static json_t *to_json(const struct scenario *s)
 {
         json_t *object = json_object(), *nodes = json_array();
 
@@ -38,9 +38,7 @@ static void write_json(const struct scenario *s, FILE *to)
                                                        "device", n->device));
         }
         json_object_set_new(object, "nodes", nodes);
-        json_dumpf(object, to, JSON_INDENT(1));
-        fputc('\n', to);
-        json_decref(object);
+        return object;
 }
 
 /* Nodes without an address run on this machine, under evb run. */
@@ -103,7 +101,6 @@ int cmd_check(int argc, char **argv)
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
-        FILE *json;
         bool list = false;
         int r;
 
@@ -124,12 +121,8 @@ int cmd_check(int argc, char **argv)
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
         if (r != 0)
                 return r;
-        json = options_open_json(&o);
-        if (o.json && !json)
-                return 2;
-        if (json)
-                write_json(s, json);
-        else
-                scenario_write(s, stdout);
-        return options_close_json(&o, json, 0);
+        if (o.json)
+                return options_write_json(&o, to_json(s), 0);
+        scenario_write(s, stdout);
+        return 0;
 }
