@@ -67,7 +67,7 @@ static void write_control(const struct scenario *s)
                quantity_format_rate(p.update_bps, a), quantity_format_rate(p.alive_bps, b));
 }
 
-static void write_json(const struct scenario *s, FILE *to)
+static json_t *to_json(const struct scenario *s)
 {
         json_t *object = json_object(), *nodes = json_array();
 
@@ -82,9 +82,7 @@ static void write_json(const struct scenario *s, FILE *to)
         }
         json_object_set_new(object, "nodes", nodes);
         add_control(object, s);
-        json_dumpf(object, to, JSON_INDENT(1));
-        fputc('\n', to);
-        json_decref(object);
+        return object;
 }
 
 /* Nodes without an address run on this machine, under evb run. */
@@ -147,7 +145,6 @@ int cmd_check(int argc, char **argv)
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
-        FILE *json;
         bool list = false;
         int r;
 
@@ -168,14 +165,9 @@ int cmd_check(int argc, char **argv)
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
         if (r != 0)
                 return r;
-        json = options_open_json(&o);
-        if (o.json && !json)
-                return 2;
-        if (json)
-                write_json(s, json);
-        else {
-                scenario_write(s, stdout);
-                write_control(s);
-        }
-        return options_close_json(&o, json, 0);
+        if (o.json)
+                return options_write_json(&o, to_json(s), 0);
+        scenario_write(s, stdout);
+        write_control(s);
+        return 0;
 }

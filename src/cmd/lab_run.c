@@ -111,6 +111,17 @@ struct running {
         bool full; /* points can no longer be written */
 };
 
+static void warn_of_other(void)
+{
+        pid_t other = lab_states_other();
+
+        if (other > 0)
+                fprintf(stderr,
+                        "evb lab run: process %d also measures on this machine; each disturbs the results of "
+                        "the other\n",
+                        (int)other);
+}
+
 static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
                    struct running *r)
 {
@@ -123,7 +134,7 @@ static int prepare(const struct lab_options *o, const char *words, const struct 
         if (!r->results)
                 return 2;
         r->n = lab_plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
-        lab_states_warn();
+        warn_of_other();
         return 0;
 }
 

@@ -153,6 +153,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 if (m->update.first + (uint32_t)k != s->finished_next)
                         continue;
                 s->finished_next++;
+                s->finished += m->update.entries[k].end != UPDATE_WRITING;
                 finished(d, now_ns, index, &m->update.entries[k]);
         }
         if (m->n > 0 && s->ack_due_ns == NEVER_NS)

@@ -62,6 +62,7 @@ struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
+        uint64_t finished; /* of `used`: the ends that it reported */
         uint32_t held;
         uint32_t acked, sent, reached, next;
         uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
@@ -78,7 +79,9 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard, vanished;
+        bool live, heard;
+        bool vanished;      /* an SFI: silent since it had unreported events */
+        bool replaced;      /* an SFI: another process took its place while it had unreported events */
         uint64_t welcomed;  /* the incarnation that may speak; 0: none */
         uint64_t candidate; /* another incarnation that requested the place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
@@ -176,8 +179,8 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
 /* dfm_resume.c: resumption of a former DFM's run. */
-bool dfm_may_take_up(const struct dfm *d, const struct message *join);
-void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
+bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
+void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join);
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
@@ -202,6 +205,17 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
 /* When the next message that waits for its budget may leave; NEVER_NS: none waits. */
 uint64_t dfm_budget_deadline_ns(const struct dfm *d);
+
+/* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
+ * of the run, all events have ended elsewhere. */
+static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
+{
+        const struct dfm_sfi *s = &d->sfis[sfi];
+        const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+
+        return d->state < RUN_ENDED &&
+               (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
+}
 
 static inline bool dfm_sfi_is_live(const struct dfm *d, const struct dfm_sfi *s)
 {

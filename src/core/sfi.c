@@ -143,7 +143,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 sfi_slots_take_back(t, a->event);
                 sfi_updates_void_lost(&s->updates, a->event);
         }
-        slot = idmap_get(&t->by_event, a->event);
+        slot = sfi_slots_find(t, a->event);
         if (!is_void && is_double(s, slot)) {
                 note_assignment(s, a->sequence);
                 t->items[slot].doubles++;
@@ -227,7 +227,7 @@ static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         sequence_restart(&s->keep_alives);
         sfi_inventory_take(&s->updates, &s->totals);
-        sfi_restart_streams(&s->updates, now_ns);
+        sfi_updates_restart(&s->updates, now_ns);
         s->keep_alive_due_ns = now_ns;
 }
 

@@ -6,11 +6,11 @@
 static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, enum sfi_verdict *ret_verdict)
 {
         struct sfi_slots *t = &s->slots;
-        uint32_t slot = idmap_get(&t->by_event, c->event);
+        uint32_t slot = sfi_slots_find(t, c->event);
 
-        if (slot != IDMAP_NONE && t->items[slot].state == SLOT_COLLECTING)
+        if (slot != SLOT_NONE && t->items[slot].state == SLOT_COLLECTING)
                 return slot;
-        if (slot != IDMAP_NONE || s->config.pull || s->state == RUN_ENDED ||
+        if (slot != SLOT_NONE || s->config.pull || s->state == RUN_ENDED ||
             sfi_slots_has_ended(t, c->event)) {
                 *ret_verdict = SFI_LATE;
                 return SLOT_NONE;

@@ -317,9 +317,9 @@ void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest)
 
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
 {
-        uint32_t slot = idmap_get(&t->by_event, event);
+        uint32_t slot = sfi_slots_find(t, event);
 
-        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_COLLECTING)
+        if (slot == SLOT_NONE || t->items[slot].state != SLOT_COLLECTING)
                 return;
         if (t->items[slot].assigned)
                 sfi_slots_finish(t, now_ns, slot, true);
@@ -329,9 +329,9 @@ void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
 
 void sfi_slots_take_back(struct sfi_slots *t, uint64_t event)
 {
-        uint32_t slot = idmap_get(&t->by_event, event);
+        uint32_t slot = sfi_slots_find(t, event);
 
-        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_BUILDING || t->items[slot].end != EVENT_LOST)
+        if (slot == SLOT_NONE || t->items[slot].state != SLOT_BUILDING || t->items[slot].end != EVENT_LOST)
                 return;
         t->items[slot].taken_back = true;
         idmap_remove(&t->by_event, event);

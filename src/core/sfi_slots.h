@@ -84,6 +84,14 @@ static inline bool sfi_slots_ros_is_live(const struct sfi_slots *t, uint32_t ros
         return t->ros_live[ros / 64] >> ros % 64 & 1;
 }
 
+/* The slot of an event; SLOT_NONE: it has none. */
+static inline uint32_t sfi_slots_find(const struct sfi_slots *t, uint64_t event)
+{
+        uint32_t slot = idmap_get(&t->by_event, event);
+
+        return slot == IDMAP_NONE ? SLOT_NONE : slot;
+}
+
 /* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way
  * to an assigned one. */
 uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);

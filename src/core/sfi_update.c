@@ -67,7 +67,7 @@ void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns)
         }
 }
 
-void sfi_restart_streams(struct sfi_updates *u, uint64_t now_ns)
+void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns)
 {
         u->assign_next = 0;
         memset(u->assign_bits, 0, sizeof u->assign_bits);

@@ -44,7 +44,7 @@ struct sfi_updates {
 int sfi_updates_init(struct sfi_updates *u);
 void sfi_updates_fini(struct sfi_updates *u); /* also after a failed init */
 /* Both sequences, of assignments and of finished events, start afresh. */
-void sfi_restart_streams(struct sfi_updates *u, uint64_t now_ns);
+void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 
 /* Assignments. */
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
@@ -57,8 +57,8 @@ void sfi_updates_plan_now(struct sfi_updates *u, uint64_t now_ns);
 
 /* Finished events. */
 void sfi_updates_report(struct sfi_updates *u, const struct finished_entry *entry);
-void sfi_updates_report_void(struct sfi_updates *u,
-                             uint64_t event); /* an assignment that leads to no event */
+/* Reports an assignment that leads to no event. */
+void sfi_updates_report_void(struct sfi_updates *u, uint64_t event);
 void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
 /* A report of this event as lost that is still pending must not pass for the end of a later assignment. */
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);

@@ -17,7 +17,6 @@
 #define PROGRESS_NS (250 * NS_PER_MS)
 /* When the DFM exits, the other nodes have its message or soon time out. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
-#define TERM_NS (5 * NS_PER_S)
 
 /* How strongly the launcher stops the nodes; it goes one step further at each deadline. */
 enum press { PRESS_NOT, PRESS_DFM, PRESS_ALL, PRESS_KILL };
@@ -53,7 +52,7 @@ static void press(struct launcher *l, enum press level, uint64_t deadline_ns)
 /* A stopped node serves others until the DFM has been silent for node-timeout. */
 static uint64_t stop_ns(const struct launcher *l)
 {
-        return TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
+        return LAUNCH_TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
 }
 
 static unsigned running_of(const struct launcher *l, enum node_role role)
@@ -115,7 +114,7 @@ static void child_ended(void *ctx, struct child *c)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);
-                press(l, PRESS_ALL, now_ns + TERM_NS);
+                press(l, PRESS_ALL, now_ns + LAUNCH_TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
 }

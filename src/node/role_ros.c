@@ -14,9 +14,6 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* Number and interval of the final messages, some of which may be lost. */
-#define FAREWELLS 3
-#define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
 
 /* Maximum wait for a front-end that continues to send after the run. */

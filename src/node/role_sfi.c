@@ -14,8 +14,6 @@
 #include "node_internal.h"
 
 #define SLOTS 2048
-#define FAREWELLS 3
-#define FAREWELL_NS (20 * NS_PER_MS)
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The

@@ -1,6 +1,6 @@
 /* An error with an explanation: what failed, why, and where. The caller owns it; it needs no cleanup.
  *
- * The rule of the whole tree:
+ * The rule of this program:
  * - A function that can explain its failure takes a `struct error *` as its last argument. When it fails, it
  *   fills the error and returns error->code; when it succeeds, it leaves the error alone.
  * - Any other function that fails returns a plain negative errno.
@@ -9,7 +9,7 @@
 #pragma once
 
 #define ERROR_MESSAGE_MAX 512
-#define ERROR_LOCATION_MAX 160
+#define ERROR_LOCATION_MAX 320 /* a path of a scenario and a number */
 #define ERROR_TEXT_MAX (ERROR_LOCATION_MAX + ERROR_MESSAGE_MAX + 2)
 
 struct error {

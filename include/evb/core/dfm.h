@@ -66,11 +66,11 @@ enum dfm_notice_kind {
         NOTICE_LEFT,      /* it announced that it leaves */
         NOTICE_SILENT,    /* silent for node_timeout_ns */
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
-        NOTICE_TAKEN_UP,  /* a former DFM's run goes on; see `run` */
+        NOTICE_RESUMED,   /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
         NOTICE_FAILED,  /* the output of an SFI failed */
         NOTICE_OVERDUE, /* the duration of a resumed run had passed */
-        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run` */
+        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run`. Not if overdue */
 };
 
 struct dfm_notice {
@@ -91,7 +91,8 @@ struct dfm_node_view {
         uint64_t frames;
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
-        bool vanished; /* an SFI: silent since it was assigned events */
+        bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
+        bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
 };
 
 struct dfm_counts {

@@ -3,9 +3,13 @@
  * standby nodes; summary.c only reads it. The filler owns all pointers. One thread. */
 #pragma once
 
+#include "evb/base/util.h"
 #include "evb/launch/child.h"
 #include "evb/launch/cpu_meter.h"
 #include "evb/launch/launch.h"
+
+/* How long a node may take to end that has nothing left to do. */
+#define LAUNCH_TERM_NS (5 * NS_PER_S)
 
 struct launch {
         const struct launch_options *options; /* of these, the report uses `json` and `quiet` */
