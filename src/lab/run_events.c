@@ -111,6 +111,8 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
                 copy_number(o, plain[i], json_object_get(report, plain[i]));
         copy_number(o, "switch_packets", inside(report, "drops", "switch_packets"));
+        copy_number(o, "port", json_object_get(report, "port"));
+        copy_number(o, "testbed_lost_packets", json_object_get(report, "testbed_lost_packets"));
         copy_number(o, "source_packets", inside(report, "drops", "source_qdisc_packets"));
         copy_number(o, "socket_packets", inside(report, "drops", "socket_packets"));
         copy_number(o, "re_asked", inside(report, "fragments", "re_asked"));

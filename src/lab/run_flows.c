@@ -116,7 +116,7 @@ json_t *run_flows(const struct lab_point *p)
         struct testbed *lab = NULL;
         struct flow_shape shape;
         json_t *result = NULL;
-        uint64_t at_ports = 0;
+        struct testbed_counts at_switch;
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
@@ -133,8 +133,8 @@ json_t *run_flows(const struct lab_point *p)
                 result = kind == FLOW_ECHO ? flow_figures_echo(&results[0]) : flow_figures(flows, results, n);
                 flow_figures_add_shares(result, results, n);
                 flow_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
-                if (lab && testbed_switch_drops(lab, &at_ports) >= 0)
-                        json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
+                if (lab && testbed_read_counts(lab, &at_switch) >= 0)
+                        flow_figures_add_switch(result, &at_switch);
         }
         testbed_free(lab);
         return result;

@@ -272,7 +272,7 @@ static int run(struct launcher *l, struct testbed *testbed)
         l->run.end_ns = clock_now_ns();
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
                 l->run.cpu_shares[role] = *cpu_meter_shares(l->meter, role);
-        l->run.has_switch_drops = testbed && testbed_switch_drops(testbed, &l->run.switch_drops) >= 0;
+        l->run.has_switch = testbed && testbed_read_counts(testbed, &l->run.at_switch) >= 0;
         if (l->run.options->progress)
                 progress_end();
         return 0;

@@ -215,7 +215,8 @@ static json_t *drops(const struct launch *l)
         else
                 json_object_set_new(o, "network_packets", json_null());
         json_object_set_new(o, "switch_packets",
-                            l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
+                            l->has_switch ? json_integer((json_int_t)l->at_switch.dropped_packets)
+                                          : json_null());
         set(o, "socket_packets", socket);
         return o;
 }
@@ -277,6 +278,15 @@ static void add_shaping(json_t *o, const struct launch *l)
                             s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
 }
 
+static void add_switch(json_t *o, const struct launch *l)
+{
+        const struct testbed_counts *c = l->has_switch ? &l->at_switch : NULL;
+
+        json_object_set_new(o, "port", c ? json_string(testbed_port_name(c)) : json_null());
+        json_object_set_new(o, "testbed_lost_packets",
+                            c ? json_integer((json_int_t)c->lost_packets) : json_null());
+}
+
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
@@ -308,6 +318,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "fragments", fragments(l, a));
         json_object_set_new(o, "drops", drops(l));
         json_object_set_new(o, "control_ports", control_ports(l));
+        add_switch(o, l);
         json_object_set_new(o, "balanced", json_boolean(a->balanced));
         add_usage(o, l);
         for (size_t i = 0; i < l->n_children; i++) {
