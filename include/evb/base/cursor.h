@@ -101,3 +101,33 @@ static inline void writer_u8(struct writer *w, uint8_t v)
         if (p)
                 *p = v;
 }
+
+/* A number in groups of 7 bits, the lowest first; bit 7 of a byte says that another one follows (LEB128,
+ * DWARF 5, section 7.6). */
+static inline uint64_t reader_varint(struct reader *r)
+{
+        uint64_t v = 0;
+
+        for (unsigned shift = 0; shift < 64; shift += 7) {
+                uint64_t byte = reader_u8(r), group = byte & 0x7f;
+
+                v |= group << shift;
+                if (group << shift >> shift != group)
+                        break;
+                if (byte < 0x80)
+                        return r->failed ? 0 : v;
+        }
+        r->failed = true;
+        return 0;
+}
+
+/* A signed difference as a number that is small if the difference is: 0, -1, 1, -2, ... */
+static inline uint64_t zigzag(int64_t v)
+{
+        return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);
+}
+
+static inline int64_t unzigzag(uint64_t v)
+{
+        return (int64_t)(v >> 1 ^ (v & 1 ? UINT64_MAX : 0));
+}
