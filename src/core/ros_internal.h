@@ -34,12 +34,14 @@ struct ros_item {
         uint64_t event;
         uint32_t l1_id;
         uint32_t from_bytes, to_bytes;
+        uint32_t bytes; /* payload, part of the queue's */
         uint32_t next;
         uint8_t status; /* the answer if nothing is held; FRAGMENT_OK: none */
 };
 
 struct ros_queue {
         uint32_t first, last, n_items;
+        uint64_t bytes; /* payload of all items */
         uint32_t transaction;
         uint64_t fragments;
         bool totals_due;

@@ -3,6 +3,20 @@
 
 #include "ros_internal.h"
 
+/* A range ends on a block or with the fragment. */
+static uint32_t end_of_range(const struct ros_fragment *f, uint32_t to_bytes)
+{
+        return to_bytes < f->bytes ? to_bytes - to_bytes % EVB_BLOCK_BYTES : f->bytes;
+}
+
+static uint32_t payload_bytes(const struct ros *r, uint32_t entry, uint32_t from, uint32_t to)
+{
+        if (entry == IDMAP_NONE || !r->entries[entry].arrived)
+                return 0;
+        to = end_of_range(&r->entries[entry].fragment, to);
+        return to > from ? to - from : 0;
+}
+
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status)
 {
@@ -22,6 +36,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
                 .l1_id = l1_id,
                 .from_bytes = from,
                 .to_bytes = to,
+                .bytes = payload_bytes(r, entry, from, to),
                 .next = NO_ITEM,
                 .status = status,
         };
@@ -30,6 +45,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         else
                 r->items[q->last].next = i;
         q->last = i;
+        q->bytes += r->items[i].bytes;
         r->n_items++;
         if (entry != IDMAP_NONE) {
                 r->entries[entry].queued++;
@@ -51,6 +67,7 @@ static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
                 r->items[before].next = next;
         if (next == NO_ITEM)
                 q->last = before;
+        q->bytes -= r->items[i].bytes;
         r->items[i].next = r->free_item;
         r->free_item = i;
         r->n_items--;
@@ -81,10 +98,7 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
         job->job.chunk.order = f->order;
         job->job.chunk.form = f->form;
         job->job.chunk.status = f->status;
-        job->job.to_bytes = MIN(item->to_bytes, f->bytes);
-        /* A range ends on a block or with the fragment. */
-        if (job->job.to_bytes < f->bytes)
-                job->job.to_bytes -= job->job.to_bytes % EVB_BLOCK_BYTES;
+        job->job.to_bytes = end_of_range(f, item->to_bytes);
         if (f->bytes == 0)
                 return item->from_bytes == 0;
         if (item->from_bytes >= job->job.to_bytes)
@@ -132,8 +146,19 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
                 r->counts.fragments_sent++;
                 q->fragments++;
         }
-        if (q->first != NO_ITEM && next_offset > r->items[q->first].from_bytes)
-                r->items[q->first].from_bytes = next_offset;
+        if (q->first == NO_ITEM || next_offset <= r->items[q->first].from_bytes)
+                return;
+        struct ros_item *rest = &r->items[q->first];
+        uint32_t part = MIN(next_offset - rest->from_bytes, rest->bytes);
+
+        rest->from_bytes = next_offset;
+        rest->bytes -= part;
+        q->bytes -= part;
+}
+
+struct ros_queued ros_queued(const struct ros *r, uint32_t sfi)
+{
+        return (struct ros_queued){r->queues[sfi].n_items, r->queues[sfi].bytes};
 }
 
 uint32_t ros_transaction(const struct ros *r, uint32_t sfi)

@@ -181,11 +181,17 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
         }
 }
 
-void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
+bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
 {
         s->counts.datagrams_received++;
+        return source < s->config.n_ros &&
+               sequence_note(&s->sequences[source].numbers, transaction) == SEQUENCE_NEW;
+}
+
+void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes)
+{
         if (source < s->config.n_ros)
-                sequence_note(&s->sequences[source].numbers, transaction);
+                sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
 }
 
 bool sfi_has_totals(const struct sfi *s)

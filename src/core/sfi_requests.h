@@ -8,8 +8,10 @@
 
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
-        uint64_t heard_ns;     /* arrival of the last chunk */
-        uint64_t newest_event; /* among the fragments that needed no retry */
+        uint64_t heard_ns;      /* arrival of the last chunk */
+        uint64_t newest_event;  /* among the fragments that needed no retry */
+        uint64_t backlog_ns;    /* arrival of the message that reported `backlog_bytes`; 0: none yet */
+        uint32_t backlog_bytes; /* queued in the ROS for this SFI */
 };
 
 struct sfi_requests {
@@ -48,6 +50,13 @@ bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_t
 static inline void sfi_requests_note_heard(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
 {
         q->streams[ros].heard_ns = now_ns;
+}
+
+static inline void sfi_requests_note_backlog(struct sfi_requests *q, uint64_t now_ns, uint16_t ros,
+                                             uint32_t bytes)
+{
+        q->streams[ros].backlog_ns = now_ns;
+        q->streams[ros].backlog_bytes = bytes;
 }
 
 /* A fragment of the event arrived without a retry. */

@@ -57,3 +57,12 @@ bool address_book_is_host(const struct address_book *b, enum node_role role, uin
 
         return known && net_address_same_host(known, address);
 }
+
+bool address_book_has_ros(const struct address_book *nodes, const struct net_address *from)
+{
+        for (size_t i = 0; i < nodes->n_ros; i++) {
+                if (address_book_is_host(nodes, ROLE_ROS, (uint16_t)i, from))
+                        return true;
+        }
+        return false;
+}

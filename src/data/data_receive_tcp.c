@@ -24,6 +24,8 @@
 #define ROOM_BYTES (16u << 20)
 /* Bytes read from one connection before the next one is served. */
 #define TURN_BYTES (4u << 20)
+/* What a step counts for besides the payload that it read. */
+#define STEP_BYTES 32
 
 struct tcp_peer {
         struct data_receiver *receiver;
@@ -33,9 +35,11 @@ struct tcp_peer {
         struct net_address from;
         uint64_t since_ns, number; /* of accepting */
         struct tcp_reader reader;
-        uint32_t left_bytes;       /* of the message being received */
-        struct sfi_chunk incoming; /* the chunk being received */
+        struct chunk_reader message; /* the data message being received */
+        bool in_message;             /* it may have further chunks */
+        struct sfi_chunk incoming;   /* the chunk being received */
         uint32_t chunk_left_bytes;
+        uint8_t head[FRAGMENTS_HEAD_MAX_BYTES]; /* what `message` reads */
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
@@ -180,21 +184,12 @@ static void note_granted(struct data_receiver *r, int fd)
         socket_note_buffer(SOCKET_RECEIVE, "data connections", true, requested, granted);
 }
 
-static bool is_from_a_ros(const struct address_book *nodes, const struct net_address *from)
-{
-        for (size_t i = 0; i < nodes->n_ros; i++) {
-                if (address_book_is_host(nodes, ROLE_ROS, (uint16_t)i, from))
-                        return true;
-        }
-        return false;
-}
-
 static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
 {
         struct tcp_receiver *t = r->state;
         struct tcp_peer *p;
 
-        if (!is_from_a_ros(r->context.nodes, from)) {
+        if (!address_book_has_ros(r->context.nodes, from)) {
                 note_stranger(r, from, "the scenario has no ROS with this address");
                 close(fd);
                 return;
@@ -290,6 +285,7 @@ static int take_control(struct tcp_peer *p, const struct message_header *h, uint
         return 1;
 }
 
+/* Another message than Fragments. */
 static int take_header(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
@@ -307,34 +303,60 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
                 v = MESSAGE_OTHER_RUN;
         if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= c->scenario->ros.count))
                 v = MESSAGE_MALFORMED;
-        if (v == MESSAGE_OK && h.type == MESSAGE_FRAGMENTS && check != 0)
+        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, h.sender_index);
+        return r < 0 ? r : take_control(p, &h, now_ns);
+}
+
+/* Header and directory of a data message. They are copied, because payload bypasses the staging buffer. */
+static int take_head(struct tcp_peer *p, uint64_t now_ns)
+{
+        const struct data_context *c = &p->receiver->context;
+        uint64_t cookie = sfi_member(p->receiver->core)->cookie;
+        enum message_verdict v = MESSAGE_SHORT;
+        const uint8_t *bytes = NULL;
+        size_t staged = 0;
+        int r;
+
+        while (v == MESSAGE_SHORT && staged < FRAGMENTS_HEAD_MAX_BYTES) {
+                r = stage(p, staged + 1);
+                if (r <= 0)
+                        return r;
+                bytes = tcp_reader_bytes(&p->reader, &staged);
+                v = chunk_reader_begin(&p->message, bytes, staged, cookie);
+        }
+        if (v == MESSAGE_OK && (p->message.header.sender_index >= c->scenario->ros.count ||
+                                p->message.head_bytes > sizeof p->head))
                 v = MESSAGE_MALFORMED;
-        if (v != MESSAGE_OK)
-                return refuse(p, v);
-        r = know_peer(p, h.sender_index);
+        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, p->message.header.sender_index);
         if (r < 0)
                 return r;
-        if (h.type != MESSAGE_FRAGMENTS)
-                return take_control(p, &h, now_ns);
-        tcp_reader_consume(&p->reader, MESSAGE_HEADER_BYTES);
-        p->left_bytes = h.payload_bytes;
+        memcpy(p->head, bytes, p->message.head_bytes);
+        (void)chunk_reader_begin(&p->message, p->head, p->message.head_bytes, cookie);
+        tcp_reader_consume(&p->reader, p->message.head_bytes);
+        p->in_message = true;
+        sfi_note_queued(p->receiver->core, now_ns, (uint16_t)p->ros, p->message.header.queued_bytes);
         stats_add(&c->stats->packets_received, 1);
         return 1;
 }
 
-static int take_chunk_header(struct tcp_peer *p, uint64_t now_ns)
+static int take_message(struct tcp_peer *p, uint64_t now_ns)
 {
         size_t staged;
-        int r = stage(p, CHUNK_HEADER_BYTES);
+        int r = stage(p, 1);
 
         if (r <= 0)
                 return r;
-        if (!chunk_decode(&p->incoming.chunk, tcp_reader_bytes(&p->reader, &staged)) ||
-            p->left_bytes < CHUNK_HEADER_BYTES ||
-            p->incoming.chunk.length > p->left_bytes - CHUNK_HEADER_BYTES)
-                return refuse(p, MESSAGE_MALFORMED);
-        tcp_reader_consume(&p->reader, CHUNK_HEADER_BYTES);
-        p->left_bytes -= CHUNK_HEADER_BYTES + p->incoming.chunk.length;
+        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p, now_ns)
+                                                                           : take_header(p, now_ns);
+}
+
+static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
+{
+        const uint8_t *none;
+
+        p->in_message = chunk_reader_next(&p->message, &p->incoming.chunk, &none);
+        if (!p->in_message)
+                return 1;
         p->incoming.source = (uint16_t)p->ros;
         p->chunk_left_bytes = p->incoming.chunk.length;
         sfi_reserve(p->receiver->core, now_ns, &p->incoming, 1);
@@ -375,11 +397,9 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
         while (r > 0 && taken < TURN_BYTES) {
                 if (p->chunk_left_bytes > 0)
                         r = take_payload(p, now_ns);
-                else if (p->left_bytes > 0)
-                        r = take_chunk_header(p, now_ns);
                 else
-                        r = take_header(p, now_ns);
-                taken += r > 0 ? (uint64_t)r + CHUNK_HEADER_BYTES : 0;
+                        r = p->in_message ? begin_chunk(p, now_ns) : take_message(p, now_ns);
+                taken += r > 0 ? (uint64_t)r + STEP_BYTES : 0;
         }
         p->ready = r > 0;
         if (r < 0)

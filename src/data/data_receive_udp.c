@@ -103,14 +103,13 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
         stats_count_refusal(r->context.stats, v);
         if (v != MESSAGE_OK)
                 return;
-        sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction);
+        if (sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction))
+                sfi_note_queued(r->core, now_ns, reader.header.sender_index, reader.header.queued_bytes);
         while (chunk_reader_next(&reader, &u->chunks[u->n].chunk, &u->payload[u->n])) {
                 u->chunks[u->n].source = reader.header.sender_index;
                 if (++u->n == CHUNKS)
                         store(r, u, now_ns);
         }
-        if (reader.malformed)
-                stats_add(&r->context.stats->packets_malformed, 1);
 }
 
 static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)

@@ -47,5 +47,6 @@ struct message_header data_sender_header(const struct data_sender *s, uint32_t s
                 .sender_index = (uint16_t)s->context.self->index,
                 .type = MESSAGE_FRAGMENTS,
                 .transaction = ros_transaction(s->core, sfi),
+                .queued_bytes = (uint32_t)MIN(ros_queued(s->core, sfi).bytes, (uint64_t)UINT32_MAX),
         };
 }

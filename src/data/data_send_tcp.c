@@ -36,7 +36,7 @@ struct tcp_path {
         size_t n_iov, at;
         uint32_t pinned[SEND_JOBS_MAX];
         size_t n_pinned;
-        uint8_t *headers; /* copies, because the paths share one packer */
+        uint8_t *headers; /* a copy, because the paths share one packer */
 };
 
 struct tcp_sender {
@@ -143,7 +143,6 @@ static bool pack(struct tcp_path *p)
         struct message_header header = data_sender_header(s, p->sfi);
         const struct chunk_datagram *d;
         size_t jobs = data_sender_take(s, p->sfi, MESSAGE_MAX_BYTES);
-        uint8_t *copy = p->headers;
 
         if (chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d) == 0)
                 return false;
@@ -153,13 +152,10 @@ static bool pack(struct tcp_path *p)
                 ros_pin(s->core, s->jobs[i].entry);
                 p->pinned[p->n_pinned++] = s->jobs[i].entry;
         }
-        /* Each pair of entries begins with a header in the packer's memory, which the next message reuses. */
+        /* The first entry lies in the packer's memory, which the next message reuses. */
         memcpy(p->iov, d->iov, d->n_iov * sizeof *d->iov);
-        for (size_t i = 0; i < d->n_iov; i += 2) {
-                memcpy(copy, p->iov[i].iov_base, p->iov[i].iov_len);
-                p->iov[i].iov_base = copy;
-                copy += p->iov[i].iov_len;
-        }
+        memcpy(p->headers, d->iov[0].iov_base, d->iov[0].iov_len);
+        p->iov[0].iov_base = p->headers;
         p->n_iov = d->n_iov;
         p->at = 0;
         stats_add(&s->context.stats->packets_sent, 1);

@@ -17,6 +17,13 @@
 #define PACED_FRAMES 4
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
+/* A datagram that is not full waits for more bytes while the kernel has others to send before it, as TCP's
+ * autocorking does (tcp_should_autocork() in net/ipv4/tcp.c). The kernel counts memory rather than bytes, at
+ * most twice as much, and a super-packet until all of it has left. */
+#define HOLD_MAX_NS (10 * NS_PER_MS)
+#define HOLD_LEAST_NS (100 * NS_PER_US)
+#define SUPER_PACKET_BYTES 65536u
+#define UNSENT_UNCERTAIN_BYTES (2 * SUPER_PACKET_BYTES)
 
 struct udp_path {
         struct endpoint *endpoint;
@@ -26,6 +33,7 @@ struct udp_path {
         /* ros.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none). */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
+        uint64_t held_until_ns; /* what is queued waits for more; 0: it does not */
         bool failure_logged;
 };
 
@@ -51,6 +59,17 @@ static void is_writable(void *ctx, uint32_t events)
         loop_modify(p->loop, &p->io, 0);
 }
 
+/* Payload of a super-packet that the qdisc counts as at most super_packet_max_bytes: whole frames. */
+static uint32_t super_packet_bytes(const struct data_sender *s)
+{
+        const struct udp_sender *u = s->state;
+        uint64_t frames = s->super_packet_max_bytes / (uint64_t)u->frame_bytes;
+
+        if (s->super_packet_max_bytes == 0)
+                return 0;
+        return (uint32_t)MIN(MAX(frames, UINT64_C(1)) * u->datagram_bytes, (uint64_t)UINT32_MAX);
+}
+
 static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
 {
         const struct scenario *sc = s->context.scenario;
@@ -60,7 +79,7 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
                 .send_buffer_bytes = sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .segmentation = (enum segmentation)sc->network.segmentation,
                 .device = s->context.self->device,
-                .super_packet_max_bytes = s->super_packet_max_bytes,
+                .super_packet_max_bytes = super_packet_bytes(s),
         };
         int r = network_node_address(&config.local, s->context.self, 0);
 
@@ -134,6 +153,56 @@ static size_t permitted(const struct udp_sender *u, struct udp_path *p)
         return 0;
 }
 
+/* The time for which the kernel certainly has packets to send before the next one. */
+static uint64_t backlog_ns(const struct data_sender *s, const struct udp_path *p)
+{
+        const struct node_stats *stats = s->context.stats;
+        uint64_t rate_bps = stats_get(&stats->qos_backend) > 0 ? stats_get(&stats->qos_rate_bps) : 0, bytes;
+
+        if (rate_bps == 0)
+                return 0;
+        bytes = endpoint_unsent_bytes(p->endpoint);
+        bytes = bytes > UNSENT_UNCERTAIN_BYTES ? (bytes - UNSENT_UNCERTAIN_BYTES) / 2 : 0;
+        return (uint64_t)((double)bytes * 8e9 / (double)rate_bps);
+}
+
+/* Decides whether the last of n datagrams, which is not full, waits. */
+static bool hold(struct data_sender *s, struct udp_path *p, uint32_t sfi, size_t jobs, size_t n)
+{
+        uint64_t wait_ns;
+
+        /* The next batch fills it. */
+        if (n > 1 && ros_queued(s->core, sfi).jobs > jobs)
+                return true;
+        wait_ns = MIN(backlog_ns(s, p), HOLD_MAX_NS);
+        if (wait_ns < HOLD_LEAST_NS)
+                return false;
+        p->held_until_ns = clock_now_ns() + wait_ns;
+        return true;
+}
+
+static bool is_held(const struct data_sender *s, struct udp_path *p, uint32_t sfi)
+{
+        const struct udp_sender *u = s->state;
+        struct ros_queued queued = ros_queued(s->core, sfi);
+
+        if (p->held_until_ns == 0)
+                return false;
+        if (queued.bytes < u->datagram_bytes && queued.jobs < CHUNKS_MAX && clock_now_ns() < p->held_until_ns)
+                return true;
+        p->held_until_ns = 0;
+        return false;
+}
+
+static uint64_t count_full(const struct chunk_datagram *d, int n)
+{
+        uint64_t full = 0;
+
+        for (int i = 0; i < n; i++)
+                full += d[i].full;
+        return full;
+}
+
 /* Accounts for `taken` datagrams. Those that the kernel refused for good count as failed. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
@@ -150,6 +219,7 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
         stats_add(&s->context.stats->packets_sent, (uint64_t)taken - failed);
         stats_add(&s->context.stats->bytes_sent,
                   bytes - (after->send_failed_bytes - before->send_failed_bytes));
+        stats_add(&s->context.stats->packets_full, failed > 0 ? 0 : count_full(d, taken));
         stats_add(&s->context.stats->packets_send_failed, failed);
         if (failed > 0 && !p->failure_logged)
                 log_warning_errno(after->send_error,
@@ -168,16 +238,18 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         struct udp_path *p = &u->paths[sfi];
         struct message_header header = data_sender_header(s, sfi);
         const struct chunk_datagram *d;
-        size_t most = permitted(u, p), n;
+        size_t most = permitted(u, p), jobs, n;
         struct endpoint_counts before;
         int taken;
 
         *ret_more = false;
-        if (most == 0)
+        if (most == 0 || is_held(s, p, sfi))
                 return 0;
         chunk_packer_set_limit(s->packer, most);
-        n = data_sender_take(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
-        n = chunk_pack(s->packer, &header, s->chunk_jobs, n, &d);
+        jobs = data_sender_take(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
+        n = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d);
+        if (n > 0 && !d[n - 1].full && hold(s, p, sfi, jobs, n))
+                n--;
         for (size_t i = 0; i < n; i++)
                 u->out[i] = (struct outgoing){d[i].iov, d[i].n_iov, d[i].size_bytes, NULL};
         before = p->endpoint->counts;
@@ -186,7 +258,7 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
                 return log_error_errno(taken, "sending to SFI %u: %m", sfi + 1);
         if (taken > 0)
                 account_sent(s, sfi, d, taken, &before);
-        *ret_more = taken == (int)n && n > 0;
+        *ret_more = taken == (int)n && n > 0 && p->held_until_ns == 0;
         if (taken == (int)n)
                 return 0;
         p->blocked = true;
@@ -230,9 +302,15 @@ static uint64_t udp_deadline(const struct data_sender *s)
         uint64_t deadline_ns = NEVER_NS;
 
         /* A blocked SFI waits for EPOLLOUT, and an idle one for jobs. */
-        for (uint32_t i = 0; u->bytes_per_ns > 0 && i < u->n; i++) {
-                if (!u->paths[i].blocked && ros_next_with_jobs(s->core, i) == i)
-                        deadline_ns = MIN(deadline_ns, u->paths[i].paced_until_ns);
+        for (uint32_t i = 0; i < u->n; i++) {
+                const struct udp_path *p = &u->paths[i];
+
+                if (p->blocked || ros_queued(s->core, i).jobs == 0)
+                        continue;
+                if (u->bytes_per_ns > 0)
+                        deadline_ns = MIN(deadline_ns, p->paced_until_ns);
+                if (p->held_until_ns > 0)
+                        deadline_ns = MIN(deadline_ns, p->held_until_ns);
         }
         return deadline_ns;
 }

@@ -101,6 +101,7 @@ static const struct endpoint_ops udp_ops = {
         .receive = udp_receive,
         .send = udp_send,
         .counts = udp_counts,
+        .unsent = udp_unsent,
         .free = udp_free,
 };
 

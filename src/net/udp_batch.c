@@ -1,8 +1,10 @@
 /* Moves batches of a UDP endpoint: several super-packets per system call, segmented and joined by the kernel.
  * Falls back to single datagrams if the kernel refuses. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "evb/base/util.h"
 #include "udp_internal.h"
@@ -250,4 +252,11 @@ void udp_counts(struct endpoint *e)
 
         if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) == 0 && size == sizeof memory)
                 note_overflow((struct udp *)e, memory[8]);
+}
+
+uint64_t udp_unsent(struct endpoint *e)
+{
+        int bytes;
+
+        return ioctl(e->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (uint64_t)bytes : 0;
 }

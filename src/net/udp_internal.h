@@ -42,3 +42,4 @@ void udp_prepare_receive(struct udp *u);
 int udp_receive(struct endpoint *e, struct datagram *out, size_t n);
 int udp_send(struct endpoint *e, const struct outgoing *out, size_t n);
 void udp_counts(struct endpoint *e);
+uint64_t udp_unsent(struct endpoint *e);

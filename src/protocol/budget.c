@@ -3,7 +3,6 @@
 
 #include "evb/base/util.h"
 #include "evb/protocol/chunk.h"
-#include "evb/protocol/message.h"
 
 /* Automatic share: what assignments need, and this on top for headers, acknowledgements and retries. */
 #define SPARE_PERMILLE 2u
@@ -16,6 +15,8 @@
 #define ASSIGN_INFO_BYTES 56u
 /* A Totals message, from each ROS in each keep-alive interval. */
 #define TOTALS_BYTES 48u
+/* Usual bytes of the entry of a chunk. */
+#define CHUNK_BYTES 2u
 
 void budget_init(struct budget *b, uint64_t rate_bps, uint32_t header_bytes)
 {
@@ -48,8 +49,8 @@ static uint64_t permille(uint64_t bps, uint64_t n)
 /* Events/s that fill an SFI's port: each takes one whole fragment of each ROS, in full frames. */
 static double full_rate_hz(const struct budget_demand *d)
 {
-        double header_bytes = MESSAGE_HEADER_BYTES + d->header_bytes, frame_bytes = d->mtu_bytes + 14.0,
-               payload_bytes = (double)d->n_ros * (double)(d->fragment_bytes + CHUNK_HEADER_BYTES);
+        double header_bytes = FRAGMENTS_HEADER_BYTES + d->header_bytes, frame_bytes = d->mtu_bytes + 14.0,
+               payload_bytes = (double)d->n_ros * (double)(d->fragment_bytes + CHUNK_BYTES);
 
         return (double)d->link_bps / 8 / (payload_bytes * frame_bytes / (frame_bytes - header_bytes));
 }

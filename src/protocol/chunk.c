@@ -1,34 +1,89 @@
-/* Divides fragments into chunks and data datagrams, and reads them back. Payload is referenced, never
- * copied. */
+/* Encodes and decodes data messages: header, and the directory of chunks. chunk_pack.c divides fragments into
+ * them. */
 #include "evb/protocol/chunk.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
-#include "evb/base/cursor.h"
 #include "evb/base/util.h"
 
-#define CHECK_BYTES_AT 28
-/* The shortest part of a fragment that is worth a chunk header. A datagram with less room is closed. */
-#define CHUNK_MIN_BYTES EVB_BLOCK_BYTES
-#define PADDING_MAX_BYTES (CHUNK_HEADER_BYTES + EVB_BLOCK_BYTES)
+#define CHECK_AT 16
+#define SENDER_ROLE_SHIFT 12
+/* The byte "kind": form in the lower half, status in the upper one. */
+#define STATUS_SHIFT 4
 
-static const uint8_t zeros[PADDING_MAX_BYTES];
-
-void chunk_encode(const struct chunk *c, uint8_t bytes[static CHUNK_HEADER_BYTES])
+struct chunk_context chunk_context_begin(uint16_t ros)
 {
-        struct writer w = writer_init(bytes, CHUNK_HEADER_BYTES);
+        return (struct chunk_context){.last.order = ros, .stride = 1};
+}
 
-        writer_u64(&w, c->event);
-        writer_u32(&w, c->l1_id);
-        writer_u32(&w, c->fragment_bytes);
-        writer_u32(&w, c->offset);
-        writer_u32(&w, c->length);
-        writer_u16(&w, c->order);
-        writer_u8(&w, c->form);
-        writer_u8(&w, c->status);
-        writer_u32(&w, message_check(bytes, CHECK_BYTES_AT));
+/* Values that an entry without flags stands for: the whole next fragment, of the same size and kind. */
+static uint64_t expected_event(const struct chunk_context *k)
+{
+        return k->last.event + k->stride;
+}
+
+/* L1 ids advance with the events. */
+static uint32_t expected_l1_id(const struct chunk_context *k, uint64_t event)
+{
+        return k->last.l1_id + (uint32_t)(event - k->last.event);
+}
+
+static void note(struct chunk_context *k, const struct chunk *c)
+{
+        /* The first number says nothing about the distance of the next ones. */
+        if (k->n++ > 0)
+                k->stride = c->event - k->last.event;
+        k->last = *c;
+}
+
+/* All fields of an entry together fit into CHUNK_ENTRY_MAX_BYTES. */
+static uint8_t *put_varint(uint8_t *at, uint64_t v)
+{
+        for (; v >= 0x80; v >>= 7)
+                *at++ = (uint8_t)(v | 0x80);
+        *at++ = (uint8_t)v;
+        return at;
+}
+
+size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
+                    uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES])
+{
+        uint8_t *at = bytes + 1;
+        uint32_t l1_id = expected_l1_id(k, c->event);
+        uint8_t flags = 0;
+
+        assert(c->offset % EVB_BLOCK_BYTES == 0);
+        assert(c->offset + c->length == c->fragment_bytes || c->length % EVB_BLOCK_BYTES == 0);
+        if (c->event != expected_event(k)) {
+                flags |= CHUNK_HAS_EVENT;
+                at = put_varint(at, zigzag((int64_t)(c->event - k->last.event)));
+        }
+        if (c->l1_id != l1_id) {
+                flags |= CHUNK_HAS_L1_ID;
+                at = put_varint(at, zigzag((int32_t)(c->l1_id - l1_id)));
+        }
+        if (c->fragment_bytes != k->last.fragment_bytes) {
+                flags |= CHUNK_HAS_SIZE;
+                at = put_varint(at, c->fragment_bytes);
+        }
+        if (c->offset > 0) {
+                flags |= CHUNK_HAS_OFFSET;
+                at = put_varint(at, c->offset / EVB_BLOCK_BYTES);
+        }
+        if (c->offset + c->length != c->fragment_bytes) {
+                flags |= CHUNK_HAS_LENGTH;
+                at = put_varint(at, c->length / EVB_BLOCK_BYTES);
+        }
+        if (c->order != k->last.order || c->form != k->last.form || c->status != k->last.status) {
+                flags |= CHUNK_HAS_KIND;
+                at = put_varint(at, c->order);
+                *at++ = (uint8_t)(c->form | c->status << STATUS_SHIFT);
+        }
+        assert(at - bytes <= CHUNK_ENTRY_MAX_BYTES);
+        bytes[0] = flags;
+        note(k, c);
+        return (size_t)(at - bytes);
 }
 
 static bool chunk_is_possible(const struct chunk *c)
@@ -38,207 +93,173 @@ static bool chunk_is_possible(const struct chunk *c)
                 return false;
         if (c->offset > c->fragment_bytes || c->length > c->fragment_bytes - c->offset)
                 return false;
-        if (c->length == 0)
-                return c->fragment_bytes == 0;
-        return c->offset % EVB_BLOCK_BYTES == 0 &&
-               (c->length % EVB_BLOCK_BYTES == 0 || c->offset + c->length == c->fragment_bytes);
+        return c->length > 0 || c->fragment_bytes == 0;
 }
 
-bool chunk_decode(struct chunk *ret, const uint8_t bytes[static CHUNK_HEADER_BYTES])
+/* A number of blocks in bytes; too large a number stays too large. */
+static uint32_t bytes_of_blocks(uint64_t blocks)
 {
-        struct reader r = reader_init(bytes, CHUNK_HEADER_BYTES);
+        return (uint32_t)MIN(blocks, UINT64_C(2) * EVB_FRAGMENT_MAX_BYTES / EVB_BLOCK_BYTES) *
+               EVB_BLOCK_BYTES;
+}
 
-        ret->event = reader_u64(&r);
-        ret->l1_id = reader_u32(&r);
-        ret->fragment_bytes = reader_u32(&r);
-        ret->offset = reader_u32(&r);
-        ret->length = reader_u32(&r);
-        ret->order = reader_u16(&r);
-        ret->form = reader_u8(&r);
-        ret->status = reader_u8(&r);
-        return reader_u32(&r) == message_check(bytes, CHECK_BYTES_AT) && chunk_is_possible(ret);
+enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
+                                  bool *ret_last)
+{
+        const uint8_t *begin = r->at;
+        size_t left = reader_left(r);
+        uint8_t flags = reader_u8(r), kind;
+        uint64_t size = k->last.fragment_bytes, order = k->last.order, l1_more = 0;
+        struct chunk c = {.event = expected_event(k), .form = k->last.form, .status = k->last.status};
+
+        if (flags & CHUNK_HAS_EVENT)
+                c.event = k->last.event + (uint64_t)unzigzag(reader_varint(r));
+        if (flags & CHUNK_HAS_L1_ID)
+                l1_more = reader_varint(r);
+        c.l1_id = expected_l1_id(k, c.event) + (uint32_t)unzigzag(l1_more);
+        if (flags & CHUNK_HAS_SIZE)
+                size = reader_varint(r);
+        c.fragment_bytes = (uint32_t)MIN(size, (uint64_t)UINT32_MAX);
+        if (flags & CHUNK_HAS_OFFSET)
+                c.offset = bytes_of_blocks(reader_varint(r));
+        c.length = c.fragment_bytes - c.offset;
+        if (flags & CHUNK_HAS_LENGTH)
+                c.length = bytes_of_blocks(reader_varint(r));
+        if (flags & CHUNK_HAS_KIND) {
+                order = reader_varint(r);
+                kind = reader_u8(r);
+                c.form = kind & ((1u << STATUS_SHIFT) - 1);
+                c.status = kind >> STATUS_SHIFT;
+        }
+        c.order = (uint16_t)order;
+        /* An entry that fails although it had the bytes of the longest one will not become valid. */
+        if (r->failed)
+                return left < CHUNK_ENTRY_MAX_BYTES ? MESSAGE_SHORT : MESSAGE_MALFORMED;
+        if (flags & CHUNK_RESERVED || r->at - begin > CHUNK_ENTRY_MAX_BYTES || order > UINT16_MAX ||
+            l1_more > UINT32_MAX || !chunk_is_possible(&c) || k->n == CHUNKS_MAX)
+                return MESSAGE_MALFORMED;
+        note(k, &c);
+        *ret = c;
+        *ret_last = flags & CHUNK_IS_LAST;
+        return MESSAGE_OK;
+}
+
+/* The low half of the cookie is in the header, the high half only in the check word: both must match. */
+static uint32_t check_of(const uint8_t *bytes, size_t directory_bytes, uint64_t cookie)
+{
+        return message_check(bytes, CHECK_AT) ^
+               message_check(bytes + FRAGMENTS_HEADER_BYTES, directory_bytes) ^ (uint32_t)(cookie >> 32);
+}
+
+void fragments_header_encode(const struct message_header *h, uint8_t *bytes, size_t directory_bytes)
+{
+        uint32_t sender = (uint32_t)h->sender_role << SENDER_ROLE_SHIFT | h->sender_index;
+        uint32_t words[CHECK_AT / 4] = {
+                htole32(FRAGMENTS_MAGIC | MESSAGE_VERSION << 8 | sender << 16),
+                htole32((uint32_t)h->cookie),
+                htole32(h->transaction),
+                htole32(h->queued_bytes),
+        };
+        uint32_t check;
+
+        memcpy(bytes, words, sizeof words);
+        check = htole32(check_of(bytes, directory_bytes, h->cookie));
+        memcpy(bytes + CHECK_AT, &check, sizeof check);
+}
+
+/* A datagram that is no data message: it comes from another program or version, or has no business here. */
+static enum message_verdict refuse(const uint8_t *bytes, size_t n, uint64_t cookie)
+{
+        struct message_header h;
+        uint32_t check;
+        enum message_verdict v = message_header_decode(&h, bytes, n, &check);
+
+        if (v != MESSAGE_OK)
+                return v;
+        return h.cookie == cookie ? MESSAGE_MALFORMED : MESSAGE_OTHER_RUN;
+}
+
+static enum message_verdict decode_header(struct message_header *ret, const uint8_t *bytes, size_t n,
+                                          uint64_t cookie, uint32_t *ret_check)
+{
+        struct reader r = reader_init(bytes, n);
+        uint16_t sender;
+
+        if (reader_u8(&r) != FRAGMENTS_MAGIC)
+                return refuse(bytes, n, cookie);
+        if (reader_u8(&r) != MESSAGE_VERSION && !r.failed)
+                return MESSAGE_OTHER_VERSION;
+        sender = reader_u16(&r);
+        *ret = (struct message_header){
+                .cookie = cookie,
+                .sender_role = (enum node_role)(sender >> SENDER_ROLE_SHIFT),
+                .sender_index = sender & ((1u << SENDER_ROLE_SHIFT) - 1),
+                .type = MESSAGE_FRAGMENTS,
+        };
+        if (reader_u32(&r) != (uint32_t)cookie && !r.failed)
+                return MESSAGE_OTHER_RUN;
+        ret->transaction = reader_u32(&r);
+        ret->queued_bytes = reader_u32(&r);
+        *ret_check = reader_u32(&r);
+        if (r.failed)
+                return MESSAGE_SHORT;
+        return ret->sender_role == ROLE_ROS && ret->sender_index < EVB_ROS_MAX ? MESSAGE_OK
+                                                                               : MESSAGE_MALFORMED;
+}
+
+enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                        uint64_t cookie)
+{
+        uint32_t check;
+        enum message_verdict v = decode_header(&r->header, bytes, n, cookie, &check);
+        uint64_t payload_bytes = 0;
+        struct chunk_context k;
+        struct reader directory;
+        bool last = false;
+        struct chunk c;
+
+        if (v != MESSAGE_OK)
+                return v;
+        k = r->context = chunk_context_begin(r->header.sender_index);
+        directory = reader_init(bytes + FRAGMENTS_HEADER_BYTES, n - FRAGMENTS_HEADER_BYTES);
+        while (!last) {
+                v = chunk_decode(&k, &directory, &c, &last);
+                if (v != MESSAGE_OK)
+                        return v;
+                payload_bytes += c.length;
+        }
+        r->head_bytes = (size_t)(directory.at - bytes);
+        if (check != check_of(bytes, r->head_bytes - FRAGMENTS_HEADER_BYTES, cookie))
+                return MESSAGE_MALFORMED;
+        /* CHUNKS_MAX times EVB_FRAGMENT_MAX_BYTES fit. */
+        r->header.payload_bytes = (uint32_t)payload_bytes;
+        r->directory = reader_init(bytes + FRAGMENTS_HEADER_BYTES, r->head_bytes - FRAGMENTS_HEADER_BYTES);
+        r->payload = NULL;
+        return MESSAGE_OK;
 }
 
 enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                        uint64_t cookie)
 {
-        uint32_t check;
-        enum message_verdict v = message_header_decode(&r->header, bytes, n, &check);
+        enum message_verdict v = chunk_reader_begin(r, bytes, n, cookie);
 
         if (v != MESSAGE_OK)
                 return v;
-        if (r->header.cookie != cookie)
-                return MESSAGE_OTHER_RUN;
-        if (r->header.type != MESSAGE_FRAGMENTS || r->header.sender_role != ROLE_ROS || check != 0)
-                return MESSAGE_MALFORMED;
-        if (r->header.payload_bytes > n - MESSAGE_HEADER_BYTES)
+        if (r->header.payload_bytes > n - r->head_bytes)
                 return MESSAGE_SHORT;
-        r->at = bytes + MESSAGE_HEADER_BYTES;
-        r->end = r->at + r->header.payload_bytes;
-        r->malformed = false;
+        r->payload = bytes + r->head_bytes;
         return MESSAGE_OK;
 }
 
 bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t **ret_payload)
 {
-        size_t left = (size_t)(r->end - r->at);
+        bool last;
 
-        if (left == 0)
+        if (reader_left(&r->directory) == 0 ||
+            chunk_decode(&r->context, &r->directory, ret, &last) != MESSAGE_OK)
                 return false;
-        if (left < CHUNK_HEADER_BYTES || !chunk_decode(ret, r->at) ||
-            ret->length > left - CHUNK_HEADER_BYTES) {
-                r->malformed = true;
-                r->at = r->end;
-                return false;
-        }
-        *ret_payload = r->at + CHUNK_HEADER_BYTES;
-        r->at += CHUNK_HEADER_BYTES + ret->length;
+        *ret_payload = r->payload;
+        if (r->payload)
+                r->payload += ret->length;
         return true;
-}
-
-struct chunk_packer {
-        size_t datagram_bytes, datagrams_max, limit;
-        bool stream;
-        size_t iov_max; /* entries for one datagram: header, two per chunk, padding */
-        struct chunk_datagram *datagrams;
-        struct iovec *iov;
-        uint8_t *headers; /* all headers of a datagram in sequence */
-        size_t headers_bytes;
-};
-
-int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t datagrams_max)
-{
-        _cleanup_free_ struct chunk_packer *p = NULL;
-
-        if (datagram_bytes < MESSAGE_HEADER_BYTES + CHUNK_HEADER_BYTES + EVB_BLOCK_BYTES ||
-            datagrams_max == 0)
-                return -EINVAL;
-        p = calloc(1, sizeof *p);
-        if (!p)
-                return -ENOMEM;
-        size_t chunks_max = (datagram_bytes - MESSAGE_HEADER_BYTES) / CHUNK_HEADER_BYTES;
-
-        /* A fragment without bytes is a chunk header alone, but the gather list of a system call is bounded.
-         */
-        p->iov_max = 2 * MIN(chunks_max, (size_t)255) + 2;
-        p->headers_bytes = MESSAGE_HEADER_BYTES + p->iov_max / 2 * CHUNK_HEADER_BYTES;
-        p->datagram_bytes = datagram_bytes;
-        p->datagrams_max = p->limit = datagrams_max;
-        p->datagrams = calloc(datagrams_max, sizeof *p->datagrams);
-        p->iov = calloc(datagrams_max * p->iov_max, sizeof *p->iov);
-        p->headers = calloc(datagrams_max, p->headers_bytes);
-        if (!p->datagrams || !p->iov || !p->headers) {
-                chunk_packer_free(take_ptr(p));
-                return -ENOMEM;
-        }
-        *ret = take_ptr(p);
-        return 0;
-}
-
-void chunk_packer_set_stream(struct chunk_packer *p)
-{
-        p->stream = true;
-}
-
-void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams)
-{
-        p->limit = MIN(datagrams, p->datagrams_max);
-}
-
-struct chunk_packer *chunk_packer_free(struct chunk_packer *p)
-{
-        if (!p)
-                return NULL;
-        free(p->datagrams);
-        free(p->iov);
-        free(p->headers);
-        free(p);
-        return NULL;
-}
-
-/* How many bytes of `wanted` fit into `room` after the chunk header. SIZE_MAX: none; close the datagram. */
-static size_t chunk_bytes(size_t wanted, size_t room)
-{
-        if (room < CHUNK_HEADER_BYTES)
-                return SIZE_MAX;
-        room -= CHUNK_HEADER_BYTES;
-        if (wanted <= room)
-                return wanted;
-        room -= room % EVB_BLOCK_BYTES;
-        return room >= CHUNK_MIN_BYTES ? room : SIZE_MAX;
-}
-
-static void add(struct chunk_datagram *d, const void *bytes, size_t n)
-{
-        d->iov[d->n_iov++] = (struct iovec){.iov_base = (void *)bytes, .iov_len = n};
-        d->size_bytes += (uint32_t)n;
-}
-
-/* The chunk header follows the other headers of the datagram. If only headers precede it, one iovec holds
- * both. */
-static void add_header(struct chunk_datagram *d, const struct chunk *c, uint8_t *at)
-{
-        struct iovec *last = &d->iov[d->n_iov - 1];
-
-        chunk_encode(c, at);
-        if ((uint8_t *)last->iov_base + last->iov_len == at) {
-                last->iov_len += CHUNK_HEADER_BYTES;
-                d->size_bytes += CHUNK_HEADER_BYTES;
-        } else
-                add(d, at, CHUNK_HEADER_BYTES);
-}
-
-/* Fills one datagram from job *job, whose bytes below *offset are already sent. */
-static void fill(struct chunk_packer *p, struct chunk_datagram *d, const struct chunk_job *jobs,
-                 size_t n_jobs, size_t *job, uint32_t *offset)
-{
-        uint8_t *headers = d->iov[0].iov_base, *at = headers + MESSAGE_HEADER_BYTES;
-
-        while (*job < n_jobs && d->n_iov + 3 <= p->iov_max) {
-                const struct chunk_job *j = &jobs[*job];
-                size_t n = chunk_bytes(j->to_bytes - *offset, p->datagram_bytes - d->size_bytes);
-
-                if (n == SIZE_MAX)
-                        break;
-                struct chunk c = j->chunk;
-                c.offset = *offset;
-                c.length = (uint32_t)n;
-                add_header(d, &c, at);
-                at += CHUNK_HEADER_BYTES;
-                if (n > 0)
-                        add(d, j->payload + *offset, n);
-                *offset += (uint32_t)n;
-                if (*offset < j->to_bytes)
-                        break;
-                (*job)++;
-                *offset = *job < n_jobs ? jobs[*job].chunk.offset : 0;
-        }
-        d->jobs_done = (uint32_t)*job;
-        d->next_offset = *offset;
-}
-
-size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
-                  size_t n_jobs, const struct chunk_datagram **ret)
-{
-        size_t job = 0, n = 0;
-        uint32_t offset = n_jobs > 0 ? jobs[0].chunk.offset : 0;
-        struct message_header h = *header;
-
-        for (; job < n_jobs && n < p->limit; n++) {
-                struct chunk_datagram *d = &p->datagrams[n];
-
-                *d = (struct chunk_datagram){.iov = p->iov + n * p->iov_max};
-                add(d, p->headers + n * p->headers_bytes, MESSAGE_HEADER_BYTES);
-                fill(p, d, jobs, n_jobs, &job, &offset);
-                assert(d->size_bytes > MESSAGE_HEADER_BYTES);
-
-                h.payload_bytes = d->size_bytes - MESSAGE_HEADER_BYTES;
-                message_header_encode(&h, d->iov[0].iov_base, 0);
-                h.transaction++;
-                size_t padding = p->datagram_bytes - d->size_bytes;
-                if (!p->stream && job < n_jobs && padding > 0 && padding <= PADDING_MAX_BYTES)
-                        add(d, zeros, padding);
-        }
-        *ret = p->datagrams;
-        return n;
 }

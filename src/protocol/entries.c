@@ -26,24 +26,14 @@ struct previous {
 
 static const struct previous before_first = {.event = UINT64_MAX, .l1_id = UINT32_MAX};
 
-static uint64_t zigzag(uint64_t difference)
-{
-        return difference << 1 ^ (0 - (difference >> 63));
-}
-
-static uint64_t unzigzag(uint64_t v)
-{
-        return v >> 1 ^ (0 - (v & 1));
-}
-
 /* A value that is close to the expected one. */
 static void field_near(struct codec *c, uint64_t *v, uint64_t expected)
 {
-        uint64_t coded = c->decode ? 0 : zigzag(*v - expected);
+        uint64_t coded = c->decode ? 0 : zigzag((int64_t)(*v - expected));
 
         field_varint(c, &coded);
         if (c->decode)
-                *v = expected + unzigzag(coded);
+                *v = expected + (uint64_t)unzigzag(coded);
 }
 
 static void field_small(struct codec *c, uint32_t *v)
@@ -65,15 +55,15 @@ static void field_event(struct codec *c, uint64_t *event, const struct previous 
         if (!c->decode) {
                 if (*event == ASSIGN_VOID_EVENT)
                         *flags |= ENTRY_VOID;
-                else if (zigzag(*event - expected) >> 63)
+                else if (zigzag((int64_t)(*event - expected)) >> 63)
                         *flags |= ENTRY_EVENT;
                 else
-                        difference = zigzag(*event - expected);
+                        difference = zigzag((int64_t)(*event - expected));
         }
         coded = difference << 1 | (*flags != 0);
         field_varint(c, &coded);
         if (c->decode)
-                *event = expected + unzigzag(coded >> 1);
+                *event = expected + (uint64_t)unzigzag(coded >> 1);
         if (coded & 1)
                 field_u8(c, flags);
         if (*flags & ENTRY_EVENT)

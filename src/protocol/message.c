@@ -92,6 +92,7 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
         ret->type = reader_u32(&r);
         ret->transaction = reader_u32(&r);
         ret->payload_bytes = reader_u32(&r);
+        ret->queued_bytes = 0;
         *ret_check = reader_u32(&r) ^ message_check(bytes, CHECK_BYTES_AT);
         return sender_is_possible(ret) ? MESSAGE_OK : MESSAGE_MALFORMED;
 }

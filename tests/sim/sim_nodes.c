@@ -165,11 +165,12 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
 
 static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
 {
-        struct sfi_chunk chunks[256];
-        const uint8_t *payload[256];
+        struct sfi_chunk chunks[CHUNKS_MAX];
+        const uint8_t *payload[CHUNKS_MAX];
         size_t k = 0;
 
-        sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction);
+        if (sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction))
+                sfi_note_queued(n->sfi, s->now_ns, reader->header.sender_index, reader->header.queued_bytes);
         while (k < ARRAY_SIZE(chunks) && chunk_reader_next(reader, &chunks[k].chunk, &payload[k]))
                 chunks[k++].source = reader->header.sender_index;
         sfi_reserve(n->sfi, s->now_ns, chunks, k);
@@ -229,9 +230,14 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct ros_job jobs[64];
         struct chunk_job chunk_jobs[64];
-        struct message_header h = {ros_member(n->ros)->cookie,   ROLE_ROS,
-                                   (uint16_t)n->index,           MESSAGE_FRAGMENTS,
-                                   ros_transaction(n->ros, sfi), 0};
+        struct message_header h = {
+                .cookie = ros_member(n->ros)->cookie,
+                .sender_role = ROLE_ROS,
+                .sender_index = (uint16_t)n->index,
+                .type = MESSAGE_FRAGMENTS,
+                .transaction = ros_transaction(n->ros, sfi),
+                .queued_bytes = (uint32_t)MIN(ros_queued(n->ros, sfi).bytes, (uint64_t)UINT32_MAX),
+        };
         const struct chunk_datagram *d;
         size_t k = ros_jobs(n->ros, sfi, jobs, ARRAY_SIZE(jobs)), taken, made;
 

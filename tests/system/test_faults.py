@@ -98,7 +98,7 @@ def foreign(evb):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         ours = bytes.fromhex("45564231 0100 2000 01000000 0200 0000")
         hostile = [b"", b"x", b"EVB1", ours, ours + bytes(16), bytes(1400), b"EVB1" + b"\xff" * 1000, os.urandom(900),
-                   b"EVB1\x02\x00" + bytes(40), b"EVB1\x01\x00\x20\x00\x63\x00\x00\x00" + bytes(60)]
+                   b"EVB1\x03\x00" + bytes(40), b"\xeb\x03" + bytes(40), b"EVB1\x01\x00\x20\x00\x63\x00\x00\x00" + bytes(60)]
         for node in ("dfm", "ros1", "sfi1", "sfi2"):
             for port in (26800, 26801):
                 for bytes_ in hostile:

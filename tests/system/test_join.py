@@ -271,7 +271,7 @@ def strangers(evb):
                 for node, port in ports.items():
                     for role, kind, body in FORGED:
                         s.sendto(message(role, kind, body), (b.addresses[node], port))
-                    s.sendto(message(2, 0x00EB0001, b""), (b.addresses["sfi1"], 26801))
+                    s.sendto(fragments(), (b.addresses["sfi1"], 26801))
         reports = b.end_all()
         complete(dict(reports["dfm"], fragments={"corrupt": 0}))
         assert sum(r["packets_foreign"] for r in reports.values()) > 0
@@ -357,10 +357,18 @@ def check_word(data):
 
 
 def message(role, kind, body, cookie=0x1234567812345678):
-    head = (0x31425645).to_bytes(4, "little") + (2).to_bytes(2, "little") + (role << 12).to_bytes(2, "little")
+    head = (0x31425645).to_bytes(4, "little") + (3).to_bytes(2, "little") + (role << 12).to_bytes(2, "little")
     head += cookie.to_bytes(8, "little") + kind.to_bytes(4, "little") + bytes(4) + len(body).to_bytes(4, "little")
-    check = check_word(head) ^ (check_word(body) if kind != 0x00EB0001 else 0)
+    check = check_word(head) ^ check_word(body)
     return head + check.to_bytes(4, "little") + body
+
+
+def fragments(cookie=0x1234567812345678):
+    """A data message of ROS 1: the whole fragment of event 0, which has no bytes."""
+    directory = b"\x81\x00"
+    head = b"\xeb\x03" + (2 << 12).to_bytes(2, "little") + (cookie % 2 ** 32).to_bytes(4, "little") + bytes(8)
+    check = check_word(head) ^ check_word(directory) ^ cookie >> 32
+    return head + check.to_bytes(4, "little") + directory
 
 
 def keep_alive_ended():

@@ -223,25 +223,81 @@ static void joining(void)
         end_message(&m);
 }
 
+static void chunk(const struct chunk *c, bool first)
+{
+        printf("%s{\"event\": %llu, \"l1_id\": %u, \"fragment_bytes\": %u, \"offset\": %u, \"length\": %u, "
+               "\"order\": %u, \"form\": %u, \"status\": %u}",
+               first ? "" : ", ", (unsigned long long)c->event, c->l1_id, c->fragment_bytes, c->offset,
+               c->length, c->order, c->form, c->status);
+}
+
+/* A message with every field of an entry; the document's description alone must suffice to read it. */
 static void fragments(void)
 {
-        uint8_t bytes[MESSAGE_HEADER_BYTES + CHUNK_HEADER_BYTES];
+        static const struct chunk chunks[] = {
+                {.event = 0x1112131415161718,
+                 .l1_id = 0x21222324,
+                 .fragment_bytes = 14336,
+                 .order = 5,
+                 .offset = 32 * 200,
+                 .length = 14336 - 32 * 200},
+                {.event = 0x1112131415161719,
+                 .l1_id = 0x21222325,
+                 .fragment_bytes = 14336,
+                 .order = 5,
+                 .length = 14336},
+                {.event = 0x1112131415161719 + 7,
+                 .l1_id = 0x21222325 + 7,
+                 .fragment_bytes = 300,
+                 .order = 5,
+                 .length = 300},
+                {.event = 0x1112131415161719 + 14,
+                 .l1_id = 17,
+                 .fragment_bytes = 300,
+                 .order = 0x4142,
+                 .length = 300,
+                 .form = 1,
+                 .status = 5},
+                {.event = 3, .l1_id = 17, .order = 0x4142, .form = 0, .status = 3},
+                {.event = 4,
+                 .l1_id = 0xFFFFFFFF,
+                 .order = 5,
+                 .fragment_bytes = 1 << 22,
+                 .offset = 1 << 20,
+                 .length = 1 << 14},
+        };
+        uint8_t bytes[1024];
         struct message_header h = blank(MESSAGE_FRAGMENTS, 0)->header;
-        struct chunk c = {};
+        struct chunk_context k = chunk_context_begin(5);
+        size_t n = FRAGMENTS_HEADER_BYTES, entry = n;
 
+        h.sender_role = ROLE_ROS;
+        h.queued_bytes = 0x41424344;
+        for (size_t i = 0; i < ARRAY_SIZE(chunks); i++) {
+                entry = n;
+                n += chunk_encode(&k, &chunks[i], bytes + n);
+        }
+        bytes[entry] |= CHUNK_IS_LAST;
+        fragments_header_encode(&h, bytes, n - FRAGMENTS_HEADER_BYTES);
         begin("Fragments", MESSAGE_FRAGMENTS);
-        SET(c, event, 0x1112131415161718);
-        SET(c, l1_id, 0x21222324);
-        SET(c, fragment_bytes, 0x00312233);
-        SET(c, offset, 0x00010020);
-        SET(c, length, 0x00010040);
-        SET(c, order, 0x4142);
-        SET(c, form, 1);
-        SET(c, status, 5);
-        message_header_encode(&h, bytes, 0);
-        chunk_encode(&c, bytes + MESSAGE_HEADER_BYTES);
-        field("check", message_check(bytes + MESSAGE_HEADER_BYTES, 28), 4);
-        end(bytes, sizeof bytes);
+        field("magic", FRAGMENTS_MAGIC, 1);
+        field("version", MESSAGE_VERSION, 1);
+        field("sender", ROLE_ROS << 12 | 5, 2);
+        field("cookie", (uint32_t)h.cookie, 4);
+        field("transaction", h.transaction, 4);
+        field("queued", h.queued_bytes, 4);
+        field("check",
+              message_check(bytes, 16) ^ (uint32_t)(h.cookie >> 32) ^
+                      message_check(bytes + FRAGMENTS_HEADER_BYTES, n - FRAGMENTS_HEADER_BYTES),
+              4);
+        end(bytes, n);
+        printf("},\n\"chunks\": [");
+        for (size_t i = 0; i < ARRAY_SIZE(chunks); i++)
+                chunk(&chunks[i], i == 0);
+        printf("],\n\"flags\": {");
+#define X(constant, value, name) printf("%s\"%s\": %u", value == 1 ? "" : ", ", name, constant);
+        CHUNK_FLAGS(X)
+#undef X
 }
 
 /* ---- Compact entries ---- */

@@ -55,6 +55,19 @@ def check_message(name, message, section):
         f"{name}: {len(raw)} bytes"
 
 
+def number(raw, at):
+    value = shift = 0
+    while True:
+        value |= (raw[at] & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if raw[at - 1] < 0x80:
+            return value, at
+
+
+def signed(value):
+    return -(value + 1) // 2 if value % 2 else value // 2
+
+
 class Compact:
     """Reads compact entries as the section "Compact entries" describes them."""
 
@@ -66,24 +79,17 @@ class Compact:
         return int.from_bytes(self.raw[self.at - size:self.at], "little")
 
     def varint(self):
-        value = shift = 0
-        while True:
-            byte = self.fixed(1)
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value % 2 ** 64
+        value, self.at = number(self.raw, self.at)
+        return value
 
     def near(self, expected):
-        coded = self.varint()
-        return (expected + (coded >> 1 if coded % 2 == 0 else -(coded >> 1) - 1)) % 2 ** 64
+        return (expected + signed(self.varint())) % 2 ** 64
 
     def entry(self, name, before):
         event_before, l1_before, value_before = before
         coded = self.varint()
         flags = self.fixed(1) if coded & 1 else 0
-        half = coded >> 2
-        event = (event_before + 1 + (-half - 1 if coded & 2 else half)) % 2 ** 64
+        event = (event_before + 1 + signed(coded >> 1)) % 2 ** 64
         if flags & 1:
             event = self.fixed(8)
         if flags & 2:
@@ -131,10 +137,59 @@ def check_compact(sample, transaction=0x06070809):
     assert reader.at == len(raw), f"{name}: {len(raw) - reader.at} bytes are left"
 
 
+def read_directory(raw, at, index):
+    """Reads the entries by the rules of the document."""
+    chunks, step = [], 1
+    last = {"event": 0, "l1_id": 0, "fragment_bytes": 0, "order": index, "form": 0, "status": 0}
+    while True:
+        flags, at = raw[at], at + 1
+        c = dict(last, event=(last["event"] + step) % 2 ** 64)
+        if flags & 0x01:
+            value, at = number(raw, at)
+            c["event"] = (last["event"] + signed(value)) % 2 ** 64
+        c["l1_id"] = (last["l1_id"] + c["event"] - last["event"]) % 2 ** 32
+        if flags & 0x02:
+            value, at = number(raw, at)
+            c["l1_id"] = (c["l1_id"] + signed(value)) % 2 ** 32
+        if flags & 0x04:
+            c["fragment_bytes"], at = number(raw, at)
+        blocks, at = number(raw, at) if flags & 0x08 else (0, at)
+        c["offset"] = 32 * blocks
+        blocks, at = number(raw, at) if flags & 0x10 else (0, at)
+        c["length"] = 32 * blocks if flags & 0x10 else c["fragment_bytes"] - c["offset"]
+        if flags & 0x20:
+            c["order"], at = number(raw, at)
+            c["form"], c["status"], at = raw[at] & 15, raw[at] >> 4, at + 1
+        assert flags & 0x40 == 0
+        if chunks:
+            step = c["event"] - last["event"]
+        chunks.append(c)
+        last = {name: c[name] for name in last}
+        if flags & 0x80:
+            return chunks, at
+
+
+def check_fragments(layout, section):
+    message = layout["messages"]["Fragments"]
+    raw = bytes.fromhex(message["bytes"])
+    documented = tables(section)["body"]
+    for _, field, value, size in message["fields"]:
+        offset, documented_size = documented.pop(field)
+        assert documented_size == size, f"Fragments: {field}: {documented_size} bytes in the document, {size} in the code"
+        found = int.from_bytes(raw[offset:offset + size], "little")
+        assert found == value, f"Fragments: {field} is not at offset {offset}"
+    assert not documented, f"Fragments: only the document has {documented}"
+    flags = {name: int(flag, 16) for flag, name in re.findall(r"^\| (0x[0-9A-F]{2}) \| (\w+) \|", section, re.M)}
+    assert flags == layout["flags"], (flags, layout["flags"])
+    chunks, at = read_directory(raw, 20, 5)
+    assert chunks == layout["chunks"], f"Fragments: read by the document: {chunks}, encoded: {layout['chunks']}"
+    assert at == len(raw)
+
+
 def check_header(message):
     raw = bytes.fromhex(message["bytes"])
     table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
-    wanted = {"magic": 0x31425645, "version": 2, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708,
+    wanted = {"magic": 0x31425645, "version": 3, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708,
               "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
     for field, value in wanted.items():
         offset, size = table[field]
@@ -161,8 +216,10 @@ def main():
     del by_name["Compact entries"]
     assert set(by_name) == in_code, set(by_name) ^ in_code
     for name, message in layout["messages"].items():
-        check_message(name, message, by_name[name])
-        FIXED[name] = span(tables(by_name[name]).get("body", {"": (0, 0)}))
+        if name != "Fragments":
+            check_message(name, message, by_name[name])
+            FIXED[name] = span(tables(by_name[name]).get("body", {"": (0, 0)}))
+    check_fragments(layout, by_name["Fragments"])
     for sample in layout["compact"]:
         check_compact(sample)
     check_header(layout["messages"]["Update"])

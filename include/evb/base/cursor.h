@@ -102,22 +102,20 @@ static inline void writer_u8(struct writer *w, uint8_t v)
                 *p = v;
 }
 
-/* A number of 7 bits per byte, lowest first; bit 7: another byte follows (as in protobuf). At most 10 bytes.
- */
-#define VARINT_BYTES_MAX 10
-
+/* A number in groups of 7 bits, the lowest first; bit 7 of a byte says that another one follows (LEB128,
+ * DWARF 5, section 7.6). */
 static inline uint64_t reader_varint(struct reader *r)
 {
         uint64_t v = 0;
 
-        for (unsigned shift = 0; shift < 70; shift += 7) {
-                uint8_t byte = reader_u8(r);
+        for (unsigned shift = 0; shift < 64; shift += 7) {
+                uint64_t byte = reader_u8(r), group = byte & 0x7f;
 
-                if (shift == 63 && byte > 1)
+                v |= group << shift;
+                if (group << shift >> shift != group)
                         break;
-                v |= (uint64_t)(byte & 0x7f) << shift;
-                if (!(byte & 0x80))
-                        return v;
+                if (byte < 0x80)
+                        return r->failed ? 0 : v;
         }
         r->failed = true;
         return 0;
@@ -128,4 +126,15 @@ static inline void writer_varint(struct writer *w, uint64_t v)
         for (; v >= 0x80; v >>= 7)
                 writer_u8(w, (uint8_t)(v | 0x80));
         writer_u8(w, (uint8_t)v);
+}
+
+/* A signed difference as a number that is small if the difference is: 0, -1, 1, -2, ... */
+static inline uint64_t zigzag(int64_t v)
+{
+        return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);
+}
+
+static inline int64_t unzigzag(uint64_t v)
+{
+        return (int64_t)(v >> 1 ^ (v & 1 ? UINT64_MAX : 0));
 }

@@ -84,6 +84,13 @@ uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from);
  * are sent, and of the next one the bytes below `next_offset`. */
 size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset);
+/* What waits for an SFI. Jobs whose event has ended since count until ros_jobs() reaches them. */
+struct ros_queued {
+        uint32_t jobs;
+        uint64_t bytes; /* of payload */
+};
+
+struct ros_queued ros_queued(const struct ros *r, uint32_t sfi);
 /* The number of the next data datagram to an SFI, of which the caller sent `n`. */
 uint32_t ros_transaction(const struct ros *r, uint32_t sfi);
 void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);

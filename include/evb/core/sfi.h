@@ -101,8 +101,10 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
 /* Whether a SFI_STORE chunk still owns its memory. Needed if the payload arrives later than the chunk
  * header. */
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
-/* A data datagram of ROS `source` arrived, with any content. */
-void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
+/* A data datagram of ROS `source` arrived, with any content. True: it is the newest of this ROS. */
+bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
+/* The newest data message of ROS `source` says that `bytes` more are queued there for this SFI. */
+void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
 
 /* Takes a decoded control message. False: it makes no sense. */
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m);

@@ -21,3 +21,5 @@ const struct net_address *address_book_find(const struct address_book *b, enum n
 /* Whether `address` is that node's, whatever the port; false for an unknown node. */
 bool address_book_is_host(const struct address_book *b, enum node_role role, uint16_t index,
                           const struct net_address *address);
+/* Whether any ROS has this host. */
+bool address_book_has_ros(const struct address_book *nodes, const struct net_address *from);

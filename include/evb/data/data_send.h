@@ -27,7 +27,7 @@ struct data_sender {
         struct ros *core;
         const struct source *source; /* NULL: fragments arrive from a front-end */
         uint8_t *buffer;
-        size_t super_packet_max_bytes; /* 0: the kernel's limit */
+        size_t super_packet_max_bytes; /* as a qdisc counts it, headers included; 0: the kernel's limit */
         struct chunk_packer *packer;
         void *state; /* of the transport */
         struct ros_job jobs[SEND_JOBS_MAX];

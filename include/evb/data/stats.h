@@ -39,6 +39,7 @@
         X(front_end_gaps, "losses after which frames of the front-end may not match triggers")               \
         X(bytes_sent, "bytes of fragments that a ROS sent, chunk headers included")                          \
         X(packets_sent, "data datagrams sent")                                                               \
+        X(packets_full, "data datagrams sent with no room for more")                                         \
         X(packets_send_failed, "data datagrams that the kernel refused to send")                             \
         X(packets_received, "data datagrams received")                                                       \
         X(packets_lost, "data datagrams missing by their sequence numbers")                                  \

@@ -43,6 +43,7 @@ struct endpoint_ops {
         int (*receive)(struct endpoint *e, struct datagram *out, size_t n);
         int (*send)(struct endpoint *e, const struct outgoing *out, size_t n);
         void (*counts)(struct endpoint *e);
+        uint64_t (*unsent)(struct endpoint *e);
         void (*free)(struct endpoint *e);
 };
 
@@ -94,4 +95,11 @@ static inline const struct endpoint_counts *endpoint_counts(struct endpoint *e)
 {
         e->ops->counts(e);
         return &e->counts;
+}
+
+/* Memory of sent datagrams that the kernel still holds for this endpoint (udp(7), SIOCOUTQ), e.g. in a qdisc.
+ * A super-packet counts until its last segment has left. */
+static inline uint64_t endpoint_unsent_bytes(struct endpoint *e)
+{
+        return e->ops->unsent(e);
 }

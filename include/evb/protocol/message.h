@@ -1,4 +1,5 @@
-/* All messages between the roles: one header, the control messages, and their encoding. docs/protocol.md
+/* All messages between the roles: the header of control messages, their bodies, and their encoding. Data
+ * messages (Fragments) have a shorter header: see chunk.h. docs/protocol.md
  * describes every byte; tests/tools/test_protocol_doc.py compares it with this file. The type numbers of
  * Run-2 are used where one exists, with payloads of our own, and without compatibility with another
  * system. All integers are little-endian. Pure: no clock, socket or allocation. Any thread, with its own
@@ -12,7 +13,7 @@
 #include "evb/protocol/event.h"
 
 #define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
-#define MESSAGE_VERSION 2
+#define MESSAGE_VERSION 3
 #define MESSAGE_HEADER_BYTES 32
 
 /* X(constant, number, name, direction) */
@@ -48,6 +49,9 @@ struct message_header {
         uint32_t type;
         uint32_t transaction; /* sequence number, in a sequence that depends on the type */
         uint32_t payload_bytes;
+        /* Fragments only: bytes that the ROS has queued for this SFI after this message, at most UINT32_MAX
+         */
+        uint32_t queued_bytes;
 };
 
 /* Why bytes are not a message of this run. */

@@ -96,6 +96,45 @@ static void arriving_frames_do_not_go_to_a_forgotten_sfi(void **state)
         ros_free(t.ros);
 }
 
+static void assert_queued(const struct ros_driver *t, uint32_t sfi, uint32_t jobs, uint64_t bytes)
+{
+        struct ros_queued q = ros_queued(t->ros, sfi);
+
+        assert_int_equal(q.jobs, jobs);
+        assert_int_equal(q.bytes, bytes);
+}
+
+/* Each message tells its SFI what is still queued: payload of all jobs, parts included. */
+static void a_queue_counts_its_bytes(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        struct ros_job jobs[8];
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        assert_queued(&t, 0, 0, 0);
+        for (uint64_t event = 0; event < 4; event++)
+                ros_gets_assign(&t, event, 0, 0);
+        ros_gets_request_part(&t, 1, 0, 32, 100, 1); /* ranges end on a block */
+        ros_gets_request_part(&t, 1, 1, 992, UINT32_MAX, 1);
+        assert_queued(&t, 0, 4, 4000);
+        assert_queued(&t, 1, 2, 64 + 8);
+        assert_int_equal(ros_jobs(t.ros, 0, jobs, ARRAY_SIZE(jobs)), 4);
+        ros_sent(t.ros, 0, 1, 320);
+        assert_queued(&t, 0, 3, 3000 - 320);
+        ros_sent(t.ros, 0, 0, 640);
+        assert_queued(&t, 0, 3, 3000 - 640);
+        ros_gets_clear(&t, 2);
+        assert_int_equal(ros_jobs(t.ros, 0, jobs, ARRAY_SIZE(jobs)), 2);
+        assert_queued(&t, 0, 2, 2000 - 640);
+        ros_sent(t.ros, 0, 2, 0);
+        assert_queued(&t, 0, 0, 0);
+        ros_forget_sfi(t.ros, 1);
+        assert_queued(&t, 1, 0, 0);
+        ros_free(t.ros);
+}
+
 static void clears_all_events_below_the_oldest(void **state)
 {
         static const uint64_t jumps[] = {1, 2, 3, 50, 1000000};
@@ -154,6 +193,7 @@ int main(void)
                 cmocka_unit_test(a_frozen_sfi_leaves_the_others_their_share),
                 cmocka_unit_test(a_forgotten_sfi_releases_its_share),
                 cmocka_unit_test(arriving_frames_do_not_go_to_a_forgotten_sfi),
+                cmocka_unit_test(a_queue_counts_its_bytes),
                 cmocka_unit_test(clears_all_events_below_the_oldest),
                 cmocka_unit_test(an_event_far_beyond_all_others_is_refused),
         };
