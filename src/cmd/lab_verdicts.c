@@ -7,7 +7,7 @@
 #include "lab_results.h"
 
 int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                       const json_t *results)
+                       const json_t *results, const struct lab_made *made)
 {
         json_t *all = json_array(), *whole;
         FILE *to = options_open_json(&o->common);
@@ -33,7 +33,12 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                 json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict",
                                                      lab_verdict_text(v), "why", why));
         }
-        whole = json_pack("{s:o}", "verdicts", all);
+        if (to != stdout)
+                printf("%zu of %zu measured points were made again; %zu %s disturbed\n", made->repeated,
+                       made->points, made->disturbed, made->disturbed == 1 ? "remains" : "remain");
+        whole = json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all, "measured_points",
+                          (json_int_t)made->points, "repeated_points", (json_int_t)made->repeated,
+                          "disturbed_points", (json_int_t)made->disturbed);
         if (to) {
                 json_dumpf(whole, to, JSON_INDENT(1));
                 fputc('\n', to);
