@@ -60,6 +60,8 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                  &o.quick},
                 {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
                 {"again", NULL, "run: repeat points that the results file already contains", &o.again},
+                {"accept-disturbed", NULL,
+                 "run: judge points even if other work on this machine disturbed them", &o.accept},
                 {"scenario", "FILE",
                  "run: measure on the standby nodes of this scenario, rather than in namespaces",
                  &o.scenario},

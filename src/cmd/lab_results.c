@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
+#include "evb/lab/valid.h"
 
 #define LINE_MAX_BYTES 65536
 /* Names the first lines that are not results. A file with more than SPOILT_MAX is not a results file. */
@@ -121,7 +122,8 @@ bool results_have(const json_t *results, const struct lab_point *p)
         {
                 if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) &&
                     is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
-                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed))
+                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
+                    !lab_valid_reason(r))
                         return true;
         }
         return false;

@@ -7,7 +7,7 @@
 #include "lab_results.h"
 
 int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                       const json_t *results)
+                       const json_t *results, const struct lab_made *made)
 {
         bool text = !o->common.json || o->common.json_path, differs = false;
         json_t *all = json_array();
@@ -30,8 +30,16 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                 json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict",
                                                      lab_verdict_text(v), "why", why));
         }
+        if (text)
+                printf("%zu of %zu measured points were made again; %zu %s disturbed\n", made->repeated,
+                       made->points, made->disturbed, made->disturbed == 1 ? "remains" : "remain");
         if (o->common.json)
-                return options_write_json(&o->common, json_pack("{s:o}", "verdicts", all), differs ? 1 : 0);
+                return options_write_json(&o->common,
+                                          json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all, "measured_points",
+                                                    (json_int_t)made->points, "repeated_points",
+                                                    (json_int_t)made->repeated, "disturbed_points",
+                                                    (json_int_t)made->disturbed),
+                                          differs ? 1 : 0);
         json_decref(all);
         return differs ? 1 : 0;
 }

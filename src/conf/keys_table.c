@@ -175,6 +175,8 @@ const struct scenario_key scenario_keys[] = {
                   SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI."),
         CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
+        CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
+               "TCP congestion control of a ROS's data connections (auto: the kernel's default)."),
         FRACTION("network", "loss", network.loss, "0",
                  "Fraction of received datagrams that each node drops, for tests."),
         FRACTION("network", "reorder", network.reorder, "0",

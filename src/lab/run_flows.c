@@ -106,7 +106,7 @@ static unsigned make_flows(const struct lab_point *p, const struct scenario *s, 
         return n;
 }
 
-json_t *run_flows(const struct lab_point *p)
+json_t *run_flows(const struct lab_point *p, struct machine_watch *watch)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
@@ -127,7 +127,7 @@ json_t *run_flows(const struct lab_point *p)
                 n = make_flows(p, s, kind, flows);
                 shape = make_shape(p, s, kind);
                 r = p->bed ? coordinator_run_flows(p->bed->coordinator, flows, n, &shape, seconds, results)
-                           : flows_run(lab, flows, n, &shape, seconds, results);
+                           : flows_run(lab, flows, n, &shape, seconds, watch, results);
         }
         if (r >= 0) {
                 result = kind == FLOW_ECHO ? flow_figures_echo(&results[0]) : flow_figures(flows, results, n);

@@ -133,13 +133,16 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                         .program = l->run.options->program,
                         .config = l->config,
                         .namespace = testbed ? testbed_node_namespace(testbed, s->nodes[i].name) : -1,
+                        .raised = l->run.options->raised,
                 };
 
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
                 r = child_start(c, &command);
                 l->n_running += c->running;
-                if (c->running)
-                        (void)cpu_meter_add(l->meter, c->pid, c->node->role);
+                if (!c->running)
+                        continue;
+                (void)cpu_meter_add(l->meter, c->pid, c->node->role);
+                machine_watch_add(l->run.options->watch, c->pid);
         }
         return r;
 }
@@ -185,6 +188,7 @@ static int watch(struct launcher *l)
 
         while (l->n_running > 0) {
                 uint64_t now_ns = loop_now_ns(l->loop), wake_ns = now_ns + PROGRESS_NS;
+                bool active;
                 int r = loop_wait(l->loop,
                                   MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
 
@@ -193,7 +197,9 @@ static int watch(struct launcher *l)
                 now_ns = loop_now_ns(l->loop);
                 handle_signals(l, now_ns);
                 /* Starting and draining do not count. */
-                cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(&l->run)) == NODE_RUNNING);
+                active = child_state(launch_dfm(&l->run)) == NODE_RUNNING;
+                cpu_meter_turn(l->meter, now_ns, active);
+                machine_watch_turn(l->run.options->watch, now_ns, active);
                 if (now_ns >= l->press_deadline_ns)
                         press_further(l, now_ns);
                 if (l->run.options->progress && now_ns >= draw_ns) {

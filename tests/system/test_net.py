@@ -4,12 +4,14 @@
     test_net.py EVB CASE
 """
 import os
+import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
 
-from harness import (CHANCE, LIMIT_S, Running, chance_of_missing, complete, folder, main, need_root, run,
+from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, main, need_root, run,
                      scenario, settings)
 
 
@@ -34,6 +36,35 @@ def loopback(evb, **keys):
 def lossy(how, evb, datagrams, loss, **keys):
     assert chance_of_missing(datagrams, float(loss)) < CHANCE
     how(evb, network_loss=loss, **keys)
+
+
+def congestion(evb):
+    """Data connections use the configured congestion control; one that the kernel lacks ends the run before it begins."""
+    if not shutil.which("ss"):
+        raise Skip("ss (iproute2) is not installed")
+    names = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    with folder() as where:
+        path = scenario(where)
+        for name in ("reno", "cubic", "bbr", "dctcp"):
+            keys = {"scenario.transport": "tcp", "network.tcp-congestion": name, "trigger.events": 0, "trigger.rate": "1kHz"}
+            with Running(evb, path, keys) as running:
+                if name not in names:
+                    said = running.process.communicate(timeout=LIMIT_S)[1]
+                    assert running.process.returncode == 77 and f"the kernel has no {name}" in said, said
+                    continue
+                running.wait_nodes(9)
+                command = ["ss", "-Htnio", "state", "established", "dst", f"{running.address('sfi1')}:26801"]
+                used = []
+
+                def connected():
+                    used[:] = re.findall(r"^\s+.*?\b(reno|cubic|bbr|dctcp)\b", subprocess.run(
+                        command, stdout=subprocess.PIPE, text=True, check=True).stdout, re.M)
+                    return len(used) == 6
+
+                running.wait_for("6 connections of ROSs", connected)
+                assert used == [name] * 6, used
+                running.process.send_signal(signal.SIGTERM)
+                running.end(expect=(0,))
 
 
 def killed_launcher(evb):
@@ -140,6 +171,7 @@ main({
     "lab-rate-shaped": lambda evb: rate_shaped(evb, events=250),
     "lab-rate-shaped-small-buffer": lambda evb: rate_shaped(evb, events=60, **{"network.switch-buffer": "128KiB", "ros.fragment-size": "64KiB"}),
     "killed-launcher": killed_launcher,
+    "congestion": congestion,
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),
