@@ -156,7 +156,7 @@ json_t *results_of_bed(const json_t *results, const char *id, const struct lab_b
         return some;
 }
 
-/* Forked stream processes hold the lock of a killed run until the kernel has ended them, a moment later. */
+/* Forked flow processes hold the lock of a killed run until the kernel has ended them, a moment later. */
 static bool is_locked_by_another(int fd)
 {
         for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {

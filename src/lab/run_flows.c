@@ -16,7 +16,7 @@
 #define CONTROL_PORT 26800
 
 /* Fills `s` with the senders and receivers of the point: the first nodes of the bed, or those of a lab that
- * netns_lab_new() creates. */
+ * testbed_new() creates. */
 static int find_nodes(const struct lab_point *p, struct scenario *s)
 {
         const struct scenario *bed = p->bed ? p->bed->scenario : NULL;

@@ -110,8 +110,7 @@ static void log_stranger(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* A stranger is not logged twice in a row, nor are strangers at any rate: they must not fill the log.
-         */
+        /* Strangers must not fill the log: none is logged twice in a row, and all at limited rate. */
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who || now_ns < n->membership.stranger_ns)
                 return;
         n->membership.logged_stranger = who;

@@ -77,9 +77,9 @@ void flow_group_turn(struct flow_group *g, uint64_t now_ns)
         machine_watch_turn(g->watch, now_ns, active);
 }
 
-const struct histogram *flow_group_shares(const struct flow_group *g, unsigned counters)
+const struct histogram *flow_group_shares(const struct flow_group *g, unsigned endpoint)
 {
-        return cpu_meter_shares(g->meter, counters);
+        return cpu_meter_shares(g->meter, endpoint);
 }
 
 bool flow_group_is_ready(const struct flow_group *g)

@@ -15,7 +15,7 @@
 struct error {
         int code;                          /* negative errno; 0: no error */
         char message[ERROR_MESSAGE_MAX];   /* starts in lower case, has no full stop */
-        char location[ERROR_LOCATION_MAX]; /* "push.conf:12", "eth0"; empty: unknown */
+        char location[ERROR_LOCATION_MAX]; /* "eth0", "/data/run.data"; empty: unknown */
 };
 
 /* Replaces the error and returns `code`, a negative errno. `%m` names the code. */
