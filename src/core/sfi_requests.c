@@ -154,9 +154,12 @@ static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const str
                                        sfi_retry_interval_ns(q->retry);
 }
 
-static bool is_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
+/* In pull by bytes, the rest of a fragment may not be requested yet. */
+static bool lacks_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
 {
-        return !q->slots->sources || f->asked > 0;
+        uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
+
+        return !f->whole && (!q->slots->sources || f->blocks_received < sfi_blocks(to));
 }
 
 /* Adds the missing fragments of one ROS, within the message and the budget. */
@@ -171,8 +174,7 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 const struct sfi_slot *e = &q->slots->items[slot];
                 struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
-                if (e->state == SLOT_COLLECTING && !f->whole && is_requested(q, f) &&
-                    may_be_lost(q, now_ns, e, f, ros))
+                if (e->state == SLOT_COLLECTING && lacks_requested(q, f) && may_be_lost(q, now_ns, e, f, ros))
                         add_missing(q, now_ns, m, slot, f);
         }
 }
@@ -431,7 +433,7 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 
 static bool is_overtaken(const struct sfi_requests *q, const struct sfi_fragment *f, uint32_t ros)
 {
-        return f->asked > 0 && !f->whole && !f->retried && f->blocks_received < sfi_blocks(f->asked) &&
+        return !f->retried && lacks_requested(q, f) &&
                (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0;
 }
 
