@@ -10,6 +10,7 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
+#include "evb/core/sfi.h"
 #include "evb/data/network.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
@@ -67,8 +68,47 @@ static void write_control(const struct scenario *s)
                quantity_format_rate(p.update_bps, a), quantity_format_rate(p.alive_bps, b));
 }
 
+static bool pulls_by_bytes(const struct scenario *s)
+{
+        return s->scenario.mode == MODE_PULL && s->scenario.transport == TRANSPORT_UDP &&
+               s->sfi.outstanding == SCENARIO_AUTO;
+}
+
+/* The limit that each SFI derives; 0: none, or the SFI finds it while it runs. */
+static uint64_t in_flight_max_bytes(const struct scenario *s)
+{
+        struct sfi_config c = {
+                .n_ros = (uint32_t)s->ros.count,
+                .port_bytes = s->network.switch_buffer_bytes,
+                .message_bytes = network_datagram_bytes(s),
+        };
+
+        return pulls_by_bytes(s) && s->network.link_rate_bps > 0 ? sfi_in_flight_max_bytes(&c) : 0;
+}
+
+/* As a comment, so that the output remains a scenario. */
+static void write_derived(const struct scenario *s, FILE *to)
+{
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (!pulls_by_bytes(s))
+                return;
+        if (s->network.link_rate_bps == 0) {
+                fprintf(to, "# sfi.outstanding = auto: network.link-rate is unlimited, so each SFI finds its "
+                            "limit of bytes in flight from losses and latency\n");
+                return;
+        }
+        fprintf(to,
+                "# sfi.outstanding = auto: each SFI requests at most %llu bytes before they arrive "
+                "(network.switch-buffer less 1/16 or 2 frames, headers included; less if its socket buffer "
+                "is smaller), at %s\n",
+                (unsigned long long)in_flight_max_bytes(s),
+                quantity_format_rate(s->network.link_rate_bps, rate));
+}
+
 static json_t *to_json(const struct scenario *s)
 {
+        uint64_t in_flight = in_flight_max_bytes(s);
         json_t *object = json_object(), *nodes = json_array();
 
         for (size_t i = 0; i < n_scenario_keys; i++)
@@ -82,6 +122,9 @@ static json_t *to_json(const struct scenario *s)
         }
         json_object_set_new(object, "nodes", nodes);
         add_control(object, s);
+        json_object_set_new(object, "derived",
+                            json_pack("{s:o}", "sfi_in_flight_max_bytes",
+                                      in_flight > 0 ? json_integer((json_int_t)in_flight) : json_null()));
         return object;
 }
 
@@ -168,6 +211,7 @@ int cmd_check(int argc, char **argv)
         if (o.json)
                 return options_write_json(&o, to_json(s), 0);
         scenario_write(s, stdout);
+        write_derived(s, stdout);
         write_control(s);
         return 0;
 }

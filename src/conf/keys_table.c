@@ -127,11 +127,13 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
                   "hold)."),
-        NUMBER_OR(
-                KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
-                EVENTS_HELD_MAX,
-                "Maximum number of events that an SFI requests at a time in pull mode (auto: as many as its "
-                "socket buffer holds)."),
+        NUMBER_OR(KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
+                  EVENTS_HELD_MAX,
+                  "Maximum number of events that an SFI requests at a time in pull mode (auto: over UDP, the "
+                  "bytes "
+                  "on their way are limited instead, to what the buffer of a switch port holds, and requests "
+                  "are spaced at network.link-rate; if that is unlimited, the limit is found from losses and "
+                  "latency; over TCP, 16 MiB of events)."),
         NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
                256 * GIB, "Memory for fragments of events that are not written yet."),
         NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,

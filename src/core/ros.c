@@ -132,6 +132,7 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
                         r->n_waiting++;
                 }
                 e->wanted_by = sfi;
+                e->wanted_to = q->to_bytes;
                 if (q->again > 0 && now_ns - e->wanted_ns >= r->config.pending_after_ns)
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
                 return;

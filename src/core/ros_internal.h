@@ -22,6 +22,7 @@ struct ros_entry {
         uint32_t queued;     /* number of queued items */
         uint16_t queued_sfi; /* SFI of the newest item */
         uint64_t wanted_ns;
+        uint32_t wanted_to; /* on arrival, the bytes below this go out */
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
         bool arrived, filled, cleared;

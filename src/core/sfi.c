@@ -19,8 +19,10 @@ static int init_parts(struct sfi *s)
         s->requests.member = s->updates.member = &s->member;
         s->requests.slots = s->updates.slots = &s->slots;
         s->requests.retry = &s->retry;
+        s->requests.limit = &s->limit;
         s->requests.counts = &s->counts;
         sfi_retry_init(&s->retry, &s->config);
+        sfi_limit_init(&s->limit, &s->config);
         r = sfi_slots_init(&s->slots, &s->config, &s->counts);
         if (r >= 0)
                 r = sfi_requests_init(&s->requests);
@@ -72,6 +74,11 @@ struct sfi *sfi_free(struct sfi *s)
         return NULL;
 }
 
+static uint64_t mean_event_bytes(const struct sfi *s)
+{
+        return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
+}
+
 /* Number of events that the SFI can take at a time. */
 static uint32_t credits(const struct sfi *s)
 {
@@ -87,6 +94,9 @@ static uint32_t credits(const struct sfi *s)
         n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
         if (c->credits == 0 && c->room_bytes > 0 && !c->pull)
                 n = MIN(n, c->room_bytes / event_bytes);
+        if (c->credits == 0 && s->slots.sources)
+                n = MIN(n, sfi_updates_open(&s->updates) + sfi_limit_credits(&s->limit, mean_event_bytes(s),
+                                                                             s->slots.in_flight_bytes));
         return (uint32_t)MAX(n, UINT64_C(1));
 }
 
@@ -192,6 +202,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
             m->assign.incarnation != (uint32_t)s->config.member.incarnation)
                 return;
         sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
+        sfi_limit_note_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
@@ -335,6 +346,8 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
                 sfi_updates_make(&s->updates, now_ns, credits(s), m);
                 return true;
         }
+        s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, mean_event_bytes(s),
+                                                            sfi_updates_free_credits(&s->updates));
         s->requests_wait = !budget_allows(&s->request_budget, now_ns);
         return !s->requests_wait && sfi_requests_make(&s->requests, now_ns, to, m);
 }

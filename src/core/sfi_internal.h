@@ -6,7 +6,7 @@
 #include "evb/protocol/jump.h"
 #include "evb/protocol/sequence.h"
 #include "sfi_requests.h"
-#include "sfi_retry.h"
+#include "sfi_flow.h"
 #include "sfi_slots.h"
 #include "sfi_update.h"
 
@@ -29,6 +29,8 @@ struct sfi {
 
         struct sfi_slots slots;
         struct sfi_retry retry;
+        struct sfi_limit limit;
+        bool has_gap; /* in the sequence numbers of datagrams since the last batch of chunks */
         struct sfi_requests requests;
         struct budget request_budget; /* of what this SFI sends to the port of each ROS */
         bool requests_wait;           /* for that budget */

@@ -49,6 +49,18 @@ void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 /* Assignments. */
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
 void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence);
+/* Events that were assigned and whose end is not reported. */
+static inline uint64_t sfi_updates_open(const struct sfi_updates *u)
+{
+        return u->assign_next > u->finished_total ? u->assign_next - u->finished_total : 0;
+}
+
+/* Events that the DFM may assign at any moment. */
+static inline uint32_t sfi_updates_free_credits(const struct sfi_updates *u)
+{
+        return u->granted > u->assign_next ? (uint32_t)(u->granted - u->assign_next) : 0;
+}
+
 /* Whether the finished events of all open slots and one more will find room. */
 bool sfi_updates_have_room(const struct sfi_updates *u);
 /* Plans an Update: soon, so that it can take finished events along, or at once. */

@@ -74,6 +74,8 @@ static int open_role(struct node *n)
                 .buffer_bytes = sc->sfi.buffer_size_bytes,
                 .credits = credits,
                 .outstanding = (uint32_t)sc->sfi.outstanding,
+                .port_bytes = sc->network.link_rate_bps > 0 ? sc->network.switch_buffer_bytes : 0,
+                .port_rate_bps = sc->network.link_rate_bps,
                 .timeout_ns = sc->sfi.timeout_ns,
                 .retries_max = (uint32_t)sc->sfi.retries,
                 .retry_after_ns = sc->sfi.retry_after_ns,
@@ -332,6 +334,7 @@ static void publish_counters(struct node *n)
         stats_set(&to->fragments_no_room, c->no_room);
         stats_set(&to->fragments_re_asked, c->retried);
         stats_set(&to->fragments_recovered, c->recovered);
+        stats_set(&to->limit_decreases, c->limit_decreases);
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);
                 stats_set(&to->packets_lost, c->datagrams_lost);

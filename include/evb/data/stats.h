@@ -53,6 +53,7 @@
         X(shaping_repairs, "repairs of a ROS's shaping after changes by others")                             \
         X(clear_gaps, "Clear messages missing by their sequence numbers")                                    \
         X(buffer_full, "fragments that did not fit into the ROS's buffer")                                   \
+        X(limit_decreases, "losses after which an SFI halved its limit of bytes in flight (pull)")           \
         X(xoff, "times that a ROS asked to hold triggers back")                                              \
         X(send_blocked, "times that the kernel's send buffer was full")                                      \
         X(reconnects, "TCP connections reopened")                                                            \
