@@ -31,6 +31,7 @@ struct sfi {
         struct sfi_retry retry;
         struct sfi_limit limit;
         bool has_gap; /* in the sequence numbers of datagrams since the last batch of chunks */
+        uint64_t gaps_seen;
         struct sfi_requests requests;
         struct sfi_updates updates;
 
@@ -38,3 +39,7 @@ struct sfi {
         struct node_totals totals;      /* of the run, also across a restart of the DFM */
         struct sfi_counts counts;
 };
+
+/* sfi_chunks.c: some time after a gap, when packets in another order have arrived: decides whether datagrams
+ * were lost. */
+void sfi_check_gaps(struct sfi *s, uint64_t now_ns);
