@@ -35,10 +35,10 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                        made->points, made->disturbed, made->disturbed == 1 ? "remains" : "remain");
         if (o->common.json)
                 return options_write_json(&o->common,
-                                          json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all, "measured_points",
-                                                    (json_int_t)made->points, "repeated_points",
-                                                    (json_int_t)made->repeated, "disturbed_points",
-                                                    (json_int_t)made->disturbed),
+                                          json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all,
+                                                    "measured_points", (json_int_t)made->points,
+                                                    "repeated_points", (json_int_t)made->repeated,
+                                                    "disturbed_points", (json_int_t)made->disturbed),
                                           differs ? 1 : 0);
         json_decref(all);
         return differs ? 1 : 0;

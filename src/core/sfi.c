@@ -338,6 +338,7 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         }
         if (s->state == RUN_ENDED)
                 return false;
+        sfi_check_gaps(s, now_ns);
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
         if (sfi_inventory_make(&s->updates, m))

@@ -129,10 +129,8 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
 
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
 {
-        if (s->has_gap && s->slots.sources) {
-                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
+        if (s->has_gap && s->slots.sources)
                 sfi_requests_hurry(&s->requests, now_ns);
-        }
         s->has_gap = false;
         for (size_t i = 0; i < n; i++)
                 idmap_prefetch(&s->slots.by_event, chunks[i].chunk.event);
@@ -215,6 +213,24 @@ void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t b
 {
         if (source < s->config.n_ros)
                 sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
+}
+
+void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
+{
+        uint64_t lost = 0;
+
+        if (now_ns < s->requests.hurry_ns)
+                return;
+        /* Not what a ROS claims to have sent: that may still be on its way. */
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                lost += s->sequences[i].numbers.expected - s->sequences[i].numbers.received;
+        if (lost > s->gaps_seen)
+                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
+        else
+                s->requests.hurry_ns = NEVER_NS; /* the gap is closed: nothing to request again */
+        if (lost < s->gaps_seen)
+                sfi_requests_note_spurious(&s->requests, now_ns, true);
+        s->gaps_seen = lost;
 }
 
 bool sfi_has_totals(const struct sfi *s)
