@@ -50,6 +50,9 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
+        s->rate_due_ns = NEVER_NS;
+        s->rate_sent = PORT_RATE_FULL;
+        port_rate_init(&s->rate, now_ns);
         r = init_parts(s);
         if (r < 0) {
                 sfi_free(s);
@@ -215,6 +218,7 @@ static bool receive_totals(struct sfi *s, const struct message *m)
         struct sfi_sequence *q = &s->sequences[m->header.sender_index];
 
         sequence_claim(&q->numbers, m->totals.datagrams);
+        sfi_note_source_drops(s, m->header.sender_index, m->totals.dropped);
         q->final = s->run_state == RUN_ENDED;
         return true;
 }
@@ -325,7 +329,7 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
                 return false;
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
-        if (sfi_inventory_make(&s->updates, ret))
+        if (sfi_inventory_make(&s->updates, ret) || sfi_make_rate(s, now_ns, ret_to, ret))
                 return true;
         if (sfi_updates_due(&s->updates, now_ns)) {
                 sfi_updates_make(&s->updates, now_ns, credits(s), ret);
@@ -343,6 +347,7 @@ uint64_t sfi_deadline_ns(const struct sfi *s)
                 return join_ns;
         if (s->state == RUN_ENDED)
                 return s->keep_alive_due_ns;
+        parts_ns = MIN(parts_ns, sfi_rate_deadline_ns(s));
         return MIN(MIN(s->keep_alive_due_ns, join_ns), MIN(s->slots.writing_look_ns, parts_ns));
 }
 

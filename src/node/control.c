@@ -226,7 +226,7 @@ void control_send(struct control *c, struct message_to to, const struct message 
 {
         if (to.index != MESSAGE_TO_ALL)
                 send_to(c, address_book_find(&c->nodes, to.role, to.index), m);
-        else if (m->header.type == MESSAGE_REQUEST)
+        else if (m->header.type == MESSAGE_REQUEST || m->header.type == MESSAGE_RATE)
                 send_to_ross(c, m, first);
         else if (c->has_group)
                 send_to(c, &c->group_address, m);

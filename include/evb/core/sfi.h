@@ -18,6 +18,7 @@
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/member.h"
 #include "evb/protocol/message.h"
+#include "evb/protocol/port_rate.h"
 
 struct sfi_config {
         struct member_config member;
@@ -36,6 +37,7 @@ struct sfi_config {
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
+        bool follows_losses;  /* reports to the ROSs which share of the planned rate its port takes */
 };
 
 /* Outcome for a chunk. */
@@ -101,6 +103,10 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
 /* A data datagram of ROS `source` arrived, with any content. */
 void sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
+/* Total number of data datagrams that the caller's own socket has dropped. */
+void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
+/* The share of the planned rate that the port takes, and its history. */
+const struct port_rate *sfi_port_rate(const struct sfi *s);
 
 /* Takes a decoded control message. False: it makes no sense. */
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m);
