@@ -131,6 +131,32 @@ static int apply(const struct qos_options *o)
         return status;
 }
 
+/* What the counters do not show: the device is down, was made anew, or gives less than the planned rate. */
+static void warn_of_device(struct qos_job *job, const struct tc_status *s, const struct tc_state *state,
+                           struct tc_outcome *o)
+{
+        char address[TC_ADDRESS_TEXT_MAX];
+
+        if (tc_state_find_lost(job->device_name, false, &job->lost))
+                tc_outcome_warn(
+                        o, "%s was shaped, deleted and made anew; the new device is %s", job->device_name,
+                        s->backend == TC_BACKEND_NONE ? "not shaped: run `evb qos apply` again" : "shaped");
+        if (!job->device.up)
+                tc_outcome_warn(o, "%s is down, or has no carrier", job->device_name);
+        if (s->backend != TC_BACKEND_NONE && state->name[0] && strcmp(state->name, job->device_name) != 0)
+                tc_outcome_warn(o, "%s was called %s when it was shaped", job->device_name, state->name);
+        for (size_t i = 0; i < s->n; i++) {
+                uint32_t permille = s->rows[i].permille;
+
+                if (permille > 0 && permille < 1000)
+                        tc_outcome_warn(o,
+                                        "%s: reduced to %u.%u %% of the configured rate, because packets "
+                                        "were lost at its port",
+                                        tc_address_format(&s->rows[i].address, address), permille / 10,
+                                        permille % 10);
+        }
+}
+
 /* Takes no lock: status needs no privilege. */
 static int status(const struct qos_options *o)
 {
@@ -140,7 +166,8 @@ static int status(const struct qos_options *o)
         struct tc_status s = {};
         struct tc_tuning tuning;
         struct qos_job job;
-        int exit = qos_job_init_for_device(&job, o), r;
+        struct tc_outcome found = {};
+        int exit = qos_job_init_for_device(&job, o, false), r;
 
         if (exit == OPTIONS_GO_ON) {
                 struct qos_result result = {
@@ -156,6 +183,9 @@ static int status(const struct qos_options *o)
                         result.tuning = &tuning;
                 if (s.backend == TC_BACKEND_NONE)
                         result.want = NULL;
+                found.owner = s.owner;
+                warn_of_device(&job, &s, &state, &found);
+                result.outcome = &found;
                 exit = 0;
                 if (r < 0) {
                         fprintf(stderr, "evb qos: %s: cannot read the qdiscs: %s\n", job.device_name,
@@ -180,7 +210,9 @@ static bool is_untouched(const struct qos_job *job)
         struct tc_state state = {.fd = -1};
         struct tc_socket *socket = NULL;
         struct tc_tree have = {};
-        bool untouched = tc_state_peek(&state, &job->device) == -ENOENT;
+        struct tc_state_lost lost;
+        bool untouched = tc_state_peek(&state, &job->device) == -ENOENT &&
+                         !tc_state_find_lost(job->device_name, false, &lost);
         int r = tc_socket_new(&socket);
 
         if (r >= 0)
@@ -192,15 +224,35 @@ static bool is_untouched(const struct qos_job *job)
         return untouched;
 }
 
+/* The device has been deleted, and with it its qdiscs. */
+static int remove_lost(const struct qos_options *o, const struct qos_job *job, struct tc_outcome *outcome)
+{
+        struct qos_result result = {.device = job->device_name, .outcome = outcome, .job = job};
+        int r = tc_state_remove_lost(&job->lost);
+
+        if (r < 0) {
+                fprintf(stderr, "evb qos: %s: cannot delete the state file %s: %s\n", job->device_name,
+                        job->lost.path, strerror(-r));
+                return qos_exit_status(r);
+        }
+        tc_outcome_warn(outcome, "%s no longer exists; its state file is deleted", job->device_name);
+        if (o->common.json)
+                return options_write_json(&o->common, qos_result_json(&result), 0);
+        printf("%s: 0 changes\nwarning: %s\n", job->device_name, outcome->warnings[0]);
+        return 0;
+}
+
 static int remove_shaping(const struct qos_options *o)
 {
         struct tc_outcome outcome = {};
         struct tc_shaper *shaper = NULL;
         struct error e = {};
         struct qos_job job;
-        int exit = qos_job_init_for_device(&job, o), r;
+        int exit = qos_job_init_for_device(&job, o, true), r;
 
-        if (exit == OPTIONS_GO_ON && is_untouched(&job)) {
+        if (exit == OPTIONS_GO_ON && !job.has_device)
+                exit = remove_lost(o, &job, &outcome);
+        else if (exit == OPTIONS_GO_ON && is_untouched(&job)) {
                 if (!o->common.json)
                         printf("%s: 0 changes\n", job.device_name);
                 exit = status(o);

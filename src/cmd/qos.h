@@ -33,8 +33,11 @@ struct qos_job {
         char device_name[IF_NAMESIZE];
         struct tc_device device;
         bool has_device; /* the device exists on this machine */
+        bool removes;    /* a deleted device is not an error if it left a state file, `lost` */
+        struct tc_state_lost lost;
         struct tc_destination *destinations;
         struct tc_request request;
+        bool link_rate_is_reported; /* the request's link rate is that of the device, not configured */
         struct tc_tuning tuning;
         enum tc_backend asked; /* may be TC_BACKEND_AUTO */
         char backend_reason[TC_REASON_MAX];
@@ -43,8 +46,8 @@ struct qos_job {
 /* qos_job.c. Reads options, scenario and device. `needs_request`: destinations are required. OPTIONS_GO_ON,
  * or the exit status after an error is reported. */
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request);
-/* For jobs without a plan. */
-int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o);
+/* For jobs without a plan. `removes`: see qos_job. */
+int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes);
 /* For `plan`, whose device may belong to another machine. */
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);
 void qos_job_fini(struct qos_job *job);

@@ -125,9 +125,31 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 if (job->destinations[i].rate_bps == 0)
                         job->destinations[i].rate_bps = s->qos.rate_bps;
         }
+        job->link_rate_is_reported = s->network.link_rate_bps == 0;
         job->tuning = shaping_tuning_of_scenario(s);
         job->asked = shaping_backend_of_scenario(s);
         return OPTIONS_GO_ON;
+}
+
+/* A device that evb shaped may have been renamed or deleted. */
+static int refuse_device(struct qos_job *job, const char *name, int r)
+{
+        bool lost = tc_state_find_lost(name, true, &job->lost);
+
+        if (lost && !job->lost.now[0] && job->removes)
+                return OPTIONS_GO_ON;
+        fprintf(stderr, "evb qos: cannot use device \"%s\": %s; ", name, strerror(-r));
+        if (lost && job->lost.now[0])
+                fprintf(stderr, "the device that was shaped under this name is now called %s; use --dev %s\n",
+                        job->lost.now, job->lost.now);
+        else if (lost)
+                fprintf(stderr,
+                        "it was shaped and has been deleted; `evb qos remove --dev %s` deletes its "
+                        "state file\n",
+                        name);
+        else
+                fprintf(stderr, "expected a network device of this machine\n");
+        return QOS_EXIT_WRONG;
 }
 
 static int find_device(struct qos_job *job, const char *name, bool needed)
@@ -136,12 +158,8 @@ static int find_device(struct qos_job *job, const char *name, bool needed)
 
         if (strlen(name) < sizeof job->device_name)
                 strcpy(job->device_name, name);
-        if (r < 0 && needed) {
-                fprintf(stderr,
-                        "evb qos: cannot use device \"%s\": %s; expected a network device of this machine\n",
-                        name, strerror(-r));
-                return QOS_EXIT_WRONG;
-        }
+        if (r < 0 && needed)
+                return refuse_device(job, name, r);
         job->has_device = r >= 0;
         return OPTIONS_GO_ON;
 }
@@ -183,6 +201,7 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 fprintf(stderr, "%s\n", error_format(&e, text));
                 return QOS_EXIT_WRONG;
         }
+        job->link_rate_is_reported = job->scenario->network.link_rate_bps == 0;
         job->tuning = shaping_tuning_of_scenario(job->scenario);
         job->asked = shaping_backend_of_scenario(job->scenario);
         if (job->asked == TC_BACKEND_NONE)
@@ -240,9 +259,10 @@ int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_re
         return read_command_line(job, needs_request, true);
 }
 
-int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o)
+int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes)
 {
-        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED, .device_only = true};
+        *job = (struct qos_job){
+                .options = o, .tuning = TC_TUNING_UNCHANGED, .device_only = true, .removes = removes};
         return read_command_line(job, false, true);
 }
 

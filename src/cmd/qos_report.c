@@ -106,6 +106,7 @@ static void set_status(json_t *j, const struct tc_status *s)
 
                 add_address(d, &s->rows[i].address);
                 json_object_set_new(d, "asked_bps", number(s->rows[i].asked_bps > 0, s->rows[i].asked_bps));
+                json_object_set_new(d, "permille", number(s->rows[i].permille > 0, s->rows[i].permille));
                 json_array_append_new(all, d);
         }
         json_object_set_new(j, "destinations", all);

@@ -15,6 +15,8 @@
 #define LOOK_NS NS_PER_S
 /* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
+/* Interval of attempts to find a device that is gone. */
+#define FIND_NS (200 * NS_PER_MS)
 
 struct watching {
         const struct qos_options *options;
@@ -29,6 +31,7 @@ struct watching {
         uint64_t drops;
         uint64_t settle_ns; /* compare at this time; NEVER_NS: no change is pending */
         bool gone;          /* the device is gone */
+        bool link_changed;  /* the kernel announced a change of the device */
         char actor[96];
 };
 
@@ -50,7 +53,8 @@ static void is_ready(void *ctx, uint32_t events)
         while (tc_watch_next(w->watch, &e) > 0) {
                 free(e.object.options);
                 w->gone |= e.what == TC_EVENT_LINK_GONE;
-                if (e.by_us)
+                w->link_changed |= e.what == TC_EVENT_LINK;
+                if (e.by_us || e.what == TC_EVENT_LINK)
                         continue;
                 tc_event_actor(&e, w->actor, sizeof w->actor);
                 w->settle_ns = clock_now_ns() + SETTLE_NS;
@@ -172,63 +176,161 @@ static int choose_wanted(struct watching *w)
         return status;
 }
 
-static int watch(struct watching *w)
+/* The device has another speed: what was planned for it may no longer fit. Without a request there is only
+ * the tree to keep. */
+static int plan_again(struct watching *w, struct error *e)
+{
+        struct tc_tree have = {}, want = {};
+        struct tc_plan plan = {};
+        int r = 0;
+
+        if (w->job.request.n_destinations == 0)
+                return 0;
+        if (w->job.link_rate_is_reported)
+                w->job.request.link_rate_bps = w->job.device.speed_bps;
+        w->job.request.super_packet_bytes = w->job.device.super_packet_bytes;
+        r = tc_plan_make(&plan, &w->job.request, e);
+        if (r >= 0)
+                r = read_tree(w, &have, e);
+        if (r >= 0 && (r = tc_layout_make(&want, &plan, &have)) < 0)
+                error_set(e, r, "%m");
+        if (r >= 0) {
+                tc_tree_fini(&w->want);
+                w->want = want;
+                r = look(w, e);
+        }
+        tc_plan_fini(&plan);
+        tc_tree_fini(&have);
+        return r;
+}
+
+/* Reports another name, state or speed of the device. */
+static int follow_device(struct watching *w, struct error *e)
+{
+        char text[TC_OUTCOME_TEXT_MAX] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        int changes = tc_device_follow(&w->job.device, &what);
+
+        w->link_changed = false;
+        w->gone |= changes == -ENODEV;
+        if (changes <= 0)
+                return 0;
+        snprintf(w->actor, sizeof w->actor, "the kernel");
+        if (changes & TC_DEVICE_DOWN)
+                strbuf_add(&what, "; the kernel has emptied its queues");
+        report(w, text);
+        strcpy(w->job.device_name, w->job.device.name);
+        return changes & TC_DEVICE_FACTS ? plan_again(w, e) : 0;
+}
+
+static int open_device(struct watching *w)
+{
+        struct tc_outcome o = {};
+        struct error e = {};
+        int r = 0;
+
+        w->watch = tc_watch_free(w->watch);
+        w->shaper = tc_shaper_free(w->shaper);
+        if (w->options->repair)
+                r = tc_shaper_new(&w->shaper, &w->job.device, &o, &e);
+        if (r < 0)
+                return qos_fail(&e);
+        r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
+        if (r < 0) {
+                error_set(&e, r, "cannot watch: %m");
+                (void)fail(w, &e);
+                return 1;
+        }
+        return OPTIONS_GO_ON;
+}
+
+/* Waits for a device of the same name, which has another number, and shapes it like the former one. False:
+ * stopped before. */
+static bool await_device(struct watching *w, struct error *e)
+{
+        struct tc_outcome o = {};
+        struct tc_device d;
+
+        snprintf(w->actor, sizeof w->actor, "the kernel");
+        report(w, "the device is gone; shaping it again once it is back");
+        /* Its state file goes with it. */
+        (void)tc_shaper_remove(w->shaper, &o, e);
+        while (loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
+                if (tc_device_read(&d, w->job.device_name) < 0) {
+                        if (loop_wait(w->loop, clock_now_ns() + FIND_NS) < 0)
+                                return false;
+                        continue;
+                }
+                w->job.device = d;
+                w->gone = false;
+                w->drops = 0;
+                report(w, "the device is back, without its shaping");
+                return open_device(w) == OPTIONS_GO_ON && look(w, e) >= 0;
+        }
+        return false;
+}
+
+static int watch_device(struct watching *w, struct error *e)
 {
         struct loop_io io = {.fd = tc_watch_fd(w->watch), .events = EPOLLIN, .ready = is_ready, .ctx = w};
         int r = loop_add(w->loop, &io);
         uint64_t look_ns = clock_now_ns() + LOOK_NS;
-        struct error e = {};
 
         if (r < 0)
-                error_set(&e, r, "cannot watch: %m");
-        if (r >= 0)
-                r = look(w, &e);
+                error_set(e, r, "cannot watch: %m");
+        while (r >= 0 && !w->gone && loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
+                r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
+                if (r < 0)
+                        error_set(e, r, "cannot watch: %m");
+                if (r >= 0 && (w->link_changed || clock_now_ns() >= look_ns))
+                        r = follow_device(w, e);
+                if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
+                        r = look(w, e);
+                if (r >= 0 && clock_now_ns() >= look_ns && !w->gone) {
+                        r = look_for_drops(w, e);
+                        look_ns = clock_now_ns() + LOOK_NS;
+                }
+        }
+        loop_remove(w->loop, &io);
+        return r;
+}
+
+static int watch(struct watching *w)
+{
+        struct error e = {};
+        int r = look(w, &e);
+
         if (r >= 0)
                 r = look_for_drops(w, &e);
         if (!w->options->common.json)
                 printf("%s: watching\n", w->job.device_name);
         fflush(stdout);
-        while (r >= 0 && !w->gone && loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
-                r = loop_wait(w->loop, MIN(look_ns, w->settle_ns));
-                if (r < 0)
-                        error_set(&e, r, "cannot watch: %m");
-                if (r >= 0 && clock_now_ns() >= w->settle_ns && !w->gone)
-                        r = look(w, &e);
-                if (r >= 0 && clock_now_ns() >= look_ns && !w->gone) {
-                        r = look_for_drops(w, &e);
-                        look_ns = clock_now_ns() + LOOK_NS;
-                }
-        }
-        loop_remove(w->loop, &io);
+        do {
+                if (r >= 0)
+                        r = watch_device(w, &e);
+        } while (r >= 0 && w->gone && w->options->repair && await_device(w, &e));
         if (w->gone)
                 fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
-        return w->gone ? 1 : r < 0 ? fail(w, &e) : 0;
+        return w->gone ? 1 : r < 0 || e.code < 0 ? fail(w, &e) : 0;
 }
 
 static int open_all(struct watching *w)
 {
-        struct tc_outcome o = {};
         struct error e = {};
         int r = tc_socket_new(&w->socket);
 
-        if (r >= 0 && w->options->repair) {
-                r = tc_shaper_new(&w->shaper, &w->job.device, &o, &e);
-                if (r < 0)
-                        return qos_fail(&e);
-        }
         if (r >= 0)
                 r = loop_new(&w->loop);
         if (r >= 0)
                 r = loop_catch_signals(w->loop);
-        if (r >= 0)
-                r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
         w->drifts = json_array();
         if (r < 0) {
                 error_set(&e, r, "cannot watch: %m");
                 (void)fail(w, &e);
                 return 1;
         }
-        return choose_wanted(w);
+        r = open_device(w);
+        return r == OPTIONS_GO_ON ? choose_wanted(w) : r;
 }
 
 int qos_watch(const struct qos_options *o)

@@ -10,6 +10,9 @@
 #define BLOCK_MIN_BYTES 256u
 /* Items in addition to one for each held fragment: requests for ranges, and answers without a fragment. */
 #define ITEMS_EXTRA 4096u
+/* An SFI repeats a reduced share at each keep-alive; after this number without one the share is forgotten. */
+#define RATE_KEEP_ALIVES 5
+#define RATE_FULL 1000u
 
 static int allocate(struct ros *r)
 {
@@ -59,6 +62,8 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->arriving = UINT32_MAX;
         budget_init(&r->budget, config->control.alive_bps, config->control.header_bytes);
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
+        for (size_t i = 0; i < ARRAY_SIZE(r->sfi_permille); i++)
+                r->sfi_permille[i] = RATE_FULL;
         k = allocate(r);
         if (k < 0) {
                 ros_free(r);
@@ -193,6 +198,44 @@ static void note_clears(struct ros *r, uint32_t next)
         sequence_claim(&r->clears, next);
 }
 
+static bool receive_rate(struct ros *r, uint64_t now_ns, const struct message *m)
+{
+        uint16_t sfi = m->header.sender_index;
+
+        if (m->header.sender_role != ROLE_SFI || sfi >= r->config.n_sfi)
+                return false;
+        r->demand_number += r->sfi_permille[sfi] != m->rate.permille;
+        r->sfi_permille[sfi] = (uint16_t)m->rate.permille;
+        r->rate_heard_ns[sfi] = now_ns;
+        return true;
+}
+
+/* Shares of SFIs that left, or no longer repeat them. */
+static void forget_old_rates(struct ros *r, uint64_t now_ns)
+{
+        for (uint32_t i = 0; i < r->config.n_sfi; i++) {
+                if (r->sfi_permille[i] == RATE_FULL ||
+                    now_ns - r->rate_heard_ns[i] < RATE_KEEP_ALIVES * r->config.keep_alive_ns)
+                        continue;
+                r->sfi_permille[i] = RATE_FULL;
+                r->demand_number++;
+        }
+}
+
+/* The ROSs that share each SFI's port. This one sends even if the DFM does not see it at the moment. */
+static void note_live(struct ros *r, const struct message *m)
+{
+        uint16_t self = r->config.index;
+        uint32_t n = !(m->keep_alive.ros_live[self / 64] >> self % 64 & 1);
+
+        for (size_t i = 0; i < ARRAY_SIZE(m->keep_alive.ros_live); i++)
+                n += (uint32_t)__builtin_popcountll(m->keep_alive.ros_live[i]);
+        r->demand_number +=
+                n != r->sources || memcmp(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live) != 0;
+        r->sources = n;
+        memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
+}
+
 static bool receive_keep_alive(struct ros *r, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
@@ -210,7 +253,7 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
          * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
-                memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
+                note_live(r, m);
         return true;
 }
 
@@ -258,6 +301,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
                 return receive_clear(r, m);
         case MESSAGE_KEEP_ALIVE:
                 return receive_keep_alive(r, m);
+        case MESSAGE_RATE:
+                return receive_rate(r, now_ns, m);
         }
         return false;
 }
@@ -282,6 +327,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
                                      : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_sent = r->xoff;
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
+        forget_old_rates(r, now_ns);
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
 }
@@ -298,6 +344,7 @@ static bool make_totals(struct ros *r, struct message_to *to, struct message *m)
                 member_address(&r->member, m, MESSAGE_TOTALS);
                 m->totals.datagrams = q->transaction;
                 m->totals.fragments = q->fragments;
+                m->totals.dropped = (uint32_t)q->dropped;
                 return true;
         }
         return false;
@@ -384,6 +431,26 @@ enum run_state ros_run_state(const struct ros *r)
 const uint64_t *ros_sfi_live(const struct ros *r)
 {
         return r->sfi_live;
+}
+
+uint32_t ros_demand_number(const struct ros *r)
+{
+        return r->demand_number;
+}
+
+uint32_t ros_sources(const struct ros *r)
+{
+        return r->sources;
+}
+
+const uint16_t *ros_sfi_permille(const struct ros *r)
+{
+        return r->sfi_permille;
+}
+
+void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets)
+{
+        r->queues[sfi].dropped = packets;
 }
 
 const struct member *ros_member(const struct ros *r)

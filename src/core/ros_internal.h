@@ -45,6 +45,7 @@ struct ros_queue {
         uint64_t bytes; /* payload of all items */
         uint32_t transaction;
         uint64_t fragments;
+        uint64_t dropped; /* packets, by this ROS's own shaping */
         bool totals_due;
 };
 
@@ -54,6 +55,9 @@ struct ros {
         struct member member;
         uint64_t keep_alive_due_ns;
         uint64_t sfi_live[EVB_SFI_MAX / 64];
+        uint32_t sources, demand_number;
+        uint16_t sfi_permille[EVB_SFI_MAX]; /* share of the planned rate */
+        uint64_t rate_heard_ns[EVB_SFI_MAX];
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */

@@ -53,6 +53,9 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
         budget_init(&s->request_budget, config->control.request_bps, config->control.header_bytes);
+        s->rate_due_ns = NEVER_NS;
+        s->rate_sent = PORT_RATE_FULL;
+        port_rate_init(&s->rate, now_ns);
         r = init_parts(s);
         if (r < 0) {
                 sfi_free(s);
@@ -341,7 +344,7 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         sfi_check_gaps(s, now_ns);
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
-        if (sfi_inventory_make(&s->updates, m))
+        if (sfi_inventory_make(&s->updates, m) || sfi_make_rate(s, now_ns, to, m))
                 return true;
         if (sfi_updates_due(&s->updates, now_ns)) {
                 sfi_updates_make(&s->updates, now_ns, credits(s), m);
@@ -355,13 +358,11 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
 
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
-        bool to_dfm;
-
         if (!make_message(s, now_ns, ret_to, ret))
                 return false;
-        to_dfm = ret_to->role == ROLE_DFM;
         if (s->config.control.share_bps > 0)
-                budget_charge(to_dfm ? &s->updates.budget : &s->request_budget, now_ns, message_bytes(ret));
+                budget_charge(ret_to->role == ROLE_DFM ? &s->updates.budget : &s->request_budget, now_ns,
+                              message_bytes(ret));
         return true;
 }
 
@@ -376,6 +377,7 @@ uint64_t sfi_deadline_ns(const struct sfi *s)
                 return join_ns;
         if (s->state == RUN_ENDED)
                 return s->keep_alive_due_ns;
+        parts_ns = MIN(parts_ns, sfi_rate_deadline_ns(s));
         return MIN(MIN(s->keep_alive_due_ns, join_ns), MIN(s->slots.writing_look_ns, parts_ns));
 }
 

@@ -2,6 +2,11 @@
  * receive bitmap shows which blocks of a fragment arrived, however the sender divided it. */
 #include "sfi_internal.h"
 
+/* Rates sent after full recovery, in case one is lost. A ROS forgets a share that is not repeated anyway. */
+#define RATE_REPEATS 3
+/* A recovery is reported in steps of this share, and at each keep-alive. */
+#define RATE_STEP_PERMILLE 10u
+
 /* The slot of a chunk's event. Opens one in push, where data may come before the assignment. */
 static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, enum sfi_verdict *ret_verdict)
 {
@@ -243,6 +248,16 @@ bool sfi_has_totals(const struct sfi *s)
         return true;
 }
 
+/* A smaller number is that of a new process, or one that was overtaken. */
+static void note_source_drops(struct sfi *s, uint16_t source, uint32_t drops)
+{
+        uint32_t *last = &s->sequences[source].source_drops;
+
+        if ((int32_t)(drops - *last) > 0)
+                s->source_drops += drops - *last;
+        *last = drops;
+}
+
 bool sfi_receive_totals(struct sfi *s, const struct message *m)
 {
         if (m->header.sender_role != ROLE_ROS || m->header.sender_index >= s->config.n_ros)
@@ -250,6 +265,7 @@ bool sfi_receive_totals(struct sfi *s, const struct message *m)
         struct sfi_sequence *q = &s->sequences[m->header.sender_index];
 
         sequence_claim(&q->numbers, m->totals.datagrams);
+        note_source_drops(s, m->header.sender_index, m->totals.dropped);
         q->final = s->run_state == RUN_ENDED;
         return true;
 }
@@ -274,4 +290,63 @@ uint64_t sfi_limit_bytes(const struct sfi *s)
 uint64_t sfi_in_flight_bytes(const struct sfi *s)
 {
         return s->slots.in_flight_bytes;
+}
+
+void sfi_set_socket_drops(struct sfi *s, uint64_t drops)
+{
+        s->socket_drops = drops;
+}
+
+const struct port_rate *sfi_port_rate(const struct sfi *s)
+{
+        return &s->rate;
+}
+
+static void look_at_losses(struct sfi *s, uint64_t now_ns)
+{
+        struct port_rate_counts now = {
+                .received = s->counts.datagrams_received,
+                .socket_drops = s->socket_drops,
+                .source_drops = s->source_drops,
+        };
+        uint32_t permille;
+
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sequence *q = &s->sequences[i].numbers;
+
+                /* Only gaps: what a ROS claims beyond the newest number may still wait in its queue. */
+                now.lost += q->expected - q->received;
+                /* What waited in the queue of a ROS that restarted was not lost at the port. */
+                now.socket_drops += q->resyncs;
+        }
+        if (!port_rate_look(&s->rate, now_ns, &now))
+                return;
+        permille = s->rate.permille;
+        s->rate_repeats = RATE_REPEATS;
+        if (permille < s->rate_sent || permille >= s->rate_sent + RATE_STEP_PERMILLE ||
+            permille == PORT_RATE_FULL)
+                s->rate_due_ns = now_ns;
+}
+
+bool sfi_make_rate(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        if (!s->config.follows_losses)
+                return false;
+        if (now_ns >= s->rate.look_ns)
+                look_at_losses(s, now_ns);
+        if (now_ns < s->rate_due_ns)
+                return false;
+        *ret_to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
+        member_address(&s->member, ret, MESSAGE_RATE);
+        ret->rate.permille = s->rate_sent = s->rate.permille;
+        ret->rate.lost = s->rate.lost;
+        if (s->rate.permille == PORT_RATE_FULL && s->rate_repeats > 0)
+                s->rate_repeats--;
+        s->rate_due_ns = s->rate_repeats > 0 ? now_ns + s->config.keep_alive_ns : NEVER_NS;
+        return true;
+}
+
+uint64_t sfi_rate_deadline_ns(const struct sfi *s)
+{
+        return s->config.follows_losses ? MIN(s->rate.look_ns, s->rate_due_ns) : NEVER_NS;
 }

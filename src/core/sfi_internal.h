@@ -13,7 +13,8 @@
 /* Data datagrams of one ROS by their sequence numbers. */
 struct sfi_sequence {
         struct sequence numbers;
-        bool final; /* its totals arrived after the end of the run */
+        bool final;            /* its totals arrived after the end of the run */
+        uint32_t source_drops; /* in the ROS's own queue, by its last totals */
 };
 
 struct sfi {
@@ -38,7 +39,11 @@ struct sfi {
         struct sfi_updates updates;
 
         struct sfi_sequence *sequences; /* of each ROS */
-        struct node_totals totals;      /* of the run, also across a restart of the DFM */
+        struct port_rate rate;
+        uint64_t rate_due_ns;             /* time of the next Rate; NEVER_NS: none */
+        uint32_t rate_sent, rate_repeats; /* share in the last Rate; Rates to send after recovery */
+        uint64_t socket_drops, source_drops;
+        struct node_totals totals; /* of the run, also across a restart of the DFM */
         struct sfi_counts counts;
 };
 
@@ -47,3 +52,6 @@ bool sfi_receive_totals(struct sfi *s, const struct message *m);
 /* sfi_chunks.c: some time after a gap, when packets in another order have arrived: decides whether datagrams
  * were lost. */
 void sfi_check_gaps(struct sfi *s, uint64_t now_ns);
+/* sfi_chunks.c: makes the next Rate that is due; false: none. */
+bool sfi_make_rate(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
+uint64_t sfi_rate_deadline_ns(const struct sfi *s);

@@ -229,16 +229,16 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
-        bool request = m->header.type == MESSAGE_REQUEST;
+        bool from_sfi = m->header.type == MESSAGE_REQUEST || m->header.type == MESSAGE_RATE;
 
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 send_to(c, address_book_find(&c->nodes, to.role, to.index), m);
                 return;
         }
-        if (c->has_group && !request)
+        if (c->has_group && !from_sfi)
                 send_to(c, &c->group_address, m);
         else
                 send_to_ross(c, m, first);
-        for (size_t i = 0; to.index == MESSAGE_TO_ALL && !request && i < c->nodes.n_sfi; i++)
+        for (size_t i = 0; to.index == MESSAGE_TO_ALL && !from_sfi && i < c->nodes.n_sfi; i++)
                 send_to(c, &c->nodes.sfi[i], m);
 }

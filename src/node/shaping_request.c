@@ -26,6 +26,7 @@ static int take_destinations(struct tc_request *q, const struct scenario *s, str
                         return error_set(e, -EINVAL,
                                          "node %s: invalid address \"%s\"; expected an IPv4 or IPv6 address",
                                          sfi->name, sfi->address);
+                to[q->n_destinations].permille = 0;
                 to[q->n_destinations++].rate_bps = s->qos.rate_bps;
         }
         return 0;

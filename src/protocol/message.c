@@ -274,8 +274,16 @@ static bool body_totals(struct codec *c, struct message *m)
 {
         field_u64(c, &m->totals.fragments);
         field_u32(c, &m->totals.datagrams);
-        reserved(c, 4);
+        field_u32(c, &m->totals.dropped);
         return true;
+}
+
+static bool body_rate(struct codec *c, struct message *m)
+{
+        field_u64(c, &m->rate.lost);
+        field_u32(c, &m->rate.permille);
+        reserved(c, 4);
+        return m->rate.permille > 0 && m->rate.permille <= 1000;
 }
 
 static bool body_switch(struct codec *c, struct message *m)
@@ -287,7 +295,7 @@ static bool body_switch(struct codec *c, struct message *m)
 /* All messages from and to the DFM name its incarnation first. */
 static bool names_dfm(uint32_t type)
 {
-        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS;
+        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS && type != MESSAGE_RATE;
 }
 
 /* False: a value that is never valid. The cursor reports missing bytes. */
@@ -313,6 +321,8 @@ static bool body(struct codec *c, struct message *m)
                 return body_update_ack(c, m);
         case MESSAGE_TOTALS:
                 return body_totals(c, m);
+        case MESSAGE_RATE:
+                return body_rate(c, m);
         case MESSAGE_XON:
         case MESSAGE_XOFF:
                 return body_switch(c, m);

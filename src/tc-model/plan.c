@@ -310,7 +310,9 @@ static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
                 struct tc_share *s = &p->shares[i];
 
                 p->addresses[i] = q->destinations[i].address;
-                s->rate_bps = q->destinations[i].rate_bps ?: rate_bps;
+                s->planned_bps = q->destinations[i].rate_bps ?: rate_bps;
+                s->permille = q->destinations[i].permille ?: 1000;
+                s->rate_bps = (uint64_t)((unsigned __int128)s->planned_bps * s->permille / 1000);
                 plan_burst(p, q, s, i == 0);
                 plan_limit(p, q, s, i == 0);
                 r = check_share(p, q, i, &warned, e);
@@ -331,6 +333,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 .frame_bytes = q->mtu_bytes + ETHERNET_HEADER_BYTES,
                 .link_rate_bps = q->link_rate_bps ?: TC_LINK_RATE_MAX_BPS,
                 .overhead_bytes = q->overhead_bytes,
+                .sources = MAX(q->sources, 1u),
                 .n = q->n_destinations,
         };
         int r;

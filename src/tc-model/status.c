@@ -92,7 +92,7 @@ int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const stru
                 fill_row(r, have, r->classid);
                 for (size_t k = 0; k < n_asked; k++) {
                         if (tc_address_equal(&asked[k].address, &r->address))
-                                r->asked_bps = asked[k].rate_bps;
+                                r->asked_bps = asked[k].rate_bps, r->permille = asked[k].permille;
                 }
                 s.drops += r->counters.drops;
                 s.n++;

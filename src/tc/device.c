@@ -9,11 +9,13 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "coalesce.h"
 
@@ -43,8 +45,13 @@ static bool has_offload(int fd, const char *name)
 static int read_link(const struct nlmsghdr *m, void *ctx)
 {
         struct tc_device *d = ctx;
+        struct ifinfomsg link;
         const struct nlattr *a;
 
+        if (mnl_nlmsg_get_payload_len(m) < sizeof link)
+                return 0;
+        memcpy(&link, mnl_nlmsg_get_payload(m), sizeof link);
+        d->up = (link.ifi_flags & IFF_UP) && (link.ifi_flags & IFF_RUNNING);
         mnl_attr_for_each(a, m, sizeof(struct ifinfomsg))
         {
                 if (mnl_attr_get_payload_len(a) < sizeof(uint32_t))
@@ -102,6 +109,64 @@ int tc_device_read(struct tc_device *ret, const char *name)
                 d.super_packet_bytes = 0;
         *ret = d;
         return 0;
+}
+
+static void note(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void note(struct strbuf *b, const char *format, ...)
+{
+        char text[128];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
+}
+
+static int note_facts(const struct tc_device *d, const struct tc_device *now, struct strbuf *what)
+{
+        char a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+        size_t before = what->length;
+
+        if (d->speed_bps != now->speed_bps)
+                note(what, "reports %s instead of %s", quantity_format_rate(now->speed_bps, a),
+                     d->speed_bps > 0 ? quantity_format_rate(d->speed_bps, b) : "no rate");
+        if (d->mtu_bytes != now->mtu_bytes)
+                note(what, "has an MTU of %u instead of %u bytes", now->mtu_bytes, d->mtu_bytes);
+        if (d->super_packet_bytes != now->super_packet_bytes)
+                note(what, "takes super-packets of %u instead of %u bytes", now->super_packet_bytes,
+                     d->super_packet_bytes);
+        if (d->queues != now->queues)
+                note(what, "has %u instead of %u transmit queues", now->queues, d->queues);
+        return what->length > before ? TC_DEVICE_FACTS : 0;
+}
+
+int tc_device_follow(struct tc_device *d, struct strbuf *what)
+{
+        struct tc_device now;
+        char name[IF_NAMESIZE];
+        int r = if_indextoname((unsigned)d->ifindex, name) ? tc_device_read(&now, name) : -ENODEV;
+        int changes = 0;
+
+        if (r < 0)
+                return r;
+        /* Renamed again between the two calls: the next time. */
+        if (now.ifindex != d->ifindex)
+                return 0;
+        if (now.speed_bps == 0)
+                now.speed_bps = d->speed_bps;
+        if (strcmp(now.name, d->name) != 0) {
+                note(what, "is now called %s", now.name);
+                changes |= TC_DEVICE_RENAMED;
+        }
+        if (now.up != d->up) {
+                note(what, now.up ? "is up" : "is down");
+                changes |= now.up ? TC_DEVICE_UP : TC_DEVICE_DOWN;
+        }
+        changes |= note_facts(d, &now, what);
+        *d = now;
+        return changes;
 }
 
 static bool is_address(const struct sockaddr *a, int family, const void *bytes)

@@ -33,6 +33,7 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
 {
         struct tc_shaper *s = calloc(1, sizeof *s);
         int holder = 0, r = s ? tc_socket_new(&s->socket) : -ENOMEM;
+        struct tc_state_lost lost;
 
         if (r < 0) {
                 free(s);
@@ -46,6 +47,10 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
                 return fail_open(e, r, device->name, holder);
         }
         s->locked = true;
+        if (tc_state_find_lost(device->name, false, &lost) && tc_state_remove_lost(&lost) >= 0)
+                tc_outcome_warn(o,
+                                "an earlier device %s, which evb shaped, is gone; its state file is deleted",
+                                device->name);
         if (s->state.unreadable)
                 tc_outcome_warn(o,
                                 "state file %s is damaged; remove cannot restore the earlier settings of %s",
@@ -218,7 +223,11 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct erro
         if (!asked)
                 return error_set(e, -ENOMEM, "%m");
         for (size_t i = 0; i < plan->n; i++)
-                asked[i] = (struct tc_destination){plan->addresses[i], plan->shares[i].rate_bps};
+                asked[i] = (struct tc_destination){plan->addresses[i], plan->shares[i].planned_bps,
+                                                   plan->shares[i].permille};
+        (void)shaper_follow_name(s);
+        strcpy(s->state.name, s->device.name);
+        s->state.sources = plan->sources;
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);

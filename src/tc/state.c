@@ -1,6 +1,7 @@
 /* Reads and writes the state file: JSON, with the options of qdiscs in hexadecimal as dumped. */
 #include "evb/tc/state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -146,6 +147,8 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
                             0 ||
                     !tc_address_parse(&s->asked[s->n_asked].address, address))
                         return -EBADMSG;
+                s->asked[s->n_asked].permille =
+                        (uint32_t)json_integer_value(json_object_get(json_array_get(j, i), "permille"));
                 s->asked[s->n_asked++].rate_bps = (uint64_t)rate;
         }
         return 0;
@@ -166,6 +169,9 @@ static int read_state(struct tc_state *s)
         for (size_t i = 0; r >= 0 && i < json_array_size(saved); i++)
                 r = object_from_json(json_array_get(saved, i), &s->saved);
         s->restoring = json_is_true(json_object_get(j, "restoring"));
+        s->sources = (uint32_t)json_integer_value(json_object_get(j, "sources"));
+        if (r >= 0 && json_is_string(json_object_get(j, "device")))
+                snprintf(s->name, sizeof s->name, "%s", json_string_value(json_object_get(j, "device")));
         if (r >= 0)
                 r = tuning_from_json(json_object_get(j, "previous"), &s->previous);
         if (r >= 0)
@@ -183,6 +189,7 @@ static void forget(struct tc_state *s)
         s->n_asked = 0;
         s->previous = TC_TUNING_UNCHANGED;
         s->restoring = false;
+        s->sources = 0;
 }
 
 /* The cookie of a namespace, unlike its number, is unique until the next boot. If cookie or boot id is
@@ -216,6 +223,7 @@ static int make_path(struct tc_state *s, const struct tc_device *d)
         if (stat("/proc/thread-self/ns/net", &ns) < 0)
                 return -errno;
         make_identity(s, d);
+        snprintf(s->name, sizeof s->name, "%s", d->name);
         return (size_t)snprintf(s->path, sizeof s->path, "%s/qos-%lu-%d", folder, (unsigned long)ns.st_ino,
                                 d->ifindex) >= sizeof s->path
                        ? -ENAMETOOLONG
@@ -334,12 +342,13 @@ int tc_state_write(struct tc_state *s)
         for (size_t i = 0; i < s->saved.n; i++)
                 json_array_append_new(saved, object_to_json(&s->saved.objects[i]));
         for (size_t i = 0; i < s->n_asked; i++)
-                json_array_append_new(asked, json_pack("{s:s, s:I}", "address",
+                json_array_append_new(asked, json_pack("{s:s, s:I, s:i}", "address",
                                                        tc_address_format(&s->asked[i].address, address),
-                                                       "rate_bps", (json_int_t)s->asked[i].rate_bps));
-        j = json_pack("{s:i, s:s, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "restoring",
-                      (int)s->restoring, "saved", saved, "previous", tuning_to_json(&s->previous), "asked",
-                      asked);
+                                                       "rate_bps", (json_int_t)s->asked[i].rate_bps,
+                                                       "permille", (int)s->asked[i].permille));
+        j = json_pack("{s:i, s:s, s:s, s:i, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "device",
+                      s->name, "sources", (int)s->sources, "restoring", (int)s->restoring, "saved", saved,
+                      "previous", tuning_to_json(&s->previous), "asked", asked);
         if (!j)
                 return -ENOMEM;
         r = replace(s, j);
@@ -372,4 +381,60 @@ void tc_state_fini(struct tc_state *s)
         if (s->fd >= 0)
                 close(s->fd);
         s->fd = -1;
+}
+
+/* The identity in the file is that of this boot and namespace, for interface `ifindex`. */
+static bool is_lost(const char *path, int ifindex, const char *name, struct tc_state_lost *ret)
+{
+        json_t *j = json_load_file(path, 0, NULL);
+        const char *of = json_string_value(json_object_get(j, "of"));
+        const char *called = json_string_value(json_object_get(j, "device"));
+        struct tc_state s = {.fd = -1};
+        bool lost;
+
+        make_identity(&s, &(struct tc_device){.ifindex = ifindex});
+        lost = of && called && strcmp(of, s.of) == 0 && strcmp(called, name) == 0;
+        json_decref(j);
+        if (!lost)
+                return false;
+        *ret = (struct tc_state_lost){.ifindex = ifindex};
+        (void)if_indextoname((unsigned)ifindex, ret->now);
+        snprintf(ret->path, sizeof ret->path, "%s", path);
+        return strcmp(ret->now, name) != 0;
+}
+
+bool tc_state_find_lost(const char *name, bool also_renamed, struct tc_state_lost *ret)
+{
+        char present[IF_NAMESIZE];
+        DIR *folder = opendir(state_folder());
+        bool found = false;
+        struct stat ns;
+
+        if (!folder)
+                return false;
+        if (stat("/proc/thread-self/ns/net", &ns) < 0)
+                ns.st_ino = 0;
+        for (const struct dirent *d; !found && (d = readdir(folder));) {
+                char path[256];
+                unsigned long inode;
+                int ifindex, end = 0;
+
+                if (sscanf(d->d_name, "qos-%lu-%d%n", &inode, &ifindex, &end) == 2 && !d->d_name[end] &&
+                    inode == (unsigned long)ns.st_ino &&
+                    (also_renamed || !if_indextoname((unsigned)ifindex, present)) &&
+                    (size_t)snprintf(path, sizeof path, "%s/%s", state_folder(), d->d_name) < sizeof path)
+                        found = is_lost(path, ifindex, name, ret);
+        }
+        closedir(folder);
+        return found;
+}
+
+int tc_state_remove_lost(const struct tc_state_lost *lost)
+{
+        int holder = 0, fd = open_locked(lost->path, &holder);
+
+        if (fd < 0)
+                return fd;
+        close(fd);
+        return unlink(lost->path) < 0 ? -errno : 0;
 }

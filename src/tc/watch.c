@@ -72,9 +72,10 @@ static bool take(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_e
         struct ifinfomsg link;
         int ifindex;
 
-        if (m->nlmsg_type == RTM_DELLINK && mnl_nlmsg_get_payload_len(m) >= sizeof link) {
+        if ((m->nlmsg_type == RTM_DELLINK || m->nlmsg_type == RTM_NEWLINK) &&
+            mnl_nlmsg_get_payload_len(m) >= sizeof link) {
                 memcpy(&link, mnl_nlmsg_get_payload(m), sizeof link);
-                e.what = TC_EVENT_LINK_GONE;
+                e.what = m->nlmsg_type == RTM_DELLINK ? TC_EVENT_LINK_GONE : TC_EVENT_LINK;
                 *ret = e;
                 return link.ifi_family == AF_UNSPEC && link.ifi_index == w->ifindex;
         }

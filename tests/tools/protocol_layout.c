@@ -165,6 +165,13 @@ static void small_ones(void)
         blank(MESSAGE_TOTALS, 0);
         SET(m.totals, fragments, 0x1112131415161718);
         SET(m.totals, datagrams, 0x21222324);
+        SET(m.totals, dropped, 0x31323334);
+        end_message(&m);
+
+        begin("Rate", MESSAGE_RATE);
+        blank(MESSAGE_RATE, 0);
+        SET(m.rate, lost, 0x1112131415161718);
+        SET(m.rate, permille, 0x0123);
         end_message(&m);
 
         begin("XON", MESSAGE_XON);

@@ -123,6 +123,14 @@ void ros_set_quiet(struct ros *r, bool quiet);
 void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);
 /* The SFIs that the DFM sees: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);
+/* What the shaping of this ROS depends on. The number changes with any of it. */
+uint32_t ros_demand_number(const struct ros *r);
+/* Number of ROSs that the DFM sees, this one included. Before the run: 0, not known. */
+uint32_t ros_sources(const struct ros *r);
+/* Share of the planned rate, in thousandths, that each SFI's port takes, as the SFIs report it. */
+const uint16_t *ros_sfi_permille(const struct ros *r);
+/* Total number of packets to an SFI that this ROS's own shaping has dropped. */
+void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets);
 
 const struct ros_counts *ros_counts(const struct ros *r);
 uint32_t ros_held(const struct ros *r);

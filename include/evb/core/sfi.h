@@ -19,6 +19,7 @@
 #include "evb/protocol/member.h"
 #include "evb/protocol/budget.h"
 #include "evb/protocol/message.h"
+#include "evb/protocol/port_rate.h"
 
 struct sfi_config {
         struct member_config member;
@@ -41,6 +42,7 @@ struct sfi_config {
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
         struct budget_plan control;
+        bool follows_losses;  /* reports to the ROSs which share of the planned rate its port takes */
 };
 
 /* Outcome for a chunk. */
@@ -114,6 +116,10 @@ bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 /* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI, which
  * requests from idle ROSs first. */
 void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
+/* Total number of data datagrams that the caller's own socket has dropped. */
+void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
+/* The share of the planned rate that the port takes, and its history. */
+const struct port_rate *sfi_port_rate(const struct sfi *s);
 
 /* Takes a decoded control message. False: it makes no sense. */
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m);

@@ -34,7 +34,8 @@
         X(MESSAGE_JOIN, 0x00EB0005, "Join", "ROS or SFI to DFM")                                             \
         X(MESSAGE_WELCOME, 0x00EB0006, "Welcome", "DFM to ROS or SFI")                                       \
         X(MESSAGE_INQUIRY, 0x00EB0007, "Inquiry", "DFM to SFI")                                              \
-        X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")
+        X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")                                          \
+        X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -236,7 +237,13 @@ struct message {
                         uint32_t datagrams; /* data datagrams sent to this SFI so far (mod 2^32): reveals a
                                                lost tail */
                         uint64_t fragments;
+                        uint32_t dropped; /* packets to this SFI that the ROS's own shaping dropped (mod 2^32)
+                                           */
                 } totals;
+                struct {
+                        uint64_t lost;     /* packets lost on the way that led to reductions */
+                        uint32_t permille; /* share of the planned rate that the SFI's port takes: 1..1000 */
+                } rate;
         };
 };
 

@@ -40,6 +40,7 @@ bool tc_address_equal(const struct tc_address *a, const struct tc_address *b);
 struct tc_destination {
         struct tc_address address;
         uint64_t rate_bps; /* 0: the plan chooses */
+        uint32_t permille; /* share of the rate that the destination's port takes now; 0: all */
 };
 
 /* A fact that is 0 is unknown; for a wish that is 0 the plan chooses. */
@@ -63,6 +64,8 @@ struct tc_request {
 
 struct tc_share {
         uint64_t rate_bps;       /* maximum rate */
+        uint64_t planned_bps;    /* the same before a reduction, see tc_destination.permille */
+        uint32_t permille;       /* of planned_bps */
         uint64_t guaranteed_bps; /* rate while all destinations send */
         uint64_t burst_bytes;
         uint64_t limit_bytes;
@@ -72,6 +75,7 @@ struct tc_share {
 struct tc_plan {
         enum tc_backend backend;
         uint32_t frame_bytes; /* largest frame, as the kernel counts it */
+        uint32_t sources;
         uint64_t link_rate_bps;
         uint64_t link_burst_bytes;
         uint16_t control_port, overhead_bytes;

@@ -8,7 +8,8 @@ struct tc_row {
         bool present;
         struct tc_address address; /* of destinations */
         uint32_t classid;
-        uint64_t asked_bps;                          /* 0: unknown */
+        uint64_t asked_bps; /* 0: unknown */
+        uint32_t permille;  /* share of asked_bps that is installed after a reduction; 0: unknown */
         uint64_t rate_bps, burst_bytes, limit_bytes; /* as installed */
         struct tc_counters counters;                 /* class and queue combined */
 };

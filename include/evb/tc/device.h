@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/tc/socket.h"
 
 struct tc_device {
@@ -15,10 +16,23 @@ struct tc_device {
         uint64_t speed_bps;          /* as the driver reports; 0: unknown */
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         uint32_t queues;             /* transmit queues */
+        bool up;                     /* enabled by the administrator, and with a carrier */
 };
 
 /* -ENODEV: the device does not exist. */
 int tc_device_read(struct tc_device *ret, const char *name);
+
+/* What tc_device_follow() found; a combination. */
+enum {
+        TC_DEVICE_RENAMED = 1,
+        TC_DEVICE_DOWN = 2,
+        TC_DEVICE_UP = 4,
+        TC_DEVICE_FACTS = 8, /* speed, MTU, super-packets or queues: a plan may no longer fit */
+};
+/* Reads the device with this number again, whatever its name is now, and appends what changed to `what`, as
+ * in "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
+ * speed; it keeps the former one. Returns the changes, or -ENODEV: the device no longer exists. */
+int tc_device_follow(struct tc_device *d, struct strbuf *what);
 /* Finds the device with an address; -ENODEV: none. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 

@@ -10,6 +10,7 @@ struct tc_event {
         enum {
                 TC_EVENT_CHANGED, /* `object` was created or changed */
                 TC_EVENT_DELETED, /* objects below it are deleted without a notification */
+                TC_EVENT_LINK,    /* the device was renamed, went up or down, or has other settings */
                 TC_EVENT_LINK_GONE,
                 TC_EVENT_LOST, /* notifications were lost: dump again */
         } what;

@@ -181,6 +181,9 @@ static inline void trace_body(struct trace *t, const struct message *m)
         case MESSAGE_UPDATE_ACK:
                 trace_add(t, " %u", m->update_ack.finished_ack);
                 break;
+        case MESSAGE_RATE:
+                trace_add(t, " %u", m->rate.permille);
+                break;
         case MESSAGE_TOTALS:
                 trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams,
                           (unsigned long long)m->totals.fragments);

@@ -10,9 +10,10 @@
 static struct message sent, got;
 
 static const uint32_t types[] = {
-        MESSAGE_UPDATE,  MESSAGE_ASSIGN, MESSAGE_BUILD,   MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
-        MESSAGE_REQUEST, MESSAGE_XON,    MESSAGE_XOFF,    MESSAGE_ALIVE,   MESSAGE_UPDATE_ACK,
-        MESSAGE_TOTALS,  MESSAGE_JOIN,   MESSAGE_WELCOME, MESSAGE_INQUIRY, MESSAGE_INVENTORY,
+        MESSAGE_UPDATE,     MESSAGE_ASSIGN,     MESSAGE_BUILD,     MESSAGE_CLEAR,
+        MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST,    MESSAGE_XON,       MESSAGE_XOFF,
+        MESSAGE_ALIVE,      MESSAGE_UPDATE_ACK, MESSAGE_TOTALS,    MESSAGE_JOIN,
+        MESSAGE_WELCOME,    MESSAGE_INQUIRY,    MESSAGE_INVENTORY, MESSAGE_RATE,
 };
 
 /* The messages about membership in a run. */
@@ -44,6 +45,10 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
         case MESSAGE_INQUIRY:
                 sent.inquiry.from = 640;
                 break;
+        case MESSAGE_RATE:
+                sent.rate.lost = random_next(r);
+                sent.rate.permille = 1000;
+                break;
         case MESSAGE_INVENTORY:
                 sent.inventory.totals.missing = random_next(r);
                 for (size_t i = 0; i < n; i++)
@@ -65,7 +70,9 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                               .type = type,
                                               .transaction = 77};
         sent.n = n;
-        sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS ? 0 : random_next(&r);
+        sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS || type == MESSAGE_RATE
+                           ? 0
+                           : random_next(&r);
         switch (type) {
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:

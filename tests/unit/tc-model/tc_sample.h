@@ -26,6 +26,7 @@ static inline struct tc_request sample_request(struct tc_destination *to, size_t
                 else
                         snprintf(text, sizeof text, "10.1.%zu.%zu", i / 200, i % 200 + 1);
                 assert_true(tc_address_parse(&to[i].address, text));
+                to[i].permille = 0;
                 to[i].rate_bps = (20 + i % 7) * UINT64_C(1000000);
         }
         return (struct tc_request){

@@ -56,6 +56,37 @@ static void plans_follow_the_rules(void **state)
         tc_plan_fini(&p);
 }
 
+/* A port that takes less than planned: only its own rate is smaller, and the class stays. */
+static void a_share_reduces_one_rate(void **state)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        struct tc_plan before, after;
+        struct tc_tree one, other;
+        struct tc_diff diff = {};
+
+        (void)state;
+        before = sample_plan(&q);
+        one = sample_tree(&q, NULL);
+        to[1].permille = 490;
+        after = sample_plan(&q);
+        assert_int_equal(after.shares[0].rate_bps, before.shares[0].rate_bps);
+        assert_int_equal(after.shares[1].planned_bps, before.shares[1].rate_bps);
+        assert_int_equal(after.shares[1].rate_bps, before.shares[1].rate_bps * 49 / 100);
+        assert_int_equal(after.shares[1].permille, 490);
+        assert_int_equal(after.sources, 6);
+        other = sample_tree(&q, &one);
+        assert_int_equal(tc_diff_make(&diff, &one, &other), 0);
+        assert_true(diff.n > 0);
+        for (size_t i = 0; i < diff.n; i++)
+                assert_int_equal(diff.changes[i].verb, TC_CHANGE);
+        tc_diff_fini(&diff);
+        tc_tree_fini(&one);
+        tc_tree_fini(&other);
+        tc_plan_fini(&before);
+        tc_plan_fini(&after);
+}
+
 /* If the rates exceed the link together, the guaranteed rates still fit. */
 static void guarantees_fit_the_link(void **state)
 {
@@ -434,6 +465,7 @@ int main(void)
                 cmocka_unit_test(ticks_round_up),
                 cmocka_unit_test(rate_tables_cover_the_frame),
                 cmocka_unit_test(plans_follow_the_rules),
+                cmocka_unit_test(a_share_reduces_one_rate),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(broken_rules_cause_warnings),
                 cmocka_unit_test(every_destination_is_checked),

@@ -1,0 +1,219 @@
+/* Rates that follow the run: the number of ROSs, and the share that each SFI's port takes. */
+#include "ros_driver.h"
+#include "sfi_driver.h"
+
+#define KEEP_ALIVE_NS (100 * NS_PER_MS)
+
+static void ros_gets_live(struct ros_driver *t, enum run_state run, uint64_t ros_live, uint64_t sfi_live)
+{
+        memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);
+        t->message.keep_alive.ros_live[0] = ros_live;
+        ros_gets_keep_alive(t, run, 0, sfi_live);
+}
+
+static void sources_are_the_present_ones(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        uint32_t number;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        assert_int_equal(ros_sources(t.ros), 0);
+        ros_gets_live(&t, RUN_STARTING, 3, 7);
+        assert_int_equal(ros_sources(t.ros), 0); /* not all have joined yet */
+        ros_gets_live(&t, RUN_RUNNING, 63, 7);
+        assert_int_equal(ros_sources(t.ros), 6);
+        number = ros_demand_number(t.ros);
+        ros_gets_live(&t, RUN_RUNNING, 63, 7);
+        assert_int_equal(ros_demand_number(t.ros), number);
+        ros_gets_live(&t, RUN_RUNNING, 62, 7);
+        assert_int_equal(ros_sources(t.ros), 5);
+        assert_int_not_equal(ros_demand_number(t.ros), number);
+        number = ros_demand_number(t.ros);
+        ros_gets_live(&t, RUN_RUNNING, 62, 3);
+        assert_int_not_equal(ros_demand_number(t.ros), number);
+        ros_gets_live(&t, RUN_RUNNING, 60, 3); /* without this one, which sends all the same */
+        assert_int_equal(ros_sources(t.ros), 5);
+        ros_gets_live(&t, RUN_ENDED, 0, 0);
+        assert_int_equal(ros_sources(t.ros), 5);
+        ros_free(t.ros);
+}
+
+static void ros_gets_rate(struct ros_driver *t, uint16_t sfi, uint32_t permille)
+{
+        t->message.rate.permille = permille;
+        assert_true(to_ros(t, ROLE_SFI, sfi, MESSAGE_RATE, 0));
+}
+
+static void a_share_is_forgotten_unless_repeated(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        uint32_t number;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        number = ros_demand_number(t.ros);
+        ros_gets_rate(&t, 2, 1000);
+        assert_int_equal(ros_demand_number(t.ros), number);
+        ros_gets_rate(&t, 2, 560);
+        assert_int_not_equal(ros_demand_number(t.ros), number);
+        assert_int_equal(ros_sfi_permille(t.ros)[2], 560);
+        assert_int_equal(ros_sfi_permille(t.ros)[1], 1000);
+        for (int i = 0; i < 20; i++) {
+                t.now_ns += c.keep_alive_ns;
+                ros_gets_rate(&t, 2, 560);
+                ros_says(&t);
+                assert_int_equal(ros_sfi_permille(t.ros)[2], 560);
+        }
+        for (int i = 0; i < 6; i++) {
+                t.now_ns += c.keep_alive_ns;
+                ros_says(&t);
+        }
+        assert_int_equal(ros_sfi_permille(t.ros)[2], 1000);
+        t.message.rate.permille = 500;
+        assert_false(to_ros(&t, ROLE_SFI, 3, MESSAGE_RATE, 0)); /* there is no SFI 3 */
+        assert_false(to_ros(&t, ROLE_ROS, 0, MESSAGE_RATE, 0));
+        ros_free(t.ros);
+}
+
+static void totals_carry_the_drops_of_the_own_queue(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_assign(&t, 0, 0, 0);
+        ros_sends(&t, 0);
+        ros_count_datagrams(t.ros, 0, 1);
+        ros_set_dropped(t.ros, 0, 17);
+        t.now_ns += c.keep_alive_ns;
+        assert_ros_says(&t, "dfm: Alive running | sfi0: Totals 1 datagrams 1 fragments");
+        assert_int_equal(t.message.totals.dropped, 17);
+        ros_free(t.ros);
+}
+
+/* The SFI's view: `lost` of `sent` datagrams from ROS 0 in an interval. */
+static const char *sfi_observes(struct sfi_driver *t, uint32_t sent, uint32_t lost)
+{
+        static uint32_t number;
+
+        for (uint32_t i = 0; i < sent; i++, number++) {
+                if (i >= lost)
+                        sfi_count_datagram(t->sfi, 0, number);
+        }
+        sfi_count_datagram(t->sfi, 0, number++);
+        t->now_ns = sfi_port_rate(t->sfi)->look_ns;
+        return sfi_says(t);
+}
+
+static void init_following_sfi(struct sfi_driver *t)
+{
+        struct sfi_config c = sfi_standard();
+
+        c.follows_losses = true;
+        sfi_driver_init(t, &c);
+        sfi_observes(t, 10, 0);
+}
+
+static void a_loss_is_reported_to_all_ross_and_repeated(void **state)
+{
+        struct sfi_driver t;
+
+        (void)state;
+        init_following_sfi(&t);
+        assert_string_equal(sfi_observes(&t, 1000, 0), "");
+        assert_string_equal(sfi_observes(&t, 1000, 200), "all: Rate 560");
+        assert_int_equal(t.message.rate.lost, 200);
+        t.now_ns += t.config.keep_alive_ns - NS_PER_MS;
+        sfi_free(t.sfi);
+}
+
+static void recovery_is_reported_in_steps_and_at_its_end(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        unsigned reports = 0, looks = 0, full = 0;
+        struct sfi_driver t;
+
+        (void)state;
+        c.follows_losses = true;
+        c.keep_alive_ns = KEEP_ALIVE_NS * 10;
+        sfi_driver_init(&t, &c);
+        sfi_observes(&t, 10, 0);
+        sfi_observes(&t, 1000, 200);
+        for (; sfi_port_rate(t.sfi)->permille < PORT_RATE_FULL; looks++) {
+                reports += strstr(sfi_observes(&t, 100, 0), "all: Rate") != NULL;
+                assert_true(looks < 600);
+        }
+        assert_true(reports > 20 && reports < looks);
+        assert_int_equal(sfi_port_rate(t.sfi)->permille, PORT_RATE_FULL);
+        for (int i = 0; i < 100; i++)
+                full += strstr(sfi_observes(&t, 100, 0), "all: Rate 1000") != NULL;
+        assert_int_equal(full, 2); /* and one when it was reached */
+        sfi_free(t.sfi);
+}
+
+static void losses_with_a_known_place_are_not_reported(void **state)
+{
+        struct sfi_driver t;
+
+        (void)state;
+        init_following_sfi(&t);
+        sfi_set_socket_drops(t.sfi, 200);
+        assert_string_equal(sfi_observes(&t, 1000, 200), "");
+        t.message.totals.dropped = 300;
+        t.message.totals.datagrams = 0;
+        assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
+        assert_string_equal(sfi_observes(&t, 1000, 300), "");
+        assert_string_equal(sfi_observes(&t, 1000, 300), "");
+        sfi_free(t.sfi);
+}
+
+/* A ROS claims what it has passed to the kernel, where much of it may still be queued. */
+static void packets_in_a_source_queue_are_not_lost(void **state)
+{
+        struct sfi_driver t;
+
+        (void)state;
+        init_following_sfi(&t);
+        for (uint32_t i = 0; i < 100; i++)
+                sfi_count_datagram(t.sfi, 1, i);
+        t.message.totals.dropped = 0;
+        t.message.totals.datagrams = 3000;
+        assert_true(to_sfi(&t, ROLE_ROS, 1, MESSAGE_TOTALS, 0));
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 2900);
+        assert_string_equal(sfi_observes(&t, 1000, 0), "");
+        sfi_free(t.sfi);
+}
+
+static void without_follows_losses_nothing_is_reported(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        for (uint32_t number = 0; number < 1000; number += 2)
+                sfi_count_datagram(t.sfi, 0, number);
+        t.now_ns += NS_PER_S;
+        assert_sfi_says(&t, "");
+        sfi_free(t.sfi);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(sources_are_the_present_ones),
+                cmocka_unit_test(a_share_is_forgotten_unless_repeated),
+                cmocka_unit_test(totals_carry_the_drops_of_the_own_queue),
+                cmocka_unit_test(a_loss_is_reported_to_all_ross_and_repeated),
+                cmocka_unit_test(recovery_is_reported_in_steps_and_at_its_end),
+                cmocka_unit_test(losses_with_a_known_place_are_not_reported),
+                cmocka_unit_test(packets_in_a_source_queue_are_not_lost),
+                cmocka_unit_test(without_follows_losses_nothing_is_reported),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
