@@ -205,6 +205,11 @@ const struct scenario_key scenario_keys[] = {
         CHOICE("qos", "on-drift", qos.on_drift, "repair", "repair|warn",
                "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
                "cases the ROS logs the change and reports how long it was unshaped."),
+        CHOICE("qos", "on-loss", qos.on_loss, "auto", "auto|reduce|ignore",
+               "Reaction of the ROSs when packets are lost at an SFI's port although the plan allows no "
+               "loss: "
+               "reduce the rate until the loss ends, and let it recover slowly, or ignore the loss (auto: "
+               "reduce if qos.rate is auto, otherwise ignore)."),
 
         NUMBER_OR(KEY_BYTES, "tuning", "mtu", tuning.mtu_bytes, "unchanged", "unchanged", SCENARIO_UNCHANGED,
                   68, 65535, "MTU of a ROS's interface during the run."),

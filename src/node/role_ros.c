@@ -31,6 +31,7 @@ struct ros_node {
         struct shaping *shaping;             /* NULL: unshaped */
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* at the last turn */
         bool more;                           /* the sender has more to send now */
+        uint64_t dropped;                    /* packets, by the ROS's own shaping */
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
@@ -206,6 +207,18 @@ static void turn_front_end(struct ros_node *r, uint64_t now_ns)
                 ros_set_unreliable(r->core);
 }
 
+/* Informs the SFIs, through the core, of packets that the ROS's own shaping has dropped. */
+static void note_drops(const struct node *n, struct ros_node *r)
+{
+        uint64_t dropped = stats_get(&n->stats->packets_source_dropped);
+
+        if (dropped == r->dropped)
+                return;
+        r->dropped = dropped;
+        for (unsigned i = 0; i < n->scenario->sfi.count; i++)
+                ros_set_dropped(r->core, i, shaping_dropped(r->shaping, i));
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
@@ -219,7 +232,8 @@ static int take_turn(struct node *n, uint64_t now_ns)
         if (k < 0)
                 return k;
         say_farewell(n, r, now_ns);
-        shaping_turn(r->shaping, ros_sfi_live(r->core));
+        shaping_turn(r->shaping, r->core);
+        note_drops(n, r);
         node_send_due(n, r->core, step, now_ns);
         return 0;
 }

@@ -33,6 +33,7 @@ struct sfi_node {
         bool opened; /* the builder has opened its files */
         bool more;
         bool failed;
+        bool reduced;        /* the ROSs send at less than the planned rate */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
         /* after a stop: events assigned so far, and the time of the last one */
@@ -59,6 +60,15 @@ static int watch_builder(struct node *n, struct sfi_node *s)
         return loop_add(n->loop, &s->builder_io);
 }
 
+/* TCP repeats what is lost by itself, and slows down by itself. */
+static bool follows_losses(const struct scenario *sc)
+{
+        bool wanted = sc->qos.on_loss == QOS_LOSS_REDUCE ||
+                      (sc->qos.on_loss == QOS_LOSS_AUTO && sc->qos.rate_bps == SCENARIO_AUTO);
+
+        return wanted && sc->qos.backend != QOS_NONE && sc->scenario.transport == TRANSPORT_UDP;
+}
+
 static int open_role(struct node *n)
 {
         const struct scenario *sc = n->scenario;
@@ -81,6 +91,7 @@ static int open_role(struct node *n)
                 .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,
                 .message_bytes = n->control.message_bytes,
+                .follows_losses = follows_losses(sc),
         };
         int r;
 
@@ -255,6 +266,30 @@ static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
         s->farewells++;
 }
 
+/* Logs the beginning and the end of a reduction. */
+static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        const struct port_rate *p = sfi_port_rate(s->core);
+
+        s->receiver.ops->account(&s->receiver);
+        sfi_set_socket_drops(s->core, stats_get(&n->stats->packets_socket_dropped));
+        if (s->reduced == (p->permille < PORT_RATE_FULL))
+                return;
+        s->reduced = !s->reduced;
+        if (s->reduced)
+                log_warning(
+                        "%llu packets were lost at this SFI's port although the plan allows no loss: other "
+                        "traffic, or a slower switch; the ROSs reduce their rate to %u %% of the planned "
+                        "rate",
+                        (unsigned long long)p->lost, p->permille / 10);
+        else
+                log_warning("the ROSs send at the planned rate again, after %.1f s of a rate reduced down to "
+                            "%u %%, "
+                            "with %llu packets lost",
+                            (double)(now_ns - p->since_ns) / (double)NS_PER_S, p->least / 10,
+                            (unsigned long long)p->lost);
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
@@ -269,6 +304,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         if (s->opened)
                 build(s, now_ns);
         say_farewell(n, s, now_ns);
+        follow_reduction(n, s, now_ns);
         send_due(n, s, now_ns);
         builder_prepare_wait(s->builder);
         s->more |= builder_has_done(s->builder);
@@ -332,6 +368,9 @@ static void publish_counters(struct node *n)
         stats_set(&to->fragments_no_room, c->no_room);
         stats_set(&to->fragments_re_asked, c->retried);
         stats_set(&to->fragments_recovered, c->recovered);
+        stats_set(&to->rate_reductions, sfi_port_rate(s->core)->decreases);
+        stats_set(&to->packets_port_lost, sfi_port_rate(s->core)->lost);
+        stats_set(&to->reduced_ns, port_rate_below_ns(sfi_port_rate(s->core), clock_now_ns()));
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);
                 stats_set(&to->packets_lost, c->datagrams_lost);

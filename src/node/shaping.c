@@ -1,4 +1,4 @@
-/* Connects a ROS's loop and its shaping thread by a mailbox for the wanted SFIs, of which the newest state
+/* Connects a ROS's loop and its shaping thread by a mailbox for the demand: the newest one
  * counts. The thread writes its results to the node's counters. */
 #include "shaping.h"
 
@@ -17,25 +17,27 @@
 #define SETTLE_MAX_NS (2 * NS_PER_S)
 
 struct shaping {
-        struct shaping_tree tree;          /* owned by the worker while it runs */
-        uint64_t posted[EVB_SFI_MAX / 64]; /* owned by the loop: the last posted SFIs */
+        struct shaping_tree tree; /* owned by the worker while it runs */
+        uint32_t posted;          /* owned by the loop: number of the last posted demand */
         bool running, required, repairs;
         pthread_t worker;
         struct waker waker;
         pthread_mutex_t lock; /* protects the members below; never held during a netlink call */
         pthread_cond_t answered_more;
-        uint64_t live[EVB_SFI_MAX / 64];
+        struct shaping_demand demand;
+        uint32_t number;          /* changes with the demand */
         uint64_t asked, answered; /* requests to read the kernel's counters */
         bool stop;
 };
 
 /* False: the thread must end. */
-static bool take_mail(struct shaping *s, uint64_t *live, uint64_t *asked)
+static bool take_mail(struct shaping *s, struct shaping_demand *demand, uint32_t *number, uint64_t *asked)
 {
         bool stop;
 
         pthread_mutex_lock(&s->lock);
-        memcpy(live, s->live, sizeof s->live);
+        *demand = s->demand;
+        *number = s->number;
         *asked = s->asked;
         stop = s->stop;
         pthread_mutex_unlock(&s->lock);
@@ -50,18 +52,18 @@ static void answer(struct shaping *s, uint64_t asked)
         pthread_mutex_unlock(&s->lock);
 }
 
-static bool has_mail(struct shaping *s, const uint64_t *live, uint64_t asked)
+static bool has_mail(struct shaping *s, uint32_t number, uint64_t asked)
 {
         bool has;
 
         pthread_mutex_lock(&s->lock);
-        has = s->stop || s->asked != asked || memcmp(live, s->live, sizeof s->live) != 0;
+        has = s->stop || s->asked != asked || s->number != number;
         pthread_mutex_unlock(&s->lock);
         return has;
 }
 
 /* Waits for mail, for a notification of the kernel, or until the tree's deadline. */
-static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
+static void wait(struct shaping *s, uint32_t number, uint64_t asked)
 {
         struct pollfd p[] = {
                 {.fd = s->waker.fd, .events = POLLIN},
@@ -71,7 +73,7 @@ static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
                  until_ns = MIN(shaping_tree_deadline_ns(&s->tree), now_ns + NS_PER_S);
 
         waker_prepare(&s->waker);
-        if (until_ns > now_ns && !has_mail(s, live, asked))
+        if (until_ns > now_ns && !has_mail(s, number, asked))
                 (void)poll(p, ARRAY_SIZE(p), (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
         waker_done(&s->waker);
 }
@@ -79,15 +81,17 @@ static void wait(struct shaping *s, const uint64_t *live, uint64_t asked)
 static void *work(void *ctx)
 {
         struct shaping *s = ctx;
-        uint64_t live[ARRAY_SIZE(s->live)], asked, answered = 0;
+        struct shaping_demand demand;
+        uint64_t asked, answered = 0;
+        uint32_t number;
 
-        while (take_mail(s, live, &asked)) {
-                shaping_tree_follow(&s->tree, clock_now_ns(), live);
+        while (take_mail(s, &demand, &number, &asked)) {
+                shaping_tree_follow(&s->tree, clock_now_ns(), &demand);
                 shaping_tree_turn(&s->tree, asked != answered);
                 if (asked != answered)
                         answer(s, asked);
                 answered = asked;
-                wait(s, live, asked);
+                wait(s, number, asked);
         }
         return NULL;
 }
@@ -105,8 +109,7 @@ static int start_worker(struct shaping *s)
         pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
         pthread_cond_init(&s->answered_more, &monotonic);
         pthread_condattr_destroy(&monotonic);
-        memset(s->posted, 0xff, sizeof s->posted);
-        memset(s->live, 0xff, sizeof s->live);
+        s->demand = s->tree.demand;
         r = thread_start(&s->worker, "evb-shaping", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
                          work, s);
         s->running = r >= 0;
@@ -171,15 +174,23 @@ struct shaping *shaping_free(struct shaping *s)
         return NULL;
 }
 
-void shaping_turn(struct shaping *s, const uint64_t *sfi_live)
+void shaping_turn(struct shaping *s, const struct ros *core)
 {
-        if (!s || !s->running || memcmp(s->posted, sfi_live, sizeof s->posted) == 0)
+        if (!s || !s->running || s->posted == ros_demand_number(core))
                 return;
-        memcpy(s->posted, sfi_live, sizeof s->posted);
+        s->posted = ros_demand_number(core);
         pthread_mutex_lock(&s->lock);
-        memcpy(s->live, sfi_live, sizeof s->live);
+        memcpy(s->demand.sfi_live, ros_sfi_live(core), sizeof s->demand.sfi_live);
+        memcpy(s->demand.permille, ros_sfi_permille(core), sizeof s->demand.permille);
+        s->demand.sources = ros_sources(core);
+        s->number = s->posted;
         pthread_mutex_unlock(&s->lock);
         waker_wake(&s->waker);
+}
+
+uint64_t shaping_dropped(const struct shaping *s, unsigned sfi)
+{
+        return s ? stats_get(&s->tree.dropped[sfi]) : 0;
 }
 
 void shaping_settle(struct shaping *s)

@@ -3,6 +3,7 @@
  * the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
 #pragma once
 
+#include "evb/core/ros.h"
 #include "node_internal.h"
 
 struct shaping;
@@ -13,8 +14,10 @@ int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
 
-/* Posts which SFIs are present (bit i % 64 of word i / 64) without waiting. Cheap if nothing changed. */
-void shaping_turn(struct shaping *s, const uint64_t *sfi_live);
+/* Posts what the ROS's core knows about SFIs, ROSs and losses, without waiting. Cheap if nothing changed. */
+void shaping_turn(struct shaping *s, const struct ros *core);
+/* Total number of packets to an SFI that the shaping has dropped. */
+uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
 /* Waits for a short time until the node's counters include the kernel's, for the final report. */
 void shaping_settle(struct shaping *s);
 /* Maximum size of a super-packet for the kernel; 0: no limit. */

@@ -24,6 +24,8 @@
 /* A program that changes one object usually changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
+/* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
+#define SHARE_FULL 1000u
 
 static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
 {
@@ -56,16 +58,22 @@ static int make_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *
         int r;
 
         for (unsigned i = 0; i < sc->sfi.count; i++)
-                t->wanted[i] = t->live[i / 64] >> i % 64 & 1;
+                t->wanted[i] = t->demand.sfi_live[i / 64] >> i % 64 & 1;
         r = shaping_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, e);
         if (r < 0)
                 return r;
         q.backend = t->backend;
+        q.sources = (uint32_t)t->demand.sources ?: q.sources;
+        for (unsigned i = 0, k = 0; i < sc->sfi.count; i++) {
+                if (t->wanted[i])
+                        t->destinations[k++].permille = t->demand.permille[i];
+        }
         return tc_plan_make(ret, &q, e);
 }
 
 static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
 {
+        char rate[QUANTITY_TEXT_MAX];
         struct tc_outcome o = {};
         struct tc_plan p = {};
         struct error e = {};
@@ -88,7 +96,10 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                                                                               : t->super_packet_bytes;
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
-                stats_set(&t->stats->qos_rate_bps, p.shares[0].rate_bps);
+                if (!first && p.shares[0].planned_bps != stats_get(&t->stats->qos_rate_bps))
+                        log_info("shaping %s: %s for each SFI: %s", t->device.name,
+                                 quantity_format_rate(p.shares[0].planned_bps, rate), p.reason_rate);
+                stats_set(&t->stats->qos_rate_bps, p.shares[0].planned_bps);
                 log_warnings(first ? &p : NULL, &o);
         }
         tc_plan_fini(&p);
@@ -176,7 +187,10 @@ int shaping_tree_open(struct shaping_tree *t)
         int r;
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
-        memset(t->live, 0xff, sizeof t->live);
+        memset(&t->demand, 0xff, sizeof t->demand);
+        t->demand.sources = 0;
+        for (size_t i = 0; i < EVB_SFI_MAX; i++)
+                t->demand.permille[i] = SHARE_FULL;
         r = find_device(t->self, &t->device, name);
         if (r < 0)
                 return log_error_errno(
@@ -217,18 +231,40 @@ void shaping_tree_close(struct shaping_tree *t)
         t->shaper = tc_shaper_free(t->shaper);
 }
 
-void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live)
+/* Logs the beginning and the end of a reduction. */
+static void log_reduction(struct shaping_tree *t, uint64_t now_ns, unsigned sfi, unsigned permille)
+{
+        const char *name = scenario_node_of(t->scenario, ROLE_SFI, sfi)->name;
+        uint64_t *since_ns = &t->reduced_ns[sfi];
+
+        if (permille < SHARE_FULL && *since_ns == 0) {
+                *since_ns = now_ns;
+                log_warning(
+                        "shaping: %s loses packets at its port although the plan allows no loss: reducing "
+                        "its rate to %u %% of the planned rate",
+                        name, permille / 10);
+        } else if (permille == SHARE_FULL && *since_ns > 0) {
+                log_warning("shaping: %s gets the planned rate again, after %.1f s of a reduced rate", name,
+                            (double)(now_ns - *since_ns) / (double)NS_PER_S);
+                *since_ns = 0;
+        }
+}
+
+void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand)
 {
         bool any = false;
 
-        for (size_t i = 0; i < ARRAY_SIZE(t->live); i++)
-                any |= live[i] != 0;
+        for (size_t i = 0; i < ARRAY_SIZE(demand->sfi_live); i++)
+                any |= demand->sfi_live[i] != 0;
         /* All have left: keep the tree until one comes back. */
-        if (!any || memcmp(t->live, live, sizeof t->live) == 0)
+        if (!any || memcmp(&t->demand, demand, sizeof t->demand) == 0)
                 return;
-        memcpy(t->live, live, sizeof t->live);
+        for (unsigned i = 0; i < t->scenario->sfi.count; i++)
+                log_reduction(t, now_ns, i, demand->permille[i]);
+        if (memcmp(t->demand.sfi_live, demand->sfi_live, sizeof t->demand.sfi_live) != 0)
+                t->insist_ns = now_ns + DRAIN_MAX_NS;
+        memcpy(&t->demand, demand, sizeof t->demand);
         t->changed = true;
-        t->insist_ns = now_ns + DRAIN_MAX_NS;
 }
 
 static void take_events(struct shaping_tree *t)
@@ -238,7 +274,8 @@ static void take_events(struct shaping_tree *t)
         for (unsigned n = 0; n < EVENTS_MAX && t->watch && tc_watch_next(t->watch, &e) > 0; n++) {
                 free(e.object.options);
                 t->gone |= e.what == TC_EVENT_LINK_GONE;
-                if (e.by_us)
+                t->link_changed |= e.what == TC_EVENT_LINK;
+                if (e.by_us || e.what == TC_EVENT_LINK)
                         continue;
                 tc_event_actor(&e, t->actor, sizeof t->actor);
                 t->settle_ns = clock_now_ns() + SETTLE_NS;
@@ -309,6 +346,26 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
+/* Adds the drops of each destination's queue to the total of its SFI. */
+static void count_rows(struct shaping_tree *t, const struct tc_status *status)
+{
+        for (unsigned i = 0; i < t->scenario->sfi.count; i++) {
+                const char *text = scenario_node_of(t->scenario, ROLE_SFI, i)->address;
+                struct tc_address address = {};
+
+                if (!tc_address_parse(&address, text))
+                        continue;
+                for (size_t k = 0; k < status->n; k++) {
+                        uint64_t drops = status->rows[k].counters.drops;
+
+                        if (!tc_address_equal(&status->rows[k].address, &address))
+                                continue;
+                        stats_add(&t->dropped[i], drops > t->row_drops[i] ? drops - t->row_drops[i] : 0);
+                        t->row_drops[i] = drops;
+                }
+        }
+}
+
 /* The kernel counts from zero in a new class, e.g. after a repair; our total continues. */
 static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
 {
@@ -321,6 +378,8 @@ static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool
                         more = status.drops - t->drops;
                 else if (status.drops < t->drops && repaired)
                         more = status.drops;
+                if (t->drops != status.drops)
+                        count_rows(t, &status);
                 t->drops = status.drops;
         }
         stats_add(&t->stats->packets_source_dropped, more);
@@ -345,13 +404,31 @@ static void repair(struct shaping_tree *t, uint64_t now_ns)
         end_unshaped(t, clock_now_ns(), " as planned");
 }
 
+/* The device may have another name, state or speed. Its tree stays; the plan may change. */
+static void follow_device(struct shaping_tree *t)
+{
+        char was[IF_NAMESIZE], text[TC_OUTCOME_TEXT_MAX] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        int changes;
+
+        t->link_changed = false;
+        strcpy(was, t->device.name);
+        changes = t->gone ? -ENODEV : tc_device_follow(&t->device, &what);
+        t->gone |= changes == -ENODEV;
+        if (changes <= 0)
+                return;
+        log_warning("shaping: %s %s%s%s", was, text,
+                    changes & TC_DEVICE_DOWN ? "; the kernel has emptied its queues" : "",
+                    changes & TC_DEVICE_FACTS ? "; planning again" : "");
+        t->changed |= changes & TC_DEVICE_FACTS;
+}
+
 static int compare_with_kernel(struct shaping_tree *t, char *what)
 {
         struct tc_tree have = {};
-        char name[IF_NAMESIZE];
         int r;
 
-        t->gone |= !if_indextoname((unsigned)t->device.ifindex, name);
+        follow_device(t);
         if (t->gone || !t->shaper)
                 return 1;
         r = tc_shaper_read(t->shaper, &have);
@@ -398,7 +475,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         take_events(t);
         /* Also before applying: changes by other programs must not be reverted silently, nor at all with
          * qos.on-drift = warn. */
-        if (wanted || apply || now_ns >= t->look_ns || now_ns >= t->settle_ns)
+        if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))
                 (void)install(t, now_ns, false);

@@ -7,6 +7,13 @@
 #include "evb/tc/shaper.h"
 #include "evb/tc/watch.h"
 
+/* What the plan depends on, as the ROS's core knows it. */
+struct shaping_demand {
+        uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i % 64 of word i / 64: SFI i is present */
+        uint64_t sources;                    /* ROSs that send to each SFI; 0: all of the scenario */
+        uint16_t permille[EVB_SFI_MAX];      /* share of the planned rate that each SFI's port takes */
+};
+
 struct shaping_tree {
         const struct scenario *scenario;
         const struct scenario_node *self;
@@ -15,9 +22,10 @@ struct shaping_tree {
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum tc_backend backend;         /* TC_BACKEND_NONE: only MTU and coalescing are set */
-        size_t super_packet_bytes;       /* constant after opening */
-        uint64_t live[EVB_SFI_MAX / 64]; /* the SFIs in the plan; never empty */
+        enum tc_backend backend;          /* TC_BACKEND_NONE: only MTU and coalescing are set */
+        size_t super_packet_bytes;        /* constant after opening */
+        struct shaping_demand demand;     /* what is planned for; never without an SFI */
+        uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: it is not */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `live` is not installed yet */
@@ -27,11 +35,14 @@ struct shaping_tree {
         uint64_t settle_ns; /* compare at this time, after a change by another program; NEVER_NS: none */
         uint64_t well_ns;   /* time of the last comparison that found the whole tree */
         uint64_t event_ns;  /* time of the first foreign change since then */
-        uint64_t unshaped_since_ns; /* NEVER_NS: the tree is as planned */
-        uint64_t unshaped_ns;       /* sum of earlier unshaped times */
-        _Atomic bool unshaped;      /* read by other threads: the tree differs from the plan */
-        bool gone;                  /* the device is gone */
-        uint64_t drops;             /* last count of the kernel */
+        uint64_t unshaped_since_ns;            /* NEVER_NS: the tree is as planned */
+        uint64_t unshaped_ns;                  /* sum of earlier unshaped times */
+        _Atomic bool unshaped;                 /* read by other threads: the tree differs from the plan */
+        bool gone;                             /* the device is gone */
+        bool link_changed;                     /* the kernel announced a change of the device */
+        uint64_t drops;                        /* last count of the kernel */
+        uint64_t row_drops[EVB_SFI_MAX];       /* the same for each SFI */
+        _Atomic uint64_t dropped[EVB_SFI_MAX]; /* total for each SFI; read by the loop */
         char actor[96];
         char refused[ERROR_MESSAGE_MAX]; /* the last refusal, logged once */
 };
@@ -42,8 +53,8 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 int shaping_tree_open(struct shaping_tree *t);
 /* Removes the tree and restores the earlier settings. */
 void shaping_tree_close(struct shaping_tree *t);
-/* Sets the present SFIs. */
-void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const uint64_t *live);
+/* Adapts the plan to what it depends on. */
+void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand);
 /* Executes what is due. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

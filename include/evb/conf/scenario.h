@@ -27,6 +27,7 @@ enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_drift { QOS_REPAIR, QOS_WARN };
+enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -82,6 +83,7 @@ struct scenario {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
                         required;
                 uint64_t on_drift; /* enum scenario_drift */
+                uint64_t on_loss;  /* enum scenario_loss */
         } qos;
         /* SCENARIO_UNCHANGED: the run keeps the device's value. */
         struct {

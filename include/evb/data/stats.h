@@ -50,6 +50,9 @@
         X(packets_source_dropped, "packets dropped by the ROS's own shaping")                                \
         X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \
         X(shaping_repairs, "repairs of a ROS's shaping after changes by others")                             \
+        X(rate_reductions, "reductions of the rate to an SFI because packets were lost at its port")         \
+        X(packets_port_lost, "packets lost at an SFI's port that led to reductions")                         \
+        X(reduced_ns, "time for which the rate to an SFI was below the planned one")                         \
         X(clear_gaps, "Clear messages missing by their sequence numbers")                                    \
         X(buffer_full, "fragments that did not fit into the ROS's buffer")                                   \
         X(xoff, "times that a ROS asked to hold triggers back")                                              \

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Rates that follow a run: ROSs that come and go, and a port that loses packets although the plan allows none.
+
+    test_rates.py EVB CASE
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import Running, folder, main, need_root, scenario, settings
+from network import sh, wait_until
+
+PORT_MBIT = 100
+LIMIT = 60
+KEYS = {
+    "qos.backend": "htb+tbf", "qos.rate": "auto", "network.link-rate": f"{PORT_MBIT}Mbit", "trigger.events": 0,
+    "trigger.rate": "max", "ros.fragment-size": "4KiB", "ros.count": 4, "sfi.count": 2, "sfi.timeout": "10s",
+    "dfm.event-timeout": "20s", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms",
+}
+# Of this test alone: others run beside it.
+STATES = tempfile.TemporaryDirectory(prefix="evb-test-")
+os.environ["EVB_STATE_DIRECTORY"] = STATES.name
+SENDER = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+bits, size = float(sys.argv[2]), 1400
+begin, sent = time.monotonic(), 0
+while time.monotonic() - begin < 120:
+    due = (time.monotonic() - begin) * bits / 8 / (size + 42)
+    # Without the bursts of a sender that makes up for lost time.
+    sent = max(sent, due - 8)
+    while sent < due:
+        s.sendto(bytes(size), (sys.argv[1], 9))
+        sent += 1
+    time.sleep(0.001)
+"""
+
+
+class Rated(Running):
+    """A run in namespaces; its log goes to a file so that tests can wait for messages."""
+
+    def __init__(self, evb, where, keys):
+        need_root()
+        self.evb, self.keys = evb, {**KEYS, **keys}
+        self.log_path = where / "log"
+        with open(self.log_path, "w") as log:
+            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings(self.keys)]
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def __enter__(self):
+        self.wait_nodes(1 + self.keys["ros.count"] + self.keys["sfi.count"])
+        self.wait_running()
+        return self
+
+    def log(self):
+        return self.log_path.read_text()
+
+    def inside(self, node):
+        return ["ip", "netns", "exec", f"evb-{self.process.pid}-{node}"]
+
+    def destinations(self, node):
+        done = sh(*self.inside(node), self.evb, "qos", "status", "--dev", "eth0", "--json", check=False)
+        return json.loads(done.stdout)["destinations"] if done.returncode == 0 else []
+
+    def rates(self, node):
+        """What tc reads from the kernel: the rate of each TBF, in Mbit/s, by its class."""
+        done = sh(*self.inside(node), "tc", "-j", "qdisc", "show", "dev", "eth0", check=False)
+        objects = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+        return {o["parent"]: o["options"]["rate"] * 8 / 1e6 for o in objects if o["kind"] == "tbf"}
+
+    def stop(self, expect=(0,)):
+        self.signal()
+        out, _ = self.process.communicate(timeout=120)
+        assert self.process.returncode in expect, f"exit {self.process.returncode}: {self.log()}"
+        report = json.loads(out)
+        return report, {n["name"]: n for n in report["nodes"]}
+
+
+def share(sources, sfis, control_permille=5):
+    """The planned rate, with the header bytes that the plan counts; the control share may be planned otherwise."""
+    return PORT_MBIT * 0.9 / sources, PORT_MBIT * 1.0 / sources
+
+
+def near(rates, sources, n):
+    least, most = share(sources, n)
+    return len(rates) == n and all(least <= r <= most for r in rates.values())
+
+
+def sources(evb):
+    """A dead ROS leaves its share to the others, and takes it back when it returns; queues are kept."""
+    with folder() as where, Rated(evb, where, {}) as running:
+        wait_until("shares of four", lambda: near(running.rates("ros1"), 4, 2))
+        classes = {d["address"]: d["classid"] for d in running.destinations("ros1")}
+        config = where / "again.conf"
+        config.write_text(running.config())
+        os.kill(running.nodes()["ros4"], signal.SIGKILL)
+        for node in ("ros1", "ros2", "ros3"):
+            wait_until(f"shares of three at {node}", lambda node=node: near(running.rates(node), 3, 2))
+        assert {d["address"]: d["classid"] for d in running.destinations("ros1")} == classes
+        # A partition of the port also without one of the SFIs.
+        os.kill(running.nodes()["sfi2"], signal.SIGKILL)
+        wait_until("one class at ros1", lambda: near(running.rates("ros1"), 3, 1))
+        words = [*running.inside("ros4"), evb, "ros", "--config", str(config), "--node", "ros4"]
+        again = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for node in ("ros1", "ros4"):
+                wait_until(f"shares of four again at {node}", lambda node=node: near(running.rates(node), 4, 1))
+            assert all(d["drops"] == 0 for d in running.destinations("ros1"))
+            running.stop((0, 1))
+        finally:
+            again.kill()
+            again.wait()
+
+
+def restarted(evb):
+    """While a DFM that restarts does not see all ROSs yet, their shares stay as they are."""
+    with folder() as where, Rated(evb, where, {"ros.count": 2, "sfi.count": 1, "dfm.node-timeout": "20s"}) as running:
+        wait_until("shares of two", lambda: near(running.rates("ros1"), 2, 1))
+        config = where / "again.conf"
+        config.write_text(running.config())
+        late, pid = running.nodes()["ros2"], running.nodes()["dfm"]
+        os.kill(late, signal.SIGSTOP)
+        try:
+            os.kill(pid, signal.SIGKILL)
+            wait_until("dfm gone", lambda: "dfm" not in running.nodes())
+            words = [*running.inside("dfm"), evb, "dfm", "--config", str(config), "--node", "dfm"]
+            again = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                assert near(running.rates("ros1"), 2, 1), running.rates("ros1")
+                time.sleep(0.05)
+        finally:
+            os.kill(late, signal.SIGCONT)
+        try:
+            events = running.counter("sfi1", "events_complete")
+            wait_until("more events", lambda: running.counter("sfi1", "events_complete") > events + 100)
+            assert near(running.rates("ros1"), 2, 1), running.rates("ros1")
+            running.stop((0, 1))
+        finally:
+            again.kill()
+            again.wait()
+
+
+class Foreign:
+    """Traffic of another program to an SFI's port."""
+
+    def __init__(self, running, mbit):
+        words = [*running.inside("dfm"), sys.executable, "-c", SENDER, running.address("sfi1"), str(mbit * 1e6)]
+        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def lost(running):
+    """The gaps that count as losses of the port; packets_lost includes what still waits in a ROS's queue."""
+    return running.counter("sfi1", "packets_port_lost")
+
+
+def no_loss_for(running, seconds):
+    """Waits until nothing is lost for a while."""
+    began = since = time.monotonic()
+    last = lost(running)
+    while time.monotonic() - since < seconds:
+        if lost(running) != last:
+            last, since = lost(running), time.monotonic()
+        if time.monotonic() - began > 60:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def reduced(evb):
+    """Foreign traffic at a port leads to a smaller share, which ends the loss; the planned rate returns later."""
+    with folder() as where, Rated(evb, where, {"sfi.count": 1, "network.switch-buffer": "64KiB"}) as running:
+        wait_until("planned rates", lambda: near(running.rates("ros1"), 4, 1))
+        planned = running.rates("ros1").popitem()[1]
+        wait_until("planned rates without a loss", lambda: no_loss_for(running, 2))
+        with Foreign(running, 40):
+            for node in ("ros1", "ros4"):
+                wait_until(f"reduction at {node}", lambda node=node: max(running.rates(node).values()) < 0.75 * planned)
+            row = running.destinations("ros1")[0]
+            assert row["permille"] < 800 and abs(row["rate_bps"] / row["asked_bps"] - row["permille"] / 1000) < 0.01, row
+            text = sh(*running.inside("ros1"), evb, "qos", "status", "--dev", "eth0").stdout
+            assert "reduced to" in text and "of the configured rate" in text, text
+            wait_until("reports", lambda: "sfi1 loses packets at its port although the plan allows no loss" in running.log())
+            assert "packets were lost at this SFI's port" in running.log()
+            assert no_loss_for(running, 1.5), running.log()
+        wait_until("recovery", lambda: abs(max(running.rates("ros1").values()) - planned) < 0.01 * planned)
+        begins, ends = "ros1: shaping: sfi1 loses packets", "ros1: shaping: sfi1 gets the planned rate again"
+        wait_until("reported recovery", lambda: running.log().count(ends) == running.log().count(begins))
+        wait_until("report of the SFI", lambda: "the ROSs send at the planned rate again" in running.log())
+        # Once, however often the rate was reduced in between.
+        assert running.log().count(begins) <= running.counter("sfi1", "rate_reductions"), running.log()
+        report, nodes = running.stop()
+        sfi = nodes["sfi1"]
+        assert sfi["rate_reductions"] >= 1 and sfi["reduced_ns"] > 2e9, sfi
+        assert report["events_complete"] == report["triggers"]
+
+
+def fixed(evb):
+    """A fixed rate stays as it is, whatever is lost, unless qos.on-loss = reduce."""
+    keys = {"sfi.count": 1, "network.switch-buffer": "64KiB", "qos.rate": "23Mbit"}
+    for wanted in ("auto", "reduce"):
+        with folder() as where, Rated(evb, where, {**keys, "qos.on-loss": wanted}) as running:
+            with Foreign(running, 40):
+                wait_until("losses", lambda: running.counter("sfi1", "packets_received") > 5000)
+                time.sleep(2)
+                if wanted == "reduce":
+                    wait_until("reduction", lambda: max(running.rates("ros1").values()) < 18)
+                else:
+                    assert abs(running.rates("ros1").popitem()[1] - 23) < 0.1
+            _, nodes = running.stop((0, 1))
+            assert (nodes["sfi1"]["rate_reductions"] > 0) == (wanted == "reduce"), nodes["sfi1"]
+
+
+def own_queue(evb):
+    """What a ROS's own queue drops is not the port's fault."""
+    keys = {"sfi.count": 1, "qos.limit": "10kB", "network.send-buffer": "1MiB"}
+    with folder() as where, Rated(evb, where, keys) as running:
+        wait_until("drops", lambda: running.counter("ros1", "packets_source_dropped") > 2000)
+        time.sleep(2)
+        assert max(running.rates("ros1").values()) > 0.9 * PORT_MBIT / 4, running.rates("ros1")
+        _, nodes = running.stop((0, 1))
+        assert nodes["sfi1"]["packets_lost"] > 2000, nodes["sfi1"]
+
+
+main({f.__name__.replace("_", "-"): f for f in (sources, restarted, reduced, fixed, own_queue)})
