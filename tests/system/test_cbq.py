@@ -207,6 +207,7 @@ def rates(evb):
     check_status(report(shaped), rate)
     result = report(measured)
     print(f"{result['counted']} of {result['windows']} windows count, longest pause of the guest {result['pause_s'] * 1000:.0f} ms")
+    assert all(got < 1.25 * asked for asked, got in zip(rate.values(), result["average_bps"])), result
     if result["counted"] < 10:
         raise Skip(f"processor time: the guest paused in all but {result['counted']} of {result['windows']} windows")
     for (address, asked), got in zip(rate.items(), result["bps"]):

@@ -3,7 +3,8 @@ that arrives at each, in bit/s of whole frames: the median over windows of 0.1 s
 
 The rate is that of the shaping only while packets wait for it. A window counts for a destination if its queue held some all the
 time, and this process, and so its guest, never paused for longer than the bursts compensate. What arrived does not matter.
-Measures until SECONDS of windows count for each, or for 45 s.
+Measures until SECONDS of windows count for each, or for 45 s. Prints also the rates over all windows, which shaping limits in
+any case.
 
     meter.py FROM-NAMESPACE TO-NAMESPACE SECONDS PAUSE-MS ADDRESS...
 """
@@ -85,13 +86,16 @@ def main():
     for _ in range(WARM_UP):
         window(senders, receivers)
     counted, made, longest, end = [[] for _ in addresses], 0, 0, time.monotonic() + LIMIT_S
+    total, total_s = [0] * len(addresses), 0
     while min(map(len, counted)) * WINDOW_S < float(seconds) and time.monotonic() < end:
         results, took, pause = window(senders, receivers)
-        made, longest = made + 1, max(longest, pause)
+        made, longest, total_s = made + 1, max(longest, pause), total_s + took
+        total = [before + frames for before, (frames, _) in zip(total, results)]
         for rates, (frames, unfilled) in zip(counted, results):
             if pause <= limit_s and unfilled <= UNFILLED_S:
                 rates.append(frames * FRAME * 8 / took)
     print(json.dumps({"windows": made, "counted": min(map(len, counted)), "pause_s": longest,
+                      "average_bps": [n * FRAME * 8 / total_s for n in total],
                       "bps": [statistics.median(rates) if rates else None for rates in counted]}))
 
 
