@@ -132,11 +132,48 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
         }
 }
 
+/* Not what a ROS claims to have sent: that may still be on its way. */
+static uint64_t count_gaps(const struct sfi *s)
+{
+        uint64_t gaps = 0;
+
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                gaps += s->sequences[i].numbers.expected - s->sequences[i].numbers.received;
+        return gaps;
+}
+
+static void note_gap(struct sfi *s, uint64_t now_ns)
+{
+        s->has_gap = false;
+        if (!s->slots.sources || s->requests.hurry_ns != NEVER_NS)
+                return;
+        s->gaps_open = count_gaps(s);
+        s->datagrams_late = 0;
+        sfi_requests_hurry(&s->requests, now_ns);
+}
+
+void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
+{
+        uint64_t gaps, open;
+
+        if (now_ns < s->requests.hurry_ns)
+                return;
+        /* Younger gaps do not count yet: what is missing there may be on its way. */
+        gaps = count_gaps(s);
+        open = MIN(s->gaps_open - MIN(s->datagrams_late, s->gaps_open), gaps);
+        if (gaps < s->gaps_seen)
+                sfi_requests_note_spurious(&s->requests, now_ns, true);
+        if (open > s->gaps_seen)
+                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
+        else
+                s->requests.hurry_ns = NEVER_NS; /* all gaps are closed: nothing to request again */
+        s->gaps_seen = gaps < s->gaps_seen ? gaps : MAX(open, s->gaps_seen);
+}
+
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
 {
-        if (s->has_gap && s->slots.sources)
-                sfi_requests_hurry(&s->requests, now_ns);
-        s->has_gap = false;
+        if (s->has_gap)
+                note_gap(s, now_ns);
         for (size_t i = 0; i < n; i++)
                 idmap_prefetch(&s->slots.by_event, chunks[i].chunk.event);
         for (size_t i = 0; i < n; i++) {
@@ -207,35 +244,18 @@ bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
         if (source >= s->config.n_ros)
                 return false;
         struct sequence *numbers = &s->sequences[source].numbers;
-        bool is_gap = numbers->started && transaction != numbers->next,
-             is_new = sequence_note(numbers, transaction) == SEQUENCE_NEW;
+        bool is_gap = numbers->started && transaction != numbers->next;
+        enum sequence_verdict verdict = sequence_note(numbers, transaction);
 
-        s->has_gap |= is_new && is_gap;
-        return is_new;
+        s->has_gap |= verdict == SEQUENCE_NEW && is_gap;
+        s->datagrams_late += verdict == SEQUENCE_LATE;
+        return verdict == SEQUENCE_NEW;
 }
 
 void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes)
 {
         if (source < s->config.n_ros)
                 sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
-}
-
-void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
-{
-        uint64_t lost = 0;
-
-        if (now_ns < s->requests.hurry_ns)
-                return;
-        /* Not what a ROS claims to have sent: that may still be on its way. */
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
-                lost += s->sequences[i].numbers.expected - s->sequences[i].numbers.received;
-        if (lost > s->gaps_seen)
-                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
-        else
-                s->requests.hurry_ns = NEVER_NS; /* the gap is closed: nothing to request again */
-        if (lost < s->gaps_seen)
-                sfi_requests_note_spurious(&s->requests, now_ns, true);
-        s->gaps_seen = lost;
 }
 
 bool sfi_has_totals(const struct sfi *s)

@@ -32,7 +32,8 @@ struct sfi {
         struct sfi_retry retry;
         struct sfi_limit limit;
         bool has_gap; /* in the sequence numbers of datagrams since the last batch of chunks */
-        uint64_t gaps_seen;
+        uint64_t gaps_open, datagrams_late; /* when the present look at gaps began; late ones since */
+        uint64_t gaps_seen;                 /* datagrams that count as lost */
         struct sfi_requests requests;
         struct budget request_budget; /* of what this SFI sends to the port of each ROS */
         bool requests_wait;           /* for that budget */

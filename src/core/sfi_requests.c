@@ -8,8 +8,8 @@
 #define RANGES_MAX 16
 /* A scan waits this long to combine the slots that become due meanwhile. */
 #define SCAN_PAUSE_NS (NS_PER_MS / 2)
-/* Packets may arrive in another order: a time is allowed for that, which grows if it was too short (RACK,
- * RFC 8985). */
+/* Packets may arrive in another order: half of the latency is allowed for that, and at least a time that
+ * grows if it was too short (RACK, RFC 8985). */
 #define REORDERING_NS (200 * NS_PER_US)
 #define REORDERING_MOST_NS (10 * NS_PER_MS)
 /* The share of the limit that one ROS may take, in multiples of an equal share. */
@@ -140,18 +140,22 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         }
 }
 
+/* A ROS sends in the order of the requests. */
+static bool is_overtaken(const struct sfi_requests *q, const struct sfi_slot *e, const struct sfi_fragment *f,
+                         uint32_t ros)
+{
+        return q->slots->sources ? (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0
+                                 : q->streams[ros].newest_event > e->event;
+}
+
 /* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
  * once a younger one overtook it, or once the ROS falls silent. */
 static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
                         const struct sfi_fragment *f, uint32_t ros)
 {
-        const struct sfi_stream *stream = &q->streams[ros];
-        bool by_bytes = q->slots->sources, is_overtaken = stream->newest_event > e->event;
+        uint64_t since_ns = MAX(q->streams[ros].heard_ns, q->slots->sources ? f->asked_ns : e->first_ns);
 
-        if (by_bytes)
-                is_overtaken = (int32_t)(stream->newest_number - f->asked_number) > 0;
-        return is_overtaken || now_ns - MAX(stream->heard_ns, by_bytes ? f->asked_ns : e->first_ns) >=
-                                       sfi_retry_interval_ns(q->retry);
+        return is_overtaken(q, e, f, ros) || now_ns - since_ns >= sfi_retry_interval_ns(q->retry);
 }
 
 /* In pull by bytes, the rest of a fragment may not be requested yet. */
@@ -202,18 +206,6 @@ static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_t
         }
         q->n_overdue = 0;
         return false;
-}
-
-void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
-                              const struct sfi_fragment *f)
-{
-        struct sfi_stream *stream = &q->streams[ros];
-
-        stream->newest_event = MAX(stream->newest_event, c->event);
-        /* A chunk below `asked_from` answers an earlier request. */
-        if (f->asked > 0 && c->offset >= f->asked_from &&
-            (int32_t)(f->asked_number - stream->newest_number) > 0)
-                stream->newest_number = f->asked_number;
 }
 
 /* A batch holds a whole fragment, if that leaves room for three others. */
@@ -345,35 +337,48 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
         return true;
 }
 
+/* A batch of `batch` bytes must wait: for data, or for its time. While half of the limit is in flight, data
+ * wake the caller in time, and a timer would only cost another wake-up. */
+static bool must_wait(struct sfi_requests *q, uint64_t now_ns, uint64_t room, uint64_t batch)
+{
+        uint64_t in_flight = q->slots->in_flight_bytes, ready_ns = sfi_limit_ready_ns(q->limit);
+
+        if (in_flight > 0 && room < batch) {
+                q->limit->was_reached = true;
+                return true;
+        }
+        if (now_ns < ready_ns && in_flight < q->limit->bytes / 2)
+                q->ready_ns = ready_ns;
+        return now_ns < ready_ns;
+}
+
 /* Makes a request to one ROS: for a batch, once the limit has room for it and the spacing permits it. */
 static bool make_by_bytes(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
         uint64_t limit = q->limit->bytes - MIN(q->assigns_bytes, q->limit->bytes / 2);
-        uint64_t ready_ns = sfi_limit_ready_ns(q->limit);
+        uint64_t room = limit - MIN(limit, q->slots->in_flight_bytes);
         bool is_idle;
 
         q->ready_ns = NEVER_NS;
+        /* The common case, without a look at each ROS. */
+        if (q->slots->n_requested < q->slots->collecting[true].n &&
+            must_wait(q, now_ns, room, sfi_limit_batch_bytes(q->limit)))
+                return false;
         member_address(q->member, m, MESSAGE_REQUEST);
         for (uint32_t k = 0; k <= q->config->n_ros; k++) {
                 uint32_t ros = choose_ros(q, now_ns, &is_idle);
-                uint64_t in_flight = q->slots->in_flight_bytes, room = limit - MIN(limit, in_flight), batch;
+                uint64_t batch;
 
                 if (is_idle)
                         sfi_limit_rest(q->limit);
                 if (ros == SLOT_NONE)
                         return false;
                 batch = batch_bytes(q, ros);
-                if (in_flight > 0 && room < batch) {
-                        q->limit->was_reached = true;
+                if (must_wait(q, now_ns, room, batch))
                         return false;
-                }
-                if (now_ns < ready_ns) {
-                        q->ready_ns = ready_ns;
-                        return false;
-                }
-                room = MIN(room, batch);
-                while (m->n < max && request_next(q, now_ns, m, ros, &room))
+                batch = MIN(room, batch);
+                while (m->n < max && request_next(q, now_ns, m, ros, &batch))
                         ;
                 q->turn = ros + 1 < q->config->n_ros ? ros + 1 : 0;
                 *to = (struct message_to){ROLE_ROS, (uint16_t)ros};
@@ -431,16 +436,10 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
                 q->overdue[q->n_overdue++] = slot;
 }
 
-static bool is_overtaken(const struct sfi_requests *q, const struct sfi_fragment *f, uint32_t ros)
-{
-        return !f->retried && lacks_requested(q, f) &&
-               (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0;
-}
-
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
 {
         if (q->hurry_ns == NEVER_NS)
-                q->hurry_ns = now_ns + q->reordering_ns;
+                q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
 }
 
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
@@ -463,7 +462,8 @@ static void hurry(struct sfi_requests *q, uint64_t now_ns)
                 for (uint32_t i = 0; t->items[slot].requested && i < t->n_ros; i++) {
                         struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
-                        f->hurried |= is_overtaken(q, f, i);
+                        f->hurried |= !f->retried && lacks_requested(q, f) &&
+                                      is_overtaken(q, &t->items[slot], f, i);
                         is_due |= f->hurried && !f->retried;
                 }
                 if (is_due && t->items[slot].retry_ns > now_ns && t->items[slot].retry_ns != NEVER_NS)

@@ -73,5 +73,14 @@ static inline void sfi_requests_note_backlog(struct sfi_requests *q, uint64_t no
 }
 
 /* A chunk arrived of a fragment without a retry. */
-void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
-                              const struct sfi_fragment *f);
+static inline void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
+                                            const struct sfi_fragment *f)
+{
+        struct sfi_stream *stream = &q->streams[ros];
+
+        stream->newest_event = MAX(stream->newest_event, c->event);
+        /* A chunk below `asked_from` answers an earlier request. */
+        if (f->asked > 0 && c->offset >= f->asked_from &&
+            (int32_t)(f->asked_number - stream->newest_number) > 0)
+                stream->newest_number = f->asked_number;
+}
