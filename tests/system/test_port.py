@@ -25,8 +25,8 @@ SECONDS = 3
 PAYLOAD = 1472  # fills a frame of 1514 bytes
 FRAME = PAYLOAD + 42
 HOG_S, HOG_PERIOD_S = 0.020, 0.200
-# One tick of the slowest usual kernel timer (HZ = 100): a packet whose program runs this much later than the capture saw it
-# is judged with a queue that is shorter by as much.
+# Frames that two processors decide in another order than they arrived count as arriving together: at most this long after
+# they did, one tick of the slowest usual kernel timer (HZ = 100). The port decides with a queue that differs by as much.
 TOLERANCE_S = 0.010
 
 KEYS = {"network.link-rate": f"{LINK_BPS}bit", "network.switch-buffer": str(BUFFER_BYTES), "ros.count": 2, "sfi.count": 1,
