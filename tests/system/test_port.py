@@ -8,6 +8,7 @@ Cases 'carries' and 'exceeds' occupy every processor at real-time priority for 2
 import contextlib
 import ctypes
 import errno
+import json
 import multiprocessing
 import os
 import re
@@ -228,6 +229,29 @@ def exceeds(evb):
     assert report["port"] == "exact" and report["testbed_lost_packets"] == 0, report
 
 
+def lost(evb):
+    """What the queue behind the program drops is not the port's: it is reported and logged."""
+    need_tools()
+    with folder() as where, Running(evb, scenario(where), KEYS, net="lab") as running:
+        running.wait_nodes(4)
+        running.wait_running()
+        name, address = f"evb-{running.process.pid}", running.address("sfi1")
+        for port in range(1, 5):
+            sh("tc", "-n", f"{name}-switch", "qdisc", "change", "dev", f"port{port}", "root", "tbf", "rate", "10mbit", "burst", "4kb",
+               "limit", "8kb")
+        start = multiprocessing.Barrier(1)
+        with children([(flood, f"{name}-ros1", address, start)]) as processes:
+            processes[0].join(LIMIT_S)
+            assert processes[0].exitcode == 0, processes[0]
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+    report = json.loads(out)
+    assert report["testbed_lost_packets"] > 0, report["testbed_lost_packets"]
+    # One sender cannot send more than the port's rate: the port itself has no reason to drop.
+    assert report["drops"]["switch_packets"] < report["testbed_lost_packets"] / 10, report["drops"]
+    assert f"the testbed itself lost {report['testbed_lost_packets']} packets" in err, err
+
+
 SMALL_RUN = {"network.link-rate": "100Mbit", "trigger.events": 50, "ros.count": 2, "sfi.count": 1}
 
 
@@ -274,4 +298,4 @@ def reported(evb):
         assert report["port"] is None and report["testbed_lost_packets"] is None and report["drops"]["switch_packets"] is None, report
 
 
-main({"carries": carries, "exceeds": exceeds, "fallback": fallback, "reported": reported})
+main({"carries": carries, "exceeds": exceeds, "fallback": fallback, "lost": lost, "reported": reported})
