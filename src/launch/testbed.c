@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "evb/base/log.h"
@@ -36,6 +37,7 @@ struct testbed {
         struct tc_socket *at_switch; /* NULL: links have no rate */
         struct exact_port **ports;   /* one per node; NULL: a timer decides */
         bool is_exact;               /* all of them */
+        int stamps;                  /* a socket that makes the kernel stamp arriving packets; -1: none */
         uint64_t lost_before;        /* packets, while the testbed was built */
 };
 
@@ -228,7 +230,6 @@ static void warn_of_timers(struct testbed *testbed, int error)
 /* The decision of one port; NULL if a timer has to decide. Warns once. */
 static struct exact_port *make_port(struct testbed *testbed)
 {
-        const struct scenario *s = testbed->scenario;
         const char *wish = getenv(TESTBED_PORT_ENV);
         struct exact_port *port = NULL;
         int r;
@@ -239,7 +240,7 @@ static struct exact_port *make_port(struct testbed *testbed)
                 testbed->is_exact = false;
                 return NULL;
         }
-        r = exact_port_new(&port, EXACT_PORT_NOW, s->network.link_rate_bps, wires_buffer_bytes(s));
+        r = wires_new_port(&port, testbed->scenario);
         if (r < 0)
                 warn_of_timers(testbed, r);
         return port;
@@ -273,6 +274,19 @@ static int read_counts(const struct testbed *testbed, struct testbed_counts *ret
         return 0;
 }
 
+/* The kernel stamps packets when a device passes them on while any socket wants it. Without stamps, packets
+ * count from when they reach the switch. */
+static int enable_stamps(void)
+{
+        int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+
+        if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) < 0) {
+                close(s);
+                s = -1;
+        }
+        return s;
+}
+
 /* Sets rates and buffers of all links and ports. */
 static int shape_wires(struct testbed *testbed)
 {
@@ -281,6 +295,7 @@ static int shape_wires(struct testbed *testbed)
         int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
 
         testbed->is_exact = true;
+        testbed->stamps = enable_stamps();
         for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
                 char port[32];
 
@@ -362,6 +377,7 @@ int testbed_new(struct testbed **ret, struct scenario *s)
         if (!testbed)
                 return log_error_errno(ENOMEM, "lab: cannot make a testbed: %m");
         testbed->scenario = s;
+        testbed->stamps = -1;
         testbed->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
         testbed->namespaces = calloc(s->n_nodes + 1, sizeof *testbed->namespaces);
         testbed->ports = calloc(s->n_nodes + 1, sizeof(struct exact_port *));
@@ -393,6 +409,8 @@ struct testbed *testbed_free(struct testbed *testbed)
         tc_socket_free(testbed->at_switch);
         if (testbed->home >= 0)
                 close(testbed->home);
+        if (testbed->stamps >= 0)
+                close(testbed->stamps);
         free(testbed->namespaces);
         free(testbed);
         return NULL;

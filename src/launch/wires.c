@@ -92,7 +92,7 @@ static int redirect(struct tc_socket *at, int from, int to)
 {
         struct tc_object filter = {.type = TC_FILTER,
                                    .parent = CLSACT_INGRESS,
-                                   .priority = 1,
+                                   .priority = 2, /* after the stamp */
                                    .protocol = ETH_P_ALL,
                                    .kind_name = "u32"};
         struct tc_mirred mirred = {
@@ -170,12 +170,10 @@ static int index_of(struct tc_socket *at, const char *name)
         return r < 0 ? r : link.index;
 }
 
-/* Lets the program decide which packets to the node are dropped. A refusal is not an error: the kernel may
- * have no cls_bpf. */
-static int attach(struct tc_socket *at, int ifindex, const struct exact_port *port)
+static int attach(struct tc_socket *at, int ifindex, uint32_t direction, int program)
 {
         struct tc_object filter = {.type = TC_FILTER,
-                                   .parent = CLSACT_EGRESS,
+                                   .parent = direction,
                                    .priority = 1,
                                    .protocol = ETH_P_ALL,
                                    .kind_name = "bpf"};
@@ -185,7 +183,7 @@ static int attach(struct tc_socket *at, int ifindex, const struct exact_port *po
         struct tc_ack ack;
         int r;
 
-        mnl_attr_put_u32(m, TCA_BPF_FD, (uint32_t)exact_port_program(port));
+        mnl_attr_put_u32(m, TCA_BPF_FD, (uint32_t)program);
         mnl_attr_put_strz(m, TCA_BPF_NAME, "evb_port");
         mnl_attr_put_u32(m, TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT);
         filter.options = mnl_nlmsg_get_payload(m);
@@ -194,9 +192,33 @@ static int attach(struct tc_socket *at, int ifindex, const struct exact_port *po
         return r < 0 ? r : MIN(ack.error, 0);
 }
 
-uint64_t wires_buffer_bytes(const struct scenario *s)
+/* Lets programs decide which packets to the node are dropped, and stamp those from it. A refusal is not an
+ * error: the kernel may have no cls_bpf. */
+static int attach_both(struct tc_socket *at, int ifindex, const struct exact_port *port)
 {
-        return MAX(s->network.switch_buffer_bytes, s->network.mtu_bytes + ETH_HLEN);
+        int r = attach(at, ifindex, CLSACT_INGRESS, exact_port_stamp(port));
+
+        return r < 0 ? r : attach(at, ifindex, CLSACT_EGRESS, exact_port_decision(port));
+}
+
+/* The burst of a link's queue. */
+static uint64_t burst_bytes(const struct scenario *s)
+{
+        uint64_t least_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
+
+        return MAX(least_bytes, s->network.link_rate_bps / 8 * BURST_NS / NS_PER_S);
+}
+
+int wires_new_port(struct exact_port **ret, const struct scenario *s)
+{
+        struct exact_port_config config = {
+                .rate_bps = s->network.link_rate_bps,
+                /* It can hold one frame at least. */
+                .buffer_bytes = MAX(s->network.switch_buffer_bytes, s->network.mtu_bytes + ETH_HLEN),
+                .burst_bytes = burst_bytes(s),
+        };
+
+        return exact_port_new(ret, &config);
 }
 
 /* Without a program, TBF has to drop what exceeds rate * t + buffer, and does so with any burst + limit that
@@ -205,14 +227,14 @@ uint64_t wires_buffer_bytes(const struct scenario *s)
  * port's. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
-        uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN;
-        uint64_t burst_bytes = MAX(buffer_bytes / 2, frame_bytes),
-                 limit_bytes = MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes;
+        uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN,
+                 at_once_bytes = MAX(buffer_bytes / 2, frame_bytes),
+                 limit_bytes = MAX(buffer_bytes, at_once_bytes + frame_bytes) - at_once_bytes;
 
         if (exact)
                 limit_bytes +=
                         MIN(s->network.link_rate_bps / 8 * (DELAY_NS / NS_PER_MS) / 1000, DELAY_MOST_BYTES);
-        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes, limit_bytes);
+        return set_tbf(at, ifindex, s->network.link_rate_bps, at_once_bytes, limit_bytes);
 }
 
 int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i, const struct exact_port *exact,
@@ -220,12 +242,9 @@ int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i, c
 {
         struct tc_object clsact = {
                 .type = TC_QDISC, .handle = CLSACT_HANDLE, .parent = TC_H_CLSACT, .kind_name = "clsact"};
-        uint64_t rate_bps = s->network.link_rate_bps,
-                 burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
         char port[IFNAMSIZ], wire[IFNAMSIZ];
         int port_index, wire_index, r;
 
-        burst_bytes = MAX(burst_bytes, rate_bps / 8 * BURST_NS / NS_PER_S);
         snprintf(port, sizeof port, PORT_NAME, i);
         snprintf(wire, sizeof wire, WIRE_NAME, i);
         r = make_ifb(at, wire, (uint32_t)s->network.mtu_bytes);
@@ -237,8 +256,8 @@ int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i, c
         r = change(at, port_index, &clsact);
         if (r < 0)
                 return r;
-        *ret_refusal = exact ? attach(at, port_index, exact) : 0;
-        r = set_tbf(at, wire_index, rate_bps, burst_bytes, WIRE_LIMIT_BYTES);
+        *ret_refusal = exact ? attach_both(at, port_index, exact) : 0;
+        r = set_tbf(at, wire_index, s->network.link_rate_bps, burst_bytes(s), WIRE_LIMIT_BYTES);
         if (r >= 0)
                 r = set_port(at, port_index, s, exact && *ret_refusal >= 0);
         return r < 0 ? r : redirect(at, port_index, wire_index);

@@ -14,12 +14,12 @@ struct wire_counts {
         uint64_t lost_packets;
 };
 
-/* What the port can hold: the scenario's buffer, and one frame at least. */
-uint64_t wires_buffer_bytes(const struct scenario *s);
+/* Makes the programs for one link and port; see exact_port_new() for errors. */
+int wires_new_port(struct exact_port **ret, const struct scenario *s);
 /* Limits link i (port{i} in the namespace of `at_switch`) to the scenario's rate in both directions. Packets
  * from the node wait in a long queue that its socket notices (wire{i}, an ifb device). Packets to the node
  * wait in the port's buffer and are dropped when it is full: `exact` decides this, or a TBF if it is NULL or
- * if the kernel refuses the program with *ret_refusal (a negative errno, else 0). Logs other errors. */
+ * if the kernel refuses the programs with *ret_refusal (a negative errno, else 0). Logs other errors. */
 int wires_set_rate(struct tc_socket *at_switch, const struct scenario *s, unsigned i,
                    const struct exact_port *exact, int *ret_refusal);
 /* Counts since the link was made; `exact` as it was attached. Returns negative errno. */

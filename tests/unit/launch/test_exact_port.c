@@ -7,6 +7,7 @@
 #include <linux/pkt_cls.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
@@ -31,7 +32,7 @@ static uint32_t decide(const struct exact_port *port, const struct packet *p)
                                     .wire_len = p->bytes,
                                     .gso_segs = p->segments,
                                     .gso_size = p->segments > 0 ? 1400 : 0};
-        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_program(port),
+        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(port),
                                         .data_in = (uint64_t)(uintptr_t)frame,
                                         .data_size_in = sizeof frame,
                                         .ctx_in = (uint64_t)(uintptr_t)&context,
@@ -44,7 +45,9 @@ static uint32_t decide(const struct exact_port *port, const struct packet *p)
 static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
 {
         struct exact_port *port = NULL;
-        int r = exact_port_new(&port, EXACT_PORT_TIMESTAMP, rate_bps, buffer_bytes);
+        const struct exact_port_config config = {
+                .rate_bps = rate_bps, .buffer_bytes = buffer_bytes, .use_timestamps = true};
+        int r = exact_port_new(&port, &config);
 
         if (r == -EPERM || r == -ENOSYS) {
                 print_message("SKIPPED: %s\n",
@@ -57,13 +60,13 @@ static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
 
 /* The rule of exact_port.h, with one division per value and no processor that interferes. */
 struct queue {
-        uint64_t rate_bps, buffer_bytes, end_ps;
+        uint64_t rate_bps, buffer_bytes, end_ps, front_ps;
 };
 
 static bool queue_takes(struct queue *q, const struct packet *p)
 {
         unsigned __int128 ps_per_s = 1000000000000;
-        uint64_t arrival_ps = p->arrival_ns * 1000,
+        uint64_t arrival_ps = q->front_ps = MAX(q->front_ps, p->arrival_ns * 1000),
                  cost_ps = (uint64_t)((unsigned __int128)p->bytes * 8 * ps_per_s / q->rate_bps),
                  first_ps = p->segments > 1 ? cost_ps / p->segments : cost_ps,
                  start_ps = arrival_ps - (cost_ps - first_ps), end_ps = MAX(q->end_ps, start_ps) + cost_ps,
@@ -103,7 +106,7 @@ static void compare(uint64_t rate_bps, uint64_t buffer_bytes, uint64_t seed)
         /* The port is idle until it is made. */
         uint64_t now_ns = clock_now_ns() + NS_PER_S, carried = 0, dropped = 0, carried_bytes = 0,
                  dropped_bytes = 0;
-        struct queue queue = {rate_bps, buffer_bytes, 0};
+        struct queue queue = {rate_bps, buffer_bytes, 0, 0};
         struct exact_port_counts counts;
 
         for (unsigned i = 0; i < PACKETS; i++) {
@@ -112,6 +115,9 @@ static void compare(uint64_t rate_bps, uint64_t buffer_bytes, uint64_t seed)
 
                 make_packet(&p, &seed, rate_bps, now_ns);
                 now_ns = p.arrival_ns;
+                /* Other processors have been faster. */
+                if (random_next(&seed) % 20 == 0)
+                        p.arrival_ns -= random_next(&seed) % 20000;
                 takes = queue_takes(&queue, &p);
                 if (decide(port, &p) != (takes ? (uint32_t)TC_ACT_UNSPEC : TC_ACT_SHOT))
                         fail_msg("rate %llu, buffer %llu: packet %u of %u bytes is %s",
@@ -184,26 +190,133 @@ static void a_super_packet_counts_as_its_segments(void **state)
         exact_port_free(port);
 }
 
+/* Runs the stamp for a frame and returns its mark. */
+static uint32_t stamp(const struct exact_port *port, uint64_t timestamp_ns)
+{
+        static const uint8_t frame[FRAME_MOST] = {[12] = 0x08};
+        static uint8_t out[FRAME_MOST];
+        struct __sk_buff context = {.tstamp = timestamp_ns}, after = {};
+        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_stamp(port),
+                                        .data_in = (uint64_t)(uintptr_t)frame,
+                                        .data_size_in = sizeof frame,
+                                        .data_out = (uint64_t)(uintptr_t)out,
+                                        .data_size_out = sizeof out,
+                                        .ctx_in = (uint64_t)(uintptr_t)&context,
+                                        .ctx_size_in = sizeof context,
+                                        .ctx_out = (uint64_t)(uintptr_t)&after,
+                                        .ctx_size_out = sizeof after}};
+
+        assert_return_code(syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr), errno);
+        assert_int_equal(attr.test.retval, (uint32_t)TC_ACT_UNSPEC);
+        return after.mark;
+}
+
+/* At 100 kbit/s, a frame takes 121 ms: so long that the test's own delays do not matter. */
+#define FRAME_NS 121120000
+
+static void a_link_sends_one_frame_after_another(void **state)
+{
+        struct exact_port *port = new_port(100000, 1 << 20);
+        uint64_t departure_ns, before_ns, after_ns;
+        struct timespec now;
+        uint32_t mark, next;
+        int64_t late_ns;
+
+        (void)state;
+        before_ns = clock_now_ns();
+        clock_gettime(CLOCK_REALTIME, &now);
+        after_ns = clock_now_ns();
+        departure_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+        usleep(20000);
+        mark = stamp(port, departure_ns);
+        /* It left at the timestamp, not when the program ran, and arrives once it is sent. */
+        late_ns = (int32_t)(mark - (uint32_t)(before_ns + FRAME_NS));
+        assert_true(late_ns > -(int64_t)NS_PER_MS && late_ns < (int64_t)(after_ns - before_ns + NS_PER_MS));
+        for (unsigned i = 0; i < 5; i++, mark = next) {
+                next = stamp(port, departure_ns);
+                assert_int_equal(next - mark, FRAME_NS);
+        }
+        /* Timestamps in the future and from long ago are not the kernel's: such a frame leaves now. */
+        assert_int_equal(stamp(port, departure_ns + NS_PER_S * 3600) - mark, FRAME_NS);
+        assert_int_equal(stamp(port, departure_ns - NS_PER_S * 3600) - mark, 2 * FRAME_NS);
+        exact_port_free(port);
+}
+
+/* Returns the decision of the program that the testbed uses, for a frame with a mark. */
+static uint32_t decide_marked(const struct exact_port *port, uint32_t from, uint64_t arrival_ns)
+{
+        uint8_t frame[FRAME_LEAST] = {[12] = 0x08};
+        struct __sk_buff context = {
+                .ingress_ifindex = from, .mark = (uint32_t)arrival_ns, .wire_len = FRAME_MOST};
+        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(port),
+                                        .data_in = (uint64_t)(uintptr_t)frame,
+                                        .data_size_in = sizeof frame,
+                                        .ctx_in = (uint64_t)(uintptr_t)&context,
+                                        .ctx_size_in = sizeof context}};
+
+        assert_return_code(syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr), errno);
+        return attr.test.retval;
+}
+
+/* Frames that were stamped one after another do not collide because they are decided together. */
+static void marks_are_arrivals(void **state)
+{
+        enum { N = 50, EACH_NS = 1211200 };
+        const struct exact_port_config config = {
+                .rate_bps = 10000000, .buffer_bytes = FRAME_MOST, .burst_bytes = 16384};
+        struct exact_port *port = NULL;
+        uint64_t now_ns;
+
+        (void)state;
+        exact_port_free(new_port(1, 1)); /* skips */
+        assert_return_code(exact_port_new(&port, &config), 0);
+        usleep(100000);
+        now_ns = clock_now_ns() - 100000000 + EACH_NS;
+        for (unsigned i = 0; i < N; i++) {
+                uint64_t at_ns = now_ns + i * (uint64_t)EACH_NS;
+
+                at_ns += (uint32_t)at_ns == 0;
+                assert_int_equal(decide_marked(port, 1, at_ns), (uint32_t)TC_ACT_UNSPEC);
+                assert_int_equal(decide_marked(port, 1, at_ns), TC_ACT_SHOT);
+        }
+        /* A mark of the bridge's own packet is not one of ours. It arrives now, when the port is idle. */
+        usleep(100000);
+        assert_int_equal(decide_marked(port, 0, now_ns), (uint32_t)TC_ACT_UNSPEC);
+        exact_port_free(port);
+}
+
+#define RUNS 200000
+
 struct sender {
         const struct exact_port *port;
-        struct packet packet;
+        uint64_t arrival_ns;
+        uint32_t bytes;
         pthread_barrier_t *start;
+        int error;
 };
 
+/* One system call runs the program many times, so that processors do meet. */
 static void *send_all(void *arg)
 {
         struct sender *s = arg;
+        uint8_t frame[FRAME_LEAST] = {[12] = 0x08};
+        struct __sk_buff context = {.tstamp = s->arrival_ns, .wire_len = s->bytes};
+        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(s->port),
+                                        .data_in = (uint64_t)(uintptr_t)frame,
+                                        .data_size_in = sizeof frame,
+                                        .ctx_in = (uint64_t)(uintptr_t)&context,
+                                        .ctx_size_in = sizeof context,
+                                        .repeat = RUNS}};
 
         pthread_barrier_wait(s->start);
-        for (unsigned i = 0; i < PACKETS; i++)
-                decide(s->port, &s->packet);
+        s->error = syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr) < 0 ? errno : 0;
         return NULL;
 }
 
 static void processors_share_a_port(void **state)
 {
-        enum { THREADS = 4, FIT = 7000, BYTES = 1000 };
-        struct exact_port *port = new_port(1000000000, FIT * BYTES);
+        enum { THREADS = 4, FIT = 700000, BYTES = 1000 };
+        struct exact_port *port = new_port(1000000000, (uint64_t)FIT * BYTES);
         uint64_t now_ns = clock_now_ns() + NS_PER_MS;
         struct sender senders[THREADS];
         pthread_t threads[THREADS];
@@ -213,14 +326,16 @@ static void processors_share_a_port(void **state)
         (void)state;
         pthread_barrier_init(&start, NULL, THREADS);
         for (unsigned i = 0; i < THREADS; i++) {
-                senders[i] = (struct sender){port, {now_ns, BYTES, 0}, &start};
+                senders[i] = (struct sender){port, now_ns, BYTES, &start, 0};
                 assert_int_equal(pthread_create(&threads[i], NULL, send_all, &senders[i]), 0);
         }
-        for (unsigned i = 0; i < THREADS; i++)
+        for (unsigned i = 0; i < THREADS; i++) {
                 pthread_join(threads[i], NULL);
+                assert_int_equal(senders[i].error, 0);
+        }
         pthread_barrier_destroy(&start);
         assert_return_code(exact_port_read(port, &counts), 0);
-        assert_int_equal(counts.packets + counts.dropped_packets, THREADS * PACKETS);
+        assert_int_equal(counts.packets + counts.dropped_packets, THREADS * RUNS);
         assert_in_range(counts.packets, FIT, FIT + counts.contended_packets);
         exact_port_free(port);
 }
@@ -231,6 +346,8 @@ int main(void)
                 cmocka_unit_test(the_program_does_the_arithmetic),
                 cmocka_unit_test(nothing_is_lost_to_rounding),
                 cmocka_unit_test(a_super_packet_counts_as_its_segments),
+                cmocka_unit_test(a_link_sends_one_frame_after_another),
+                cmocka_unit_test(marks_are_arrivals),
                 cmocka_unit_test(processors_share_a_port),
         };
 
