@@ -33,6 +33,7 @@ LOSSES = {"source_packets": "packets, source queue", "switch_packets": "packets,
 DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100, "%"),
                 "others_share": ("processor time of other processes", 100, "%"),
                 "waiting_share": ("processes of the point waiting for a processor", 100, "% of all processors"),
+                "wait_mean_us": ("a process of the point waiting for its turn, mean", 1e-3, "ms"),
                 "timer_late_p99_us": ("timer lateness, 99 %", 1e-3, "ms"),
                 "timer_late_max_us": ("timer lateness, most", 1e-3, "ms")}
 UNKNOWN_FACE = "#bbbbbb"

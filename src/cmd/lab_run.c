@@ -15,6 +15,7 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/sys/loop.h"
+#include "evb/sys/priority.h"
 #include "lab_results.h"
 
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
@@ -226,6 +227,9 @@ int lab_run(const struct lab_options *o)
                 fprintf(stderr, "evb lab run: cannot create a directory in /tmp: %s\n", strerror(-error));
                 status = 1;
         }
+        /* Without permission, points are watched all the same. */
+        if (status == 0 && !o->scenario)
+                (void)priority_attend();
         if (status == 0) {
                 make_all(&r);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)

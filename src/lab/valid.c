@@ -23,31 +23,43 @@ static const char *separator(const struct strbuf *b)
 /* Comparisons with an unknown figure are false. */
 static void add_reasons(struct strbuf *b, const struct machine_view *v, bool raised)
 {
-        double contested_max = raised ? LAB_CONTESTED_SHARE_MAX : LAB_CONTESTED_SHARE_EQUAL_MAX;
+        bool waits =
+                raised ? v->wait_mean_us > LAB_WAIT_MEAN_US : v->waiting_share > LAB_WAITING_SHARE_EQUAL_MAX;
 
+        if (v->seconds <= 0)
+                strbuf_add(b, "the lab itself was not scheduled in time to watch the machine");
         if (v->stolen_share > LAB_STOLEN_SHARE_MAX)
                 strbuf_add(b, "the hypervisor took %.1f %% of the processor time, more than %g %%",
                            100 * v->stolen_share, 100 * LAB_STOLEN_SHARE_MAX);
         if (v->late_max_us > LAB_LATE_MAX_US)
                 strbuf_add(b, "%sa timer was %.1f ms late, more than %g ms", separator(b),
                            v->late_max_us / 1e3, LAB_LATE_MAX_US / 1e3);
-        if (v->others_share > contested_max && v->waiting_share > contested_max)
-                strbuf_add(b, "%sother processes took up to %.0f %% of the processors from waiting ones%s",
-                           separator(b), 100 * fmin(v->others_share, v->waiting_share),
-                           raised ? "" : ", at equal priority");
+        if (v->late_p99_us > LAB_LATE_P99_US)
+                strbuf_add(b, "%s1 %% of the timers were %.1f ms late or more, more than %g ms", separator(b),
+                           v->late_p99_us / 1e3, LAB_LATE_P99_US / 1e3);
+        if (v->others_share > LAB_OTHERS_SHARE_MAX && waits)
+                strbuf_add(b, "%sother processes used %.0f %% of the processors while the point's waited %s",
+                           separator(b), 100 * v->others_share,
+                           raised ? "long for their turns" : "at equal priority");
 }
 
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised)
 {
+        static const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN, NAN};
         char reason[REASON_MAX_BYTES] = "";
         struct strbuf b = strbuf_init(reason, sizeof reason);
+        bool watched = v != NULL;
+
+        v = v ?: &unknown;
 
         set(figures, "stolen_share", v->stolen_share);
         set(figures, "others_share", v->others_share);
         set(figures, "waiting_share", v->waiting_share);
+        set(figures, "wait_mean_us", v->wait_mean_us);
         set(figures, "timer_late_p99_us", v->late_p99_us);
         set(figures, "timer_late_max_us", v->late_max_us);
-        add_reasons(&b, v, raised);
+        if (watched)
+                add_reasons(&b, v, raised);
         json_object_set_new(figures, "disturbed", reason[0] ? json_string(reason) : json_null());
 }
 

@@ -1,7 +1,8 @@
 /* Decides whether the rest of the machine disturbed a point, and makes a disturbed point again.
  *
  * Figures of a point, beside those of its kind; null if unknown (points on standby nodes have none of them):
- *   stolen_share, others_share, waiting_share, timer_late_p99_us, timer_late_max_us: see sys/machine_watch.h
+ *   stolen_share, others_share, waiting_share, wait_mean_us, timer_late_p99_us, timer_late_max_us: see
+ *     sys/machine_watch.h
  *   repeats: how many times the point was made again
  *   disturbed: the reason why the point is invalid, or null */
 #pragma once
@@ -21,15 +22,22 @@
  * a free machine would not have lost. The bound cannot be much lower, because the point's own processes hold
  * a processor in the kernel, which does not preempt them: for up to 28 ms with three shaped TCP flows. */
 #define LAB_LATE_MAX_US 40000.0
-/* The lab's processes wait for each other, and others use processors that the lab leaves idle; neither
- * disturbs. Only time that others use while the lab's processes wait does. It is at most the smaller of both
- * shares, and usually much less: with raised priority (sys/priority.h), points with 0.5 beside 20 busy
- * processes built 93 to 100 % of what they build on a free machine. */
-#define LAB_CONTESTED_SHARE_MAX 0.6
-/* At equal priority the others do take that time: points with 0.4 to 0.9 built 12 to 97 %. */
-#define LAB_CONTESTED_SHARE_EQUAL_MAX 0.2
+/* One timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five times a
+ * second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
+#define LAB_LATE_P99_US 15000.0
+/* Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others
+ * disturb if they use this share of the processors while the lab's processes wait. */
+#define LAB_OTHERS_SHARE_MAX 0.2
+/* With raised priority (sys/priority.h), a process waits 20 to 600 us for its turn beside 20 busy processes,
+ * and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has no
+ * effect, for example because others are in a cgroup with a weight of its own. */
+#define LAB_WAIT_MEAN_US 1000.0
+/* At equal priority the others do take what the lab waits for: points built 12 to 97 % of what they should.
+ */
+#define LAB_WAITING_SHARE_EQUAL_MAX 0.2
 
-/* Adds the figures of a view, with `disturbed`. `raised`: the point's processes had a raised priority. */
+/* Adds the figures of a view, with `disturbed`. NULL: the machine was not watched. `raised`: the point's
+ * processes had a raised priority. */
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
 /* The reason why a result is disturbed, or NULL. Results of earlier versions are not. Borrowed. */
 const char *lab_valid_reason(const json_t *result);

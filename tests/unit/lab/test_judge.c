@@ -398,6 +398,10 @@ static void c6_is_strict(void **state)
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.9), LAB_DIFFERS);
+        /* A port that nothing fills says nothing about shaping. */
+        assert_int_equal(judge_changed("C6", "", over, "port_share", 0.8), LAB_BETTER);
+        assert_non_null(strstr(why, "; where it builds less than 96 % of the port, so does everything else"));
+        assert_int_equal(judge_changed("C6", "", "", "port_share", 0), LAB_DIFFERS);
         /* Neither a pull without overload nor drops of unshaped push count. */
         assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);

@@ -11,9 +11,10 @@
 static const struct machine_view calm = {
         .seconds = 1,
         .stolen_share = LAB_STOLEN_SHARE_MAX,
-        .others_share = LAB_CONTESTED_SHARE_MAX,
-        .waiting_share = LAB_CONTESTED_SHARE_MAX,
-        .late_p99_us = 5000,
+        .others_share = LAB_OTHERS_SHARE_MAX,
+        .waiting_share = LAB_WAITING_SHARE_EQUAL_MAX,
+        .wait_mean_us = LAB_WAIT_MEAN_US,
+        .late_p99_us = LAB_LATE_P99_US,
         .late_max_us = LAB_LATE_MAX_US,
 };
 
@@ -53,9 +54,13 @@ static void each_bound_counts(void **state)
         v.stolen_share = 0;
         assert_true(is_disturbed(&v));
         assert_string_equal(reason, "a timer was 80.0 ms late, more than 40 ms");
+        v = calm;
+        v.late_p99_us = 18000;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "1 % of the timers were 18.0 ms late or more, more than 15 ms");
 }
 
-/* Others disturb only if they run while the point's processes wait. */
+/* Others disturb only if they run while the point's processes wait, and wait for them. */
 static void only_contested_time_counts(void **state)
 {
         struct machine_view v = calm;
@@ -65,16 +70,19 @@ static void only_contested_time_counts(void **state)
         assert_false(is_disturbed(&v));
         v = calm;
         v.waiting_share = 3;
+        v.wait_mean_us = 9000;
         assert_false(is_disturbed(&v));
-        v.others_share = 0.75;
+        v.others_share = 0.45;
         assert_true(is_disturbed(&v));
-        assert_string_equal(reason, "other processes took up to 75 % of the processors from waiting ones");
-        /* At equal priority, less suffices. */
-        v.others_share = 0.25;
+        assert_string_equal(reason,
+                            "other processes used 45 % of the processors while the point's waited long for "
+                            "their turns");
+        /* Many short waits are those for each other, unless others have the same priority. */
+        v.wait_mean_us = 300;
         assert_false(is_disturbed_at(&v, true));
         assert_true(is_disturbed_at(&v, false));
         assert_string_equal(reason,
-                            "other processes took up to 25 % of the processors from waiting ones, at equal "
+                            "other processes used 45 % of the processors while the point's waited at equal "
                             "priority");
         v.waiting_share = 0.2;
         assert_false(is_disturbed_at(&v, false));
@@ -82,23 +90,30 @@ static void only_contested_time_counts(void **state)
 
 static void unknown_figures_are_null_and_no_reason(void **state)
 {
-        static const char *const keys[] = {"stolen_share",      "others_share",      "waiting_share",
-                                           "timer_late_p99_us", "timer_late_max_us", "disturbed"};
-        const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN};
+        static const char *const keys[] = {"stolen_share", "others_share",      "waiting_share",
+                                           "wait_mean_us", "timer_late_p99_us", "timer_late_max_us",
+                                           "disturbed"};
+        const struct machine_view unknown = {1, NAN, NAN, NAN, NAN, NAN, NAN};
         struct machine_view v = unknown;
         json_t *figures = json_object();
 
         (void)state;
-        lab_valid_describe(figures, &unknown, true);
+        /* Standby nodes are not watched. */
+        lab_valid_describe(figures, NULL, true);
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 assert_true(json_is_null(json_object_get(figures, keys[i])));
         json_decref(figures);
+        assert_false(is_disturbed(&unknown));
         /* One known share alone does not show that others took time from the point. */
         v.others_share = 1;
         assert_false(is_disturbed(&v));
         v = unknown;
         v.stolen_share = 0.5;
         assert_true(is_disturbed(&v));
+        v = unknown;
+        v.seconds = 0;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "the lab itself was not scheduled in time to watch the machine");
 }
 
 static void old_results_are_valid(void **state)
