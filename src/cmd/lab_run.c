@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/lab/judge.h"
 #include "evb/lab/run.h"
 #include "evb/lab/states.h"
 #include "evb/lab/valid.h"
@@ -17,6 +18,10 @@
 #include "evb/sys/loop.h"
 #include "evb/sys/priority.h"
 #include "lab_results.h"
+
+/* Bounds the time that confirming a verdict takes. */
+#define CONFIRMED_MAX 12u
+#define CONFIRM_ROUNDS 3u
 
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
@@ -185,6 +190,85 @@ static void make_all(struct running *r)
                 fputc('\n', stderr);
 }
 
+/* The newest valid result of a point, or NULL. */
+static json_t *result_of(const struct running *r, const struct lab_point *p)
+{
+        for (size_t i = json_array_size(r->results); i-- > 0;) {
+                json_t *result = json_array_get(r->results, i);
+
+                if (results_are_same(result, p) && !lab_valid_reason(result))
+                        return result;
+        }
+        return NULL;
+}
+
+/* Makes a point that decides a verdict more often, and appends the median. */
+static void confirm(struct running *r, const struct lab_point *p)
+{
+        json_t *samples[LAB_SAMPLES] = {json_incref(result_of(r, p))}, *median = NULL;
+        size_t n = samples[0] != NULL;
+
+        while (n > 0 && n < LAB_SAMPLES && !signals_are_waiting()) {
+                json_t *figures = measure(r->options, p);
+
+                if (!figures || lab_valid_reason(figures)) {
+                        json_decref(figures);
+                        break;
+                }
+                samples[n++] = figures;
+        }
+        if (n == LAB_SAMPLES && !signals_are_waiting())
+                median = lab_valid_median(samples, n, p->measurement->y);
+        for (size_t i = 0; i < n; i++)
+                json_decref(samples[i]);
+        r->full = median && !results_append(r->fd, r->path, p, median);
+        if (median && !r->full) {
+                json_array_append(r->results, median);
+                r->made.confirmed++;
+        }
+        json_decref(median);
+}
+
+/* The verdict "differs" must not rest on chance: the points that decide it are made more often. */
+static void confirm_measurement(struct running *r, const struct lab_measurement *m, const struct lab_bed *bed)
+{
+        static struct lab_point decisive[CONFIRMED_MAX];
+        enum lab_extent extent = r->options->quick ? LAB_QUICK : LAB_WHOLE;
+        size_t confirmed = 1;
+
+        /* Once a point counts with its median, the verdict may rest on another one. */
+        for (unsigned round = 0; round < CONFIRM_ROUNDS && confirmed > 0; round++) {
+                json_t *mine = results_of_bed(r->results, m->id, bed);
+                char why[1000];
+                size_t n = 0;
+
+                if (lab_judge(m, mine, extent, why, sizeof why) == LAB_DIFFERS)
+                        n = lab_judge_decisive(m, mine, extent, decisive, CONFIRMED_MAX);
+                json_decref(mine);
+                confirmed = 0;
+                for (size_t i = 0; i < n && !r->full && !signals_are_waiting(); i++) {
+                        const json_t *result;
+
+                        decisive[i].bed = bed;
+                        result = result_of(r, &decisive[i]);
+                        if (!result || json_object_get(result, "samples"))
+                                continue;
+                        print_progress(r->options, &decisive[i], i, n,
+                                       (double)(n - i) * 2 * decisive[i].seconds);
+                        confirm(r, &decisive[i]);
+                        confirmed++;
+                }
+        }
+}
+
+static void confirm_all(struct running *r, const char *words, const struct lab_bed *bed)
+{
+        for (size_t i = 0; i < lab_count() && !r->full && !signals_are_waiting(); i++) {
+                if (lab_is_selected(lab_at(i), words))
+                        confirm_measurement(r, lab_at(i), bed);
+        }
+}
+
 /* Returns an exit status. */
 static int print_end(const char *words, const struct lab_bed *bed, const struct running *r)
 {
@@ -232,6 +316,8 @@ int lab_run(const struct lab_options *o)
                 (void)priority_attend();
         if (status == 0) {
                 make_all(&r);
+                if (!o->accept)
+                        confirm_all(&r, words, o->scenario ? &bed : NULL);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);
                 status = print_end(words, o->scenario ? &bed : NULL, &r);

@@ -83,3 +83,47 @@ json_t *lab_valid_make(const struct lab_point *p, json_t *(*make)(const struct l
                 json_object_set_new(figures, "repeats", json_integer(repeats));
         return figures;
 }
+
+static double number(const json_t *result, const char *key)
+{
+        return json_number_value(json_object_get(result, key));
+}
+
+/* How many results are below result i; of equal ones, the first counts as smaller. */
+static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
+{
+        double value = number(results[i], y);
+        size_t below = 0;
+
+        for (size_t k = 0; k < n; k++)
+                below += number(results[k], y) < value || (k < i && number(results[k], y) == value);
+        return below;
+}
+
+static void keep_losses(json_t *to, json_t *const *results, size_t n)
+{
+        static const char *const losses[] = {"switch_packets", "source_packets", "socket_packets",
+                                             "events_lost",    "events_partial", "lost_messages"};
+
+        for (size_t k = 0; k < ARRAY_SIZE(losses); k++) {
+                for (size_t i = 0; i < n; i++) {
+                        if (number(results[i], losses[k]) > number(to, losses[k]))
+                                json_object_set(to, losses[k], json_object_get(results[i], losses[k]));
+                }
+        }
+}
+
+json_t *lab_valid_median(json_t *const *results, size_t n, const char *y)
+{
+        json_t *median = NULL;
+
+        for (size_t i = 0; i < n && !median; i++) {
+                if (rank(results, n, y, i) == n / 2)
+                        median = json_deep_copy(results[i]);
+        }
+        if (!median)
+                return NULL;
+        keep_losses(median, results, n);
+        json_object_set_new(median, "samples", json_integer((json_int_t)n));
+        return median;
+}

@@ -171,7 +171,8 @@ static void pause_until(uint64_t at_ns)
 
 static void *probe(void *ctx)
 {
-        struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+        /* Above priority_attend(), whose caller may work for a moment. */
+        struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO) + 1};
         struct probe *p = ctx;
         struct machine_watch *w = p->watch;
         uint64_t due_ns = clock_now_ns();

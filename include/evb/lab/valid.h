@@ -14,6 +14,8 @@
 
 /* A disturbed point is made again at most so many times. */
 #define LAB_REPEATS_MAX 3u
+/* A point on which the verdict "differs" rests counts with the median of so many results. */
+#define LAB_SAMPLES 3u
 
 /* Verdicts distinguish throughputs that differ by 1 % (extension_c.c), so the hypervisor must not take much
  * more. The kernel counts in ticks of 10 ms, each 1 % of the shortest points on two processors. */
@@ -28,10 +30,10 @@
 /* Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others
  * disturb if they use this share of the processors while the lab's processes wait. */
 #define LAB_OTHERS_SHARE_MAX 0.2
-/* With raised priority (sys/priority.h), a process waits 20 to 600 us for its turn beside 20 busy processes,
+/* With raised priority (sys/priority.h), a process waits 20 to 1700 us for its turn beside 20 busy processes,
  * and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has no
  * effect, for example because others are in a cgroup with a weight of its own. */
-#define LAB_WAIT_MEAN_US 1000.0
+#define LAB_WAIT_MEAN_US 3000.0
 /* At equal priority the others do take what the lab waits for: points built 12 to 97 % of what they should.
  */
 #define LAB_WAITING_SHARE_EQUAL_MAX 0.2
@@ -39,6 +41,9 @@
 /* Adds the figures of a view, with `disturbed`. NULL: the machine was not watched. `raised`: the point's
  * processes had a raised priority. */
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
+/* The result with the median of figure `y` among n valid ones of the same point (n is odd). Counts of losses
+ * are the largest of all: one loss is enough to tell that a point loses. Returns a new reference. */
+json_t *lab_valid_median(json_t *const *results, size_t n, const char *y);
 /* The reason why a result is disturbed, or NULL. Results of earlier versions are not. Borrowed. */
 const char *lab_valid_reason(const json_t *result);
 /* Makes a point with `make` until it is undisturbed, has failed (NULL), `stop` returns true, or was repeated

@@ -1,7 +1,7 @@
 /* Watches what else a machine does while some processes are measured: processor time that the hypervisor or
  * other processes take, how late timers come, and how long the measured processes wait for a processor.
  *
- * Timer lateness comes from one small thread per processor, at the lowest real-time priority, which sleeps
+ * Timer lateness comes from one small thread per processor, at the second real-time priority, which sleeps
  * to absolute deadlines. Ordinary processes never delay it, the measured ones included. What does delay it
  * also delays every measured process on that processor: the hypervisor, real-time processes of others, and
  * long interrupts.

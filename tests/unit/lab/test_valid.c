@@ -187,6 +187,33 @@ static void a_disturbed_point_is_made_again(void **state)
         assert_int_equal(attempts, 3);
 }
 
+static json_t *sample(double y, int lost)
+{
+        return json_pack("{s:f, s:i, s:f}", "built_share", y, "switch_packets", lost, "port_share", y / 2);
+}
+
+static void the_median_counts_with_all_losses(void **state)
+{
+        static const double ys[][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}, {2, 2, 1}, {2, 2, 2}, {2, 1, 2}};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(ys); i++) {
+                json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
+                json_t *median = lab_valid_median(some, 3, "built_share");
+
+                assert_true(json_number_value(json_object_get(median, "built_share")) == 2);
+                assert_true(json_number_value(json_object_get(median, "port_share")) == 1);
+                assert_int_equal(json_integer_value(json_object_get(median, "switch_packets")), 7);
+                assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
+                /* The results themselves stay as they are. */
+                assert_null(json_object_get(some[0], "samples"));
+                assert_int_equal(json_integer_value(json_object_get(some[0], "switch_packets")), 0);
+                json_decref(median);
+                for (size_t k = 0; k < 3; k++)
+                        json_decref(some[k]);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -195,6 +222,7 @@ int main(void)
                 cmocka_unit_test(unknown_figures_are_null_and_no_reason),
                 cmocka_unit_test(old_results_are_valid),
                 cmocka_unit_test(a_disturbed_point_is_made_again),
+                cmocka_unit_test(the_median_counts_with_all_losses),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
