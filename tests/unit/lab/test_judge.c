@@ -63,7 +63,7 @@ static const struct {
          "whole_bytes_per_second",
          LAB_BETTER},
         {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
-        {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
+        {"C8", "whole_bytes_per_second switch_packets port_share", LAB_BETTER},
         {"C9", "echo_p99_us", LAB_BETTER},
         {"C10", "events_lost events_partial switch_packets source_packets built_share", LAB_BETTER},
 };
@@ -367,6 +367,12 @@ static void verdicts_can_differ(void **state)
         /* Push must collapse: neither match pull nor complete its events. */
         assert_int_equal(judge_changed("C4", "push", "", "whole_bytes_per_second", 90e6), LAB_DIFFERS);
         assert_int_equal(judge_changed("C4", "push", "", "complete_share", 0.95), LAB_DIFFERS);
+        /* Shaping may cost throughput only where nothing fills the port. */
+        assert_int_equal(judge_changed("C8", "TCP, shaped", "", "whole_bytes_per_second", 100e6),
+                         LAB_DIFFERS);
+        assert_int_equal(judge_changed("B3", "MTU 9000", "", "received_mbps", 960), LAB_DIFFERS);
+        assert_int_equal(judge_changed("B6", "", "", "least_mbps", 80), LAB_DIFFERS);
+        assert_int_equal(judge_changed("A6", "QoS at 1000 Mbit/s", "", "sender_cpu_percent", 61), LAB_AGREES);
         /* One lost packet in either system. */
         assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C7", "shaped", "6x3", "switch_packets", 1), LAB_DIFFERS);
