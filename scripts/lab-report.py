@@ -325,7 +325,12 @@ def atlas_table(m):
 
 def disturbance_table(m):
     """Returns a table of what else the machine did during the points, or "" for results without it."""
-    points = [p for p in m["points"] if any(is_number(p.get(key)) for key in DISTURBANCES)]
+    newest = {}
+    for p in m["points"]:
+        place = (p["series"], p["x"], p.get("panel"))
+        if not p.get("disturbed") or newest.get(place, p).get("disturbed"):
+            newest[place] = p
+    points = [p for p in newest.values() if any(is_number(p.get(key)) for key in DISTURBANCES)]
     if not points:
         return ""
     rows = []

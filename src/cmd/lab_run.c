@@ -92,10 +92,9 @@ static void accept(json_t *figures)
         json_object_set_new(figures, "disturbed", json_null());
 }
 
-static json_t *measure(const struct lab_options *o, const struct lab_point *p)
+static json_t *measure(const struct lab_options *o, const struct lab_point *p, unsigned repeats_max)
 {
-        json_t *figures =
-                lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : LAB_REPEATS_MAX);
+        json_t *figures = lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : repeats_max);
 
         if (figures && lab_valid_reason(figures) && o->accept)
                 accept(figures);
@@ -111,25 +110,44 @@ struct running {
         json_t *results;
         size_t n, failed, skipped;
         struct lab_made made;
-        bool full; /* points can no longer be written */
+        bool full;  /* points can no longer be written */
+        bool again; /* at the end of the run: only disturbed points are made */
 };
 
 static void note_made(struct running *r, const struct lab_point *p, const json_t *figures)
 {
         const char *reason = lab_valid_reason(figures);
 
+        if (r->again) {
+                r->made.disturbed -= reason == NULL;
+                if (reason)
+                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n",
+                                p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x,
+                                reason);
+                return;
+        }
         r->made.points++;
         r->made.repeated += json_integer_value(json_object_get(figures, "repeats")) > 0;
         r->made.disturbed += reason != NULL;
-        if (reason)
-                fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n", p->measurement->id,
-                        p->panel ?: "", p->panel ? ", " : "", p->series, p->x, reason);
+}
+
+/* Counts the earlier attempts as well, of which the first is not a repeat. */
+static json_t *measure_again(const struct running *r, const struct lab_point *p)
+{
+        json_t *figures = measure(r->options, p, LAB_REPEATS_MAX - LAB_REPEATS_AT_ONCE - 1);
+        json_int_t repeats = json_integer_value(json_object_get(figures, "repeats"));
+
+        if (figures)
+                json_object_set_new(figures, "repeats", json_integer(repeats + LAB_REPEATS_AT_ONCE + 1));
+        return figures;
 }
 
 static enum made make(struct running *r, struct lab_point *p)
 {
         const json_t *twin = same_point(r->results, p);
-        json_t *figures = twin ? json_deep_copy(twin) : measure(r->options, p);
+        json_t *figures = twin       ? json_deep_copy(twin)
+                          : r->again ? measure_again(r, p)
+                                     : measure(r->options, p, LAB_REPEATS_AT_ONCE);
         bool interrupted = signals_are_waiting();
 
         /* The figures of an interrupted point are invalid. */
@@ -146,7 +164,7 @@ static enum made make(struct running *r, struct lab_point *p)
                 json_decref(figures);
                 return NOT_WRITTEN;
         }
-        if (!twin)
+        if (!twin || r->again)
                 note_made(r, p, figures);
         json_array_append_new(r->results, figures);
         return MADE;
@@ -190,6 +208,32 @@ static void make_all(struct running *r)
                 fputc('\n', stderr);
 }
 
+static bool is_disturbed(const struct running *r, const struct lab_point *p)
+{
+        bool disturbed = false;
+        const json_t *result;
+        size_t i;
+
+        json_array_foreach(r->results, i, result) disturbed |=
+                results_are_same(result, p) && lab_valid_reason(result);
+        return disturbed && !results_have(r->results, p);
+}
+
+static void make_disturbed_again(struct running *r)
+{
+        r->again = true;
+        for (size_t i = 0; i < r->n && !r->full && !signals_are_waiting(); i++) {
+                enum made made;
+
+                if (!is_disturbed(r, &r->points[i]))
+                        continue;
+                print_progress(r->options, &r->points[i], i, r->n, r->points[i].seconds);
+                made = make(r, &r->points[i]);
+                r->failed += made == FAILED;
+                r->full = made == NOT_WRITTEN;
+        }
+}
+
 /* The newest valid result of a point, or NULL. */
 static json_t *result_of(const struct running *r, const struct lab_point *p)
 {
@@ -209,7 +253,7 @@ static void confirm(struct running *r, const struct lab_point *p)
         size_t n = samples[0] != NULL;
 
         while (n > 0 && n < LAB_SAMPLES && !signals_are_waiting()) {
-                json_t *figures = measure(r->options, p);
+                json_t *figures = measure(r->options, p, LAB_REPEATS_MAX);
 
                 if (!figures || lab_valid_reason(figures)) {
                         json_decref(figures);
@@ -316,6 +360,7 @@ int lab_run(const struct lab_options *o)
                 (void)priority_attend();
         if (status == 0) {
                 make_all(&r);
+                make_disturbed_again(&r);
                 if (!o->accept)
                         confirm_all(&r, words, o->scenario ? &bed : NULL);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)

@@ -12,8 +12,10 @@
 #include "evb/lab/points.h"
 #include "evb/sys/machine_watch.h"
 
-/* A disturbed point is made again at most so many times. */
+/* A disturbed point is made again at most so many times: so often at once, and the rest at the end of the
+ * run, when what disturbed it may be over. */
 #define LAB_REPEATS_MAX 3u
+#define LAB_REPEATS_AT_ONCE 1u
 /* A point on which the verdict "differs" rests counts with the median of so many results. */
 #define LAB_SAMPLES 3u
 
