@@ -33,6 +33,7 @@ LOSSES = {"source_packets": "packets, source queue", "switch_packets": "packets,
 DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100, "%"),
                 "others_share": ("processor time of other processes", 100, "%"),
                 "waiting_share": ("processes of the point waiting for a processor", 100, "% of all processors"),
+                "wait_mean_us": ("a process of the point waiting for its turn, mean", 1e-3, "ms"),
                 "timer_late_p99_us": ("timer lateness, 99 %", 1e-3, "ms"),
                 "timer_late_max_us": ("timer lateness, most", 1e-3, "ms")}
 UNKNOWN_FACE = "#bbbbbb"
@@ -324,7 +325,12 @@ def atlas_table(m):
 
 def disturbance_table(m):
     """Returns a table of what else the machine did during the points, or "" for results without it."""
-    points = [p for p in m["points"] if any(is_number(p.get(key)) for key in DISTURBANCES)]
+    newest = {}
+    for p in m["points"]:
+        place = (p["series"], p["x"], p.get("panel"))
+        if not p.get("disturbed") or newest.get(place, p).get("disturbed"):
+            newest[place] = p
+    points = [p for p in newest.values() if any(is_number(p.get(key)) for key in DISTURBANCES)]
     if not points:
         return ""
     rows = []

@@ -27,9 +27,10 @@ int lab_check_words(const char *words);
  * unless they are optional, counted. */
 size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
                 size_t max, size_t *ret_skipped);
-/* How many points a run made, how many of them more than once, and how many are disturbed nevertheless. */
+/* How many points a run made, how many of them again after a disturbance, how many are disturbed
+ * nevertheless, and how many were made more often because a verdict rests on them. */
 struct lab_made {
-        size_t points, repeated, disturbed;
+        size_t points, repeated, disturbed, confirmed;
 };
 
 /* Prints the verdicts of the selected measurements; returns the exit status. */

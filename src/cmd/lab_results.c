@@ -113,6 +113,13 @@ bool results_are_of(const json_t *result, const struct lab_bed *bed)
         return strcmp(json_string_value(json_object_get(result, "testbed")) ?: "", lab_bed_name(bed)) == 0;
 }
 
+bool results_are_same(const json_t *r, const struct lab_point *p)
+{
+        return is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) &&
+               is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
+               json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed);
+}
+
 bool results_have(const json_t *results, const struct lab_point *p)
 {
         const json_t *r;
@@ -120,10 +127,7 @@ bool results_have(const json_t *results, const struct lab_point *p)
 
         json_array_foreach(results, i, r)
         {
-                if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) &&
-                    is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
-                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
-                    !lab_valid_reason(r))
+                if (results_are_same(r, p) && !lab_valid_reason(r))
                         return true;
         }
         return false;

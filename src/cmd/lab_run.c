@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/lab/judge.h"
 #include "evb/lab/run.h"
 #include "evb/lab/states.h"
 #include "evb/lab/valid.h"
@@ -15,7 +16,12 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/sys/loop.h"
+#include "evb/sys/priority.h"
 #include "lab_results.h"
+
+/* Bounds the time that confirming a verdict takes. */
+#define CONFIRMED_MAX 12u
+#define CONFIRM_ROUNDS 3u
 
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
@@ -86,10 +92,9 @@ static void accept(json_t *figures)
         json_object_set_new(figures, "disturbed", json_null());
 }
 
-static json_t *measure(const struct lab_options *o, const struct lab_point *p)
+static json_t *measure(const struct lab_options *o, const struct lab_point *p, unsigned repeats_max)
 {
-        json_t *figures =
-                lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : LAB_REPEATS_MAX);
+        json_t *figures = lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : repeats_max);
 
         if (figures && lab_valid_reason(figures) && o->accept)
                 accept(figures);
@@ -105,25 +110,44 @@ struct running {
         json_t *results;
         size_t n, failed, skipped;
         struct lab_made made;
-        bool full; /* points can no longer be written */
+        bool full;  /* points can no longer be written */
+        bool again; /* at the end of the run: only disturbed points are made */
 };
 
 static void note_made(struct running *r, const struct lab_point *p, const json_t *figures)
 {
         const char *reason = lab_valid_reason(figures);
 
+        if (r->again) {
+                r->made.disturbed -= reason == NULL;
+                if (reason)
+                        fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n",
+                                p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x,
+                                reason);
+                return;
+        }
         r->made.points++;
         r->made.repeated += json_integer_value(json_object_get(figures, "repeats")) > 0;
         r->made.disturbed += reason != NULL;
-        if (reason)
-                fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n", p->measurement->id,
-                        p->panel ?: "", p->panel ? ", " : "", p->series, p->x, reason);
+}
+
+/* Counts the earlier attempts as well, of which the first is not a repeat. */
+static json_t *measure_again(const struct running *r, const struct lab_point *p)
+{
+        json_t *figures = measure(r->options, p, LAB_REPEATS_MAX - LAB_REPEATS_AT_ONCE - 1);
+        json_int_t repeats = json_integer_value(json_object_get(figures, "repeats"));
+
+        if (figures)
+                json_object_set_new(figures, "repeats", json_integer(repeats + LAB_REPEATS_AT_ONCE + 1));
+        return figures;
 }
 
 static enum made make(struct running *r, struct lab_point *p)
 {
         const json_t *twin = same_point(r->results, p);
-        json_t *figures = twin ? json_deep_copy(twin) : measure(r->options, p);
+        json_t *figures = twin       ? json_deep_copy(twin)
+                          : r->again ? measure_again(r, p)
+                                     : measure(r->options, p, LAB_REPEATS_AT_ONCE);
         bool interrupted = signals_are_waiting();
 
         /* The figures of an interrupted point are invalid. */
@@ -140,7 +164,7 @@ static enum made make(struct running *r, struct lab_point *p)
                 json_decref(figures);
                 return NOT_WRITTEN;
         }
-        if (!twin)
+        if (!twin || r->again)
                 note_made(r, p, figures);
         json_array_append_new(r->results, figures);
         return MADE;
@@ -195,6 +219,111 @@ static void make_all(struct running *r)
                 fputc('\n', stderr);
 }
 
+static bool is_disturbed(const struct running *r, const struct lab_point *p)
+{
+        bool disturbed = false;
+        const json_t *result;
+        size_t i;
+
+        json_array_foreach(r->results, i, result) disturbed |=
+                results_are_same(result, p) && lab_valid_reason(result);
+        return disturbed && !results_have(r->results, p);
+}
+
+static void make_disturbed_again(struct running *r)
+{
+        r->again = true;
+        for (size_t i = 0; i < r->n && !r->full && !signals_are_waiting(); i++) {
+                enum made made;
+
+                if (!is_disturbed(r, &r->points[i]))
+                        continue;
+                print_progress(r->options, &r->points[i], i, r->n, r->points[i].seconds);
+                made = make(r, &r->points[i]);
+                r->failed += made == FAILED;
+                r->full = made == NOT_WRITTEN;
+        }
+}
+
+/* The newest valid result of a point, or NULL. */
+static json_t *result_of(const struct running *r, const struct lab_point *p)
+{
+        for (size_t i = json_array_size(r->results); i-- > 0;) {
+                json_t *result = json_array_get(r->results, i);
+
+                if (results_are_same(result, p) && !lab_valid_reason(result))
+                        return result;
+        }
+        return NULL;
+}
+
+/* Makes a point that decides a verdict more often, and appends the median. */
+static void confirm(struct running *r, const struct lab_point *p)
+{
+        json_t *samples[LAB_SAMPLES] = {json_incref(result_of(r, p))}, *median = NULL;
+        size_t n = samples[0] != NULL;
+
+        while (n > 0 && n < LAB_SAMPLES && !signals_are_waiting()) {
+                json_t *figures = measure(r->options, p, LAB_REPEATS_MAX);
+
+                if (!figures || lab_valid_reason(figures)) {
+                        json_decref(figures);
+                        break;
+                }
+                samples[n++] = figures;
+        }
+        if (n == LAB_SAMPLES && !signals_are_waiting())
+                median = lab_valid_median(samples, n, p->measurement->y);
+        for (size_t i = 0; i < n; i++)
+                json_decref(samples[i]);
+        r->full = median && !results_append(r->fd, r->path, p, median);
+        if (median && !r->full) {
+                json_array_append(r->results, median);
+                r->made.confirmed++;
+        }
+        json_decref(median);
+}
+
+/* The verdict "differs" must not rest on chance: the points that decide it are made more often. */
+static void confirm_measurement(struct running *r, const struct lab_measurement *m, const struct lab_bed *bed)
+{
+        static struct lab_point decisive[CONFIRMED_MAX];
+        enum lab_extent extent = r->options->quick ? LAB_QUICK : LAB_WHOLE;
+        size_t confirmed = 1;
+
+        /* Once a point counts with its median, the verdict may rest on another one. */
+        for (unsigned round = 0; round < CONFIRM_ROUNDS && confirmed > 0; round++) {
+                json_t *mine = results_of_bed(r->results, m->id, bed);
+                char why[1000];
+                size_t n = 0;
+
+                if (lab_judge(m, mine, extent, why, sizeof why) == LAB_DIFFERS)
+                        n = lab_judge_decisive(m, mine, extent, decisive, CONFIRMED_MAX);
+                json_decref(mine);
+                confirmed = 0;
+                for (size_t i = 0; i < n && !r->full && !signals_are_waiting(); i++) {
+                        const json_t *result;
+
+                        decisive[i].bed = bed;
+                        result = result_of(r, &decisive[i]);
+                        if (!result || json_object_get(result, "samples"))
+                                continue;
+                        print_progress(r->options, &decisive[i], i, n,
+                                       (double)(n - i) * 2 * decisive[i].seconds);
+                        confirm(r, &decisive[i]);
+                        confirmed++;
+                }
+        }
+}
+
+static void confirm_all(struct running *r, const char *words, const struct lab_bed *bed)
+{
+        for (size_t i = 0; i < lab_count() && !r->full && !signals_are_waiting(); i++) {
+                if (lab_is_selected(lab_at(i), words))
+                        confirm_measurement(r, lab_at(i), bed);
+        }
+}
+
 /* Returns an exit status. */
 static int print_end(const char *words, const struct lab_bed *bed, const struct running *r)
 {
@@ -237,8 +366,14 @@ int lab_run(const struct lab_options *o)
                 fprintf(stderr, "evb lab run: cannot create a directory in /tmp: %s\n", strerror(-error));
                 status = 1;
         }
+        /* Without permission, points are watched all the same. */
+        if (status == 0 && !o->scenario)
+                (void)priority_attend();
         if (status == 0) {
                 make_all(&r);
+                make_disturbed_again(&r);
+                if (!o->accept)
+                        confirm_all(&r, words, o->scenario ? &bed : NULL);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);
                 status = print_end(words, o->scenario ? &bed : NULL, &r);

@@ -1,5 +1,6 @@
 /* Judges the results of the selected measurements, and prints the verdicts. */
 #include "evb/lab/judge.h"
+#include "evb/lab/valid.h"
 #include "lab.h"
 
 #include <stdio.h>
@@ -31,14 +32,18 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                                                      lab_verdict_text(v), "why", why));
         }
         if (text)
-                printf("%zu of %zu measured points were made again; %zu %s disturbed\n", made->repeated,
-                       made->points, made->disturbed, made->disturbed == 1 ? "remains" : "remain");
+                printf("%zu of %zu measured points were made again; %zu %s disturbed; %zu made %u times to "
+                       "confirm a "
+                       "verdict\n",
+                       made->repeated, made->points, made->disturbed,
+                       made->disturbed == 1 ? "remains" : "remain", made->confirmed, LAB_SAMPLES);
         if (o->common.json)
                 return options_write_json(&o->common,
-                                          json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all,
+                                          json_pack("{s:o, s:I, s:I, s:I, s:I}", "verdicts", all,
                                                     "measured_points", (json_int_t)made->points,
                                                     "repeated_points", (json_int_t)made->repeated,
-                                                    "disturbed_points", (json_int_t)made->disturbed),
+                                                    "disturbed_points", (json_int_t)made->disturbed,
+                                                    "confirmed_points", (json_int_t)made->confirmed),
                                           differs ? 1 : 0);
         json_decref(all);
         return differs ? 1 : 0;

@@ -48,6 +48,24 @@ enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *result
         return verdict;
 }
 
+size_t lab_judge_decisive(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                          struct lab_point *ret, size_t max)
+{
+        struct judging j;
+        char why[1000];
+        size_t n = 0;
+
+        if (judging_init(&j, m, results, extent) >= 0) {
+                (void)m->judge(&j, why, sizeof why);
+                for (size_t i = 0; i < j.n && n < max; i++) {
+                        if (j.decisive[i])
+                                ret[n++] = j.points[i];
+                }
+        }
+        judging_fini(&j);
+        return n;
+}
+
 const char *lab_verdict_text(enum lab_verdict v)
 {
         static const char *const texts[] = {

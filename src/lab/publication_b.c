@@ -26,6 +26,9 @@ JUDGE(b2)
         return LAB_UNKNOWN;
 }
 
+/* 98 % of the published 990 Mbit/s. */
+#define JUMBO_MBPS 970
+
 JUDGE(b3)
 {
         double normal = most(of(j, "MTU 1500"), "received_mbps"),
@@ -33,7 +36,7 @@ JUDGE(b3)
 
         snprintf(why, size, "peak throughput is %.0f Mbit/s at MTU 1500 and %.0f Mbit/s at MTU 9000", normal,
                  jumbo);
-        return jumbo >= 980 && jumbo > normal ? LAB_AGREES : LAB_DIFFERS;
+        return jumbo >= JUMBO_MBPS && jumbo > normal ? LAB_AGREES : LAB_DIFFERS;
 }
 
 /* The lowest measured rate relative to the configured one, of which TCP's payload is 1448 in 1514 bytes. */
@@ -41,11 +44,18 @@ static double worst_share(struct judging *j, const char *key, double most_x)
 {
         struct query up_to = between(of(j, NULL), 0, most_x);
         double worst = 1;
+        size_t at = j->n;
 
         for (size_t i = 0; i < j->n; i++) {
-                if (is_in(&up_to, &j->points[i]))
-                        worst = MIN(worst, figure_of(j, i, key) / (j->points[i].x * 1448 / 1514));
+                double share = figure_of(j, i, key) / (j->points[i].x * 1448 / 1514);
+
+                if (!is_in(&up_to, &j->points[i]) || share >= worst)
+                        continue;
+                worst = share;
+                at = i;
         }
+        if (at < j->n)
+                j->decisive[at] = true;
         return worst;
 }
 
@@ -73,12 +83,15 @@ JUDGE(b5)
         return full > 0.95 ? LAB_BETTER : low > 0.95 ? LAB_AGREES : LAB_DIFFERS;
 }
 
+/* "Works well": the published plot would not show a smaller difference. */
+#define WELL_SHARE 0.9
+
 JUDGE(b6)
 {
         double share = worst_share(j, "least_mbps", NEVER_X);
 
         snprintf(why, size, "the slowest of three flows reaches at least %.1f %% of its rate", 100 * share);
-        return share > 0.95 ? LAB_AGREES : LAB_DIFFERS;
+        return share > WELL_SHARE ? LAB_AGREES : LAB_DIFFERS;
 }
 
 static const struct lab_measurement measurements[] = {

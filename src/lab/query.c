@@ -49,23 +49,28 @@ double figure_of(struct judging *j, size_t i, const char *key)
         return 0;
 }
 
-static double fold(struct query q, const char *key, double (*with)(double a, double b))
-{
-        double value = NAN;
-
-        for (size_t i = 0; i < q.j->n; i++) {
-                if (is_in(&q, &q.j->points[i])) {
-                        double figure = figure_of(q.j, i, key);
-
-                        value = isnan(value) ? figure : with(value, figure);
-                }
-        }
-        return value;
-}
-
 static double add(double a, double b)
 {
         return a + b;
+}
+
+static double fold(struct query q, const char *key, double (*with)(double a, double b))
+{
+        double value = NAN;
+        size_t at = q.j->n;
+
+        for (size_t i = 0; i < q.j->n; i++) {
+                double figure, before = value;
+
+                if (!is_in(&q, &q.j->points[i]))
+                        continue;
+                figure = figure_of(q.j, i, key);
+                value = isnan(value) ? figure : with(value, figure);
+                at = isnan(before) || value != before ? i : at;
+        }
+        if (at < q.j->n && with != add)
+                q.j->decisive[at] = true;
+        return value;
 }
 
 double most(struct query q, const char *key)
@@ -81,6 +86,15 @@ double least(struct query q, const char *key)
 double sum(struct query q, const char *key)
 {
         return fold(q, key, add);
+}
+
+double mean(struct query q, const char *key)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < q.j->n; i++)
+                n += is_in(&q, &q.j->points[i]);
+        return sum(q, key) / (double)n;
 }
 
 static bool is_text(const json_t *r, const char *key, const char *text)
@@ -147,7 +161,8 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
         j->results = calloc(LAB_POINTS_MAX, sizeof *j->results);
         j->reasons = calloc(LAB_POINTS_MAX, sizeof *j->reasons);
         j->lacks = calloc(LAB_POINTS_MAX, sizeof *j->lacks);
-        if (!j->points || !j->results || !j->reasons || !j->lacks)
+        j->decisive = calloc(LAB_POINTS_MAX, sizeof *j->decisive);
+        if (!j->points || !j->results || !j->reasons || !j->lacks || !j->decisive)
                 return -ENOMEM;
         if (extent == LAB_AS_MADE)
                 extent = lab_extent_of(m, results);
@@ -167,6 +182,7 @@ void judging_fini(struct judging *j)
         free(j->results);
         free(j->reasons);
         free(j->lacks);
+        free(j->decisive);
         *j = (struct judging){};
 }
 

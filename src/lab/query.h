@@ -18,6 +18,7 @@ struct judging {
         const json_t **results; /* NULL: missing */
         const char **reasons;   /* why its only results are disturbed; NULL: they are not */
         const char **lacks;     /* the unknown figure, LACK_POINT or LACK_VALID; NULL: nothing is missing */
+        bool *decisive;         /* the verdict rests on this point */
         size_t n;
 };
 
@@ -36,10 +37,12 @@ struct query between(struct query q, double least_x, double most_x);
 bool is_in(const struct query *q, const struct lab_point *p);
 /* A figure of point i. An unknown figure is recorded, and 0 returned. */
 double figure_of(struct judging *j, size_t i, const char *key);
-/* Over all points of a query; NAN if the query matches no planned point. */
+/* Over all points of a query; NAN if the query matches no planned point. A verdict that uses the most or the
+ * least rests on that point. */
 double most(struct query q, const char *key);
 double least(struct query q, const char *key);
 double sum(struct query q, const char *key);
+double mean(struct query q, const char *key);
 
 /* Plans the points and finds their results. Returns 0 or -ENOMEM. */
 int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,

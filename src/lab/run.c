@@ -34,7 +34,7 @@ json_t *lab_run_point(const struct lab_point *p)
         figures = run(p, watch);
         machine_watch_view(watch, &view);
         if (figures)
-                lab_valid_describe(figures, &view, priority_may_raise());
+                lab_valid_describe(figures, watch ? &view : NULL, priority_may_raise());
         machine_watch_free(watch);
         return figures;
 }

@@ -23,31 +23,43 @@ static const char *separator(const struct strbuf *b)
 /* Comparisons with an unknown figure are false. */
 static void add_reasons(struct strbuf *b, const struct machine_view *v, bool raised)
 {
-        double contested_max = raised ? LAB_CONTESTED_SHARE_MAX : LAB_CONTESTED_SHARE_EQUAL_MAX;
+        bool waits =
+                raised ? v->wait_mean_us > LAB_WAIT_MEAN_US : v->waiting_share > LAB_WAITING_SHARE_EQUAL_MAX;
 
+        if (v->seconds <= 0)
+                strbuf_add(b, "the lab itself was not scheduled in time to watch the machine");
         if (v->stolen_share > LAB_STOLEN_SHARE_MAX)
                 strbuf_add(b, "the hypervisor took %.1f %% of the processor time, more than %g %%",
                            100 * v->stolen_share, 100 * LAB_STOLEN_SHARE_MAX);
         if (v->late_max_us > LAB_LATE_MAX_US)
                 strbuf_add(b, "%sa timer was %.1f ms late, more than %g ms", separator(b),
                            v->late_max_us / 1e3, LAB_LATE_MAX_US / 1e3);
-        if (v->others_share > contested_max && v->waiting_share > contested_max)
-                strbuf_add(b, "%sother processes took up to %.0f %% of the processors from waiting ones%s",
-                           separator(b), 100 * fmin(v->others_share, v->waiting_share),
-                           raised ? "" : ", at equal priority");
+        if (v->late_p99_us > LAB_LATE_P99_US)
+                strbuf_add(b, "%s1 %% of the timers were %.1f ms late or more, more than %g ms", separator(b),
+                           v->late_p99_us / 1e3, LAB_LATE_P99_US / 1e3);
+        if (v->others_share > LAB_OTHERS_SHARE_MAX && waits)
+                strbuf_add(b, "%sother processes used %.0f %% of the processors while the point's waited %s",
+                           separator(b), 100 * v->others_share,
+                           raised ? "long for their turns" : "at equal priority");
 }
 
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised)
 {
+        static const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN, NAN};
         char reason[REASON_MAX_BYTES] = "";
         struct strbuf b = strbuf_init(reason, sizeof reason);
+        bool watched = v != NULL;
+
+        v = v ?: &unknown;
 
         set(figures, "stolen_share", v->stolen_share);
         set(figures, "others_share", v->others_share);
         set(figures, "waiting_share", v->waiting_share);
+        set(figures, "wait_mean_us", v->wait_mean_us);
         set(figures, "timer_late_p99_us", v->late_p99_us);
         set(figures, "timer_late_max_us", v->late_max_us);
-        add_reasons(&b, v, raised);
+        if (watched)
+                add_reasons(&b, v, raised);
         json_object_set_new(figures, "disturbed", reason[0] ? json_string(reason) : json_null());
 }
 
@@ -70,4 +82,48 @@ json_t *lab_valid_make(const struct lab_point *p, json_t *(*make)(const struct l
         if (figures)
                 json_object_set_new(figures, "repeats", json_integer(repeats));
         return figures;
+}
+
+static double number(const json_t *result, const char *key)
+{
+        return json_number_value(json_object_get(result, key));
+}
+
+/* How many results are below result i; of equal ones, the first counts as smaller. */
+static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
+{
+        double value = number(results[i], y);
+        size_t below = 0;
+
+        for (size_t k = 0; k < n; k++)
+                below += number(results[k], y) < value || (k < i && number(results[k], y) == value);
+        return below;
+}
+
+static void keep_losses(json_t *to, json_t *const *results, size_t n)
+{
+        static const char *const losses[] = {"switch_packets", "source_packets", "socket_packets",
+                                             "events_lost",    "events_partial", "lost_messages"};
+
+        for (size_t k = 0; k < ARRAY_SIZE(losses); k++) {
+                for (size_t i = 0; i < n; i++) {
+                        if (number(results[i], losses[k]) > number(to, losses[k]))
+                                json_object_set(to, losses[k], json_object_get(results[i], losses[k]));
+                }
+        }
+}
+
+json_t *lab_valid_median(json_t *const *results, size_t n, const char *y)
+{
+        json_t *median = NULL;
+
+        for (size_t i = 0; i < n && !median; i++) {
+                if (rank(results, n, y, i) == n / 2)
+                        median = json_deep_copy(results[i]);
+        }
+        if (!median)
+                return NULL;
+        keep_losses(median, results, n);
+        json_object_set_new(median, "samples", json_integer((json_int_t)n));
+        return median;
 }

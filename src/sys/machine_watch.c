@@ -81,12 +81,13 @@ int machine_times_parse(struct machine_times *ret, const char *text, uint64_t ti
 
 int thread_times_add(struct thread_times *to, const char *text)
 {
-        unsigned long long used, waited;
+        unsigned long long used, waited, turns;
 
-        if (sscanf(text, "%llu %llu", &used, &waited) != 2)
+        if (sscanf(text, "%llu %llu %llu", &used, &waited, &turns) != 3)
                 return -EBADMSG;
         to->used_ns += used;
         to->waited_ns += waited;
+        to->turns += turns;
         return 0;
 }
 
@@ -106,6 +107,7 @@ void machine_view_shares(struct machine_view *ret, const struct machine_times *b
         /* The clocks differ by some ticks. */
         ret->others_share = fmax(0, others) / whole;
         ret->waiting_share = (double)used->waited_ns / whole;
+        ret->wait_mean_us = used->turns > 0 ? (double)used->waited_ns / (double)used->turns / 1e3 : NAN;
 }
 
 static bool read_text(const char *path, char *text, size_t size)
@@ -156,6 +158,7 @@ static void read_process(struct watched *p)
         /* The times of a thread that has ended are gone. */
         p->last.used_ns = MAX(p->last.used_ns, t.used_ns);
         p->last.waited_ns = MAX(p->last.waited_ns, t.waited_ns);
+        p->last.turns = MAX(p->last.turns, t.turns);
 }
 
 static void pause_until(uint64_t at_ns)
@@ -168,7 +171,8 @@ static void pause_until(uint64_t at_ns)
 
 static void *probe(void *ctx)
 {
-        struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+        /* Above priority_attend(), whose caller may work for a moment. */
+        struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO) + 1};
         struct probe *p = ctx;
         struct machine_watch *w = p->watch;
         uint64_t due_ns = clock_now_ns();
@@ -289,7 +293,7 @@ void machine_watch_turn(struct machine_watch *w, uint64_t now_ns, bool active)
 
 void machine_watch_view(struct machine_watch *w, struct machine_view *ret)
 {
-        struct machine_view v = {0, NAN, NAN, NAN, NAN, NAN};
+        struct machine_view v = {0, NAN, NAN, NAN, NAN, NAN, NAN};
         _cleanup_free_ struct histogram *late_ns = malloc(sizeof *late_ns);
         struct thread_times used = {};
 
@@ -302,7 +306,10 @@ void machine_watch_view(struct machine_watch *w, struct machine_view *ret)
 
                 used.used_ns += p->last.used_ns - p->begin.used_ns;
                 /* This process does not belong to what is measured, and waits at an ordinary priority. */
-                used.waited_ns += i > 0 ? p->last.waited_ns - p->begin.waited_ns : 0;
+                if (i > 0) {
+                        used.waited_ns += p->last.waited_ns - p->begin.waited_ns;
+                        used.turns += p->last.turns - p->begin.turns;
+                }
         }
         if (w->last_ns > w->begin_ns) {
                 v.seconds = (double)(w->last_ns - w->begin_ns) / 1e9;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,6 +31,13 @@ int priority_raise(void)
         if (setpriority(PRIO_PROCESS, 0, HIGHEST_NICE) < 0)
                 return -errno;
         return alone ? raise_autogroup() : 0;
+}
+
+int priority_attend(void)
+{
+        struct sched_param p = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+
+        return sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &p) < 0 ? -errno : 0;
 }
 
 bool priority_may_raise(void)

@@ -326,6 +326,22 @@ static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
         return 0;
 }
 
+/* If N sources send X bytes each at the port's rate and at the same time, the port passes X while N times X
+ * arrive: its buffer has to hold the rest. C10 of `evb lab` measures this. */
+static void plan_need(struct tc_plan *p, const struct tc_request *q)
+{
+        if (q->sources <= 1)
+                snprintf(p->reason_need, sizeof p->reason_need,
+                         "no shaping needed for one source whose link is not faster than the port");
+        else if (q->switch_buffer_bytes > 0)
+                snprintf(p->reason_need, sizeof p->reason_need,
+                         "no shaping needed if each source sends at most %llu bytes at once (switch buffer "
+                         "of %llu "
+                         "bytes / %u sources), and all together at most 90 %% of the port",
+                         (unsigned long long)(q->switch_buffer_bytes / q->sources),
+                         (unsigned long long)q->switch_buffer_bytes, q->sources);
+}
+
 int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *e)
 {
         struct tc_plan p = {
@@ -349,6 +365,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 tc_plan_fini(&p);
                 return r;
         }
+        plan_need(&p, q);
         *ret = p;
         return 0;
 }

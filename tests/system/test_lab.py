@@ -202,8 +202,10 @@ def disturbed(evb):
             assert said["verdicts"][0]["verdict"] == "unknown", said
             assert "3 of 3 points are disturbed: memcpy at 1024 (" in said["verdicts"][0]["why"], said
             assert done.stderr.count("is disturbed: ") == 3 and "makes disturbed points again" in done.stderr, done
+            # Once at once, and twice at the end of the run.
+            assert [p["repeats"] for p in points(path)] == [1] * 3 + [3] * 3, points(path)
             for p in points(path):
-                assert p["repeats"] == 3 and "a timer was" in p["disturbed"] and p["timer_late_max_us"] > 40000, p
+                assert "a timer was" in p["disturbed"] and p["timer_late_max_us"] > 40000, p
             # Accepted points count, and keep the reason.
             accepted = where / "accepted.jsonl"
             done = sh(evb, "lab", "run", "B1", "--quick", *MADE_ONCE, "--results", str(accepted))
@@ -215,7 +217,7 @@ def disturbed(evb):
             assert "3 of 3 points were made again, 3 are disturbed and left out" in page, page
             assert "<td>timer lateness, most</td>" in page and page.count("<li>memcpy at") == 3, page
         # Other work may disturb this machine, too.
-        for _ in range(10):
+        for _ in range(30):
             done = sh(*command, check=False)
             if done.returncode == 0:
                 break

@@ -13,4 +13,8 @@ enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *res
  * `why` then names it. */
 enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
                            char *why, size_t size);
+/* The points that a verdict rests on: those whose figures, changed, may change it. Counts of losses are not
+ * among them, as a loss is not a matter of chance. Returns their number, at most `max`. */
+size_t lab_judge_decisive(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
+                          struct lab_point *ret, size_t max);
 const char *lab_verdict_text(enum lab_verdict v);

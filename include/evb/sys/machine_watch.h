@@ -1,7 +1,7 @@
 /* Watches what else a machine does while some processes are measured: processor time that the hypervisor or
  * other processes take, how late timers come, and how long the measured processes wait for a processor.
  *
- * Timer lateness comes from one small thread per processor, at the lowest real-time priority, which sleeps
+ * Timer lateness comes from one small thread per processor, at the second real-time priority, which sleeps
  * to absolute deadlines. Ordinary processes never delay it, the measured ones included. What does delay it
  * also delays every measured process on that processor: the hypervisor, real-time processes of others, and
  * long interrupts.
@@ -25,6 +25,8 @@ struct machine_view {
         /* Time that added processes waited on run queues (Documentation/scheduler/sched-stats.rst); above 1
          * if several wait at a time. They wait for each other, too. */
         double waiting_share;
+        /* How long they waited before each turn on a processor, on average. */
+        double wait_mean_us;
         /* NAN without permission for real-time threads (CAP_SYS_NICE, RLIMIT_RTPRIO). */
         double late_p99_us, late_max_us;
 };
@@ -54,9 +56,9 @@ struct machine_times {
 int machine_times_parse(struct machine_times *ret, const char *text, uint64_t tick_ns,
                         bool (*use)(void *ctx, unsigned processor), void *ctx);
 
-/* Time that threads used, and time that they waited for a processor. */
+/* Time that threads used, time that they waited for a processor, and how often they got one. */
 struct thread_times {
-        uint64_t used_ns, waited_ns;
+        uint64_t used_ns, waited_ns, turns;
 };
 
 /* Adds the text of a /proc/PID/task/TID/schedstat. Returns -EBADMSG. */

@@ -12,5 +12,8 @@
  * Call in a child between fork and exec: the caller becomes the leader of a new session and process group.
  * Returns -EACCES or -EPERM without CAP_SYS_NICE or a sufficient RLIMIT_NICE; the session is new anyway. */
 int priority_raise(void);
+/* Gives the calling thread, and no thread or process that it starts, the lowest real-time priority: for one
+ * that mostly sleeps, and has to act in time while raised processes work. Returns negative errno. */
+int priority_attend(void);
 /* Whether priority_raise() would succeed. One thread. */
 bool priority_may_raise(void);

@@ -85,6 +85,7 @@ struct tc_plan {
         size_t n;
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
+        char reason_need[TC_REASON_MAX]; /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
 };

@@ -11,9 +11,10 @@
 static const struct machine_view calm = {
         .seconds = 1,
         .stolen_share = LAB_STOLEN_SHARE_MAX,
-        .others_share = LAB_CONTESTED_SHARE_MAX,
-        .waiting_share = LAB_CONTESTED_SHARE_MAX,
-        .late_p99_us = 5000,
+        .others_share = LAB_OTHERS_SHARE_MAX,
+        .waiting_share = LAB_WAITING_SHARE_EQUAL_MAX,
+        .wait_mean_us = LAB_WAIT_MEAN_US,
+        .late_p99_us = LAB_LATE_P99_US,
         .late_max_us = LAB_LATE_MAX_US,
 };
 
@@ -53,9 +54,13 @@ static void each_bound_counts(void **state)
         v.stolen_share = 0;
         assert_true(is_disturbed(&v));
         assert_string_equal(reason, "a timer was 80.0 ms late, more than 40 ms");
+        v = calm;
+        v.late_p99_us = 18000;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "1 % of the timers were 18.0 ms late or more, more than 15 ms");
 }
 
-/* Others disturb only if they run while the point's processes wait. */
+/* Others disturb only if they run while the point's processes wait, and wait for them. */
 static void only_contested_time_counts(void **state)
 {
         struct machine_view v = calm;
@@ -65,16 +70,19 @@ static void only_contested_time_counts(void **state)
         assert_false(is_disturbed(&v));
         v = calm;
         v.waiting_share = 3;
+        v.wait_mean_us = 9000;
         assert_false(is_disturbed(&v));
-        v.others_share = 0.75;
+        v.others_share = 0.45;
         assert_true(is_disturbed(&v));
-        assert_string_equal(reason, "other processes took up to 75 % of the processors from waiting ones");
-        /* At equal priority, less suffices. */
-        v.others_share = 0.25;
+        assert_string_equal(reason,
+                            "other processes used 45 % of the processors while the point's waited long for "
+                            "their turns");
+        /* Many short waits are those for each other, unless others have the same priority. */
+        v.wait_mean_us = 300;
         assert_false(is_disturbed_at(&v, true));
         assert_true(is_disturbed_at(&v, false));
         assert_string_equal(reason,
-                            "other processes took up to 25 % of the processors from waiting ones, at equal "
+                            "other processes used 45 % of the processors while the point's waited at equal "
                             "priority");
         v.waiting_share = 0.2;
         assert_false(is_disturbed_at(&v, false));
@@ -82,23 +90,30 @@ static void only_contested_time_counts(void **state)
 
 static void unknown_figures_are_null_and_no_reason(void **state)
 {
-        static const char *const keys[] = {"stolen_share",      "others_share",      "waiting_share",
-                                           "timer_late_p99_us", "timer_late_max_us", "disturbed"};
-        const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN};
+        static const char *const keys[] = {"stolen_share", "others_share",      "waiting_share",
+                                           "wait_mean_us", "timer_late_p99_us", "timer_late_max_us",
+                                           "disturbed"};
+        const struct machine_view unknown = {1, NAN, NAN, NAN, NAN, NAN, NAN};
         struct machine_view v = unknown;
         json_t *figures = json_object();
 
         (void)state;
-        lab_valid_describe(figures, &unknown, true);
+        /* Standby nodes are not watched. */
+        lab_valid_describe(figures, NULL, true);
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 assert_true(json_is_null(json_object_get(figures, keys[i])));
         json_decref(figures);
+        assert_false(is_disturbed(&unknown));
         /* One known share alone does not show that others took time from the point. */
         v.others_share = 1;
         assert_false(is_disturbed(&v));
         v = unknown;
         v.stolen_share = 0.5;
         assert_true(is_disturbed(&v));
+        v = unknown;
+        v.seconds = 0;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "the lab itself was not scheduled in time to watch the machine");
 }
 
 static void old_results_are_valid(void **state)
@@ -172,6 +187,33 @@ static void a_disturbed_point_is_made_again(void **state)
         assert_int_equal(attempts, 3);
 }
 
+static json_t *sample(double y, int lost)
+{
+        return json_pack("{s:f, s:i, s:f}", "built_share", y, "switch_packets", lost, "port_share", y / 2);
+}
+
+static void the_median_counts_with_all_losses(void **state)
+{
+        static const double ys[][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}, {2, 2, 1}, {2, 2, 2}, {2, 1, 2}};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(ys); i++) {
+                json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
+                json_t *median = lab_valid_median(some, 3, "built_share");
+
+                assert_true(json_number_value(json_object_get(median, "built_share")) == 2);
+                assert_true(json_number_value(json_object_get(median, "port_share")) == 1);
+                assert_int_equal(json_integer_value(json_object_get(median, "switch_packets")), 7);
+                assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
+                /* The results themselves stay as they are. */
+                assert_null(json_object_get(some[0], "samples"));
+                assert_int_equal(json_integer_value(json_object_get(some[0], "switch_packets")), 0);
+                json_decref(median);
+                for (size_t k = 0; k < 3; k++)
+                        json_decref(some[k]);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -180,6 +222,7 @@ int main(void)
                 cmocka_unit_test(unknown_figures_are_null_and_no_reason),
                 cmocka_unit_test(old_results_are_valid),
                 cmocka_unit_test(a_disturbed_point_is_made_again),
+                cmocka_unit_test(the_median_counts_with_all_losses),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,19 +66,20 @@ static void other_texts_are_rejected(void **state)
                 "intr 1 2 3\n",
         };
         struct machine_times t = {.processors = 42};
-        struct thread_times used = {1, 2};
+        struct thread_times used = {1, 2, 3};
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
                 assert_int_equal(machine_times_parse(&t, texts[i], 1, use_all, NULL), -EBADMSG);
         assert_int_equal(t.processors, 42);
         assert_int_equal(thread_times_add(&used, ""), -EBADMSG);
-        assert_int_equal(thread_times_add(&used, "17"), -EBADMSG);
+        assert_int_equal(thread_times_add(&used, "17 4"), -EBADMSG);
         assert_int_equal(thread_times_add(&used, "x 17 2"), -EBADMSG);
         assert_int_equal(used.used_ns, 1);
         assert_int_equal(thread_times_add(&used, "100 200 3\n"), 0);
         assert_int_equal(thread_times_add(&used, "18446744073709551000 5 1\n"), 0);
         assert_int_equal(used.waited_ns, 207);
+        assert_int_equal(used.turns, 7);
 }
 
 /* Two processors for one second: 0.4 s of them idle, 0.1 s stolen, 0.9 s ours; 0.6 s remain for others. */
@@ -86,7 +87,7 @@ static void shares_are_parts_of_all_processors(void **state)
 {
         struct machine_times begin = {7 * NS_PER_S, NS_PER_S, 2},
                              end = {7 * NS_PER_S + 400 * NS_PER_MS, NS_PER_S + 100 * NS_PER_MS, 2};
-        struct thread_times ours = {900 * NS_PER_MS, 3 * NS_PER_S};
+        struct thread_times ours = {900 * NS_PER_MS, 3 * NS_PER_S, 1000};
         struct machine_view v;
 
         (void)state;
@@ -94,6 +95,7 @@ static void shares_are_parts_of_all_processors(void **state)
         assert_float_equal(v.stolen_share, 0.05, 1e-9);
         assert_float_equal(v.others_share, 0.3, 1e-9);
         assert_float_equal(v.waiting_share, 1.5, 1e-9);
+        assert_float_equal(v.wait_mean_us, 3000, 1e-9);
         /* A clock that is a tick ahead makes no negative share, nor does one that goes back. */
         ours.used_ns = 1600 * NS_PER_MS;
         end.stolen_ns = 0;

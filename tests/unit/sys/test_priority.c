@@ -1,6 +1,7 @@
 /* Tests what priority_raise() changes in a child, and that it changes nothing else. */
 #include "../test.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -59,6 +60,32 @@ static int raise_in_a_group(void)
         return priority_raise() < 0 ? 1 : getpriority(PRIO_PROCESS, 0) != -20;
 }
 
+static int attend_and_look(void)
+{
+        pid_t pid;
+        int status;
+
+        if (priority_attend() < 0)
+                return 77;
+        if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_FIFO)
+                return 1;
+        pid = fork();
+        if (pid == 0)
+                _exit(sched_getscheduler(0) == SCHED_OTHER ? 0 : 2);
+        return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+}
+
+static void only_the_caller_attends(void **state)
+{
+        int status = status_of_child(attend_and_look);
+
+        (void)state;
+        if (status == 77)
+                skip();
+        assert_int_equal(status, 0);
+        assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+}
+
 static int try_as_nobody(void)
 {
         const struct rlimit none = {};
@@ -98,6 +125,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_child_is_raised_alone),
+                cmocka_unit_test(only_the_caller_attends),
                 cmocka_unit_test(without_permission_nothing_is_raised),
         };
 

@@ -88,6 +88,31 @@ static void a_share_reduces_one_rate(void **state)
 }
 
 /* If the rates exceed the link together, the guaranteed rates still fit. */
+static void plans_say_when_shaping_is_not_needed(void **state)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+        struct error e = {};
+
+        (void)state;
+        q.sources = 6;
+        q.switch_buffer_bytes = 131072;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need,
+                               "if each source sends at most 21845 bytes at once (switch buffer of "
+                               "131072 bytes / 6 sources)"));
+        tc_plan_fini(&p);
+        q.switch_buffer_bytes = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_string_equal(p.reason_need, "");
+        tc_plan_fini(&p);
+        q.sources = 1;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need, "no shaping needed for one source"));
+        tc_plan_fini(&p);
+}
+
 static void guarantees_fit_the_link(void **state)
 {
         struct tc_destination to[30];
@@ -466,6 +491,7 @@ int main(void)
                 cmocka_unit_test(rate_tables_cover_the_frame),
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(a_share_reduces_one_rate),
+                cmocka_unit_test(plans_say_when_shaping_is_not_needed),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(broken_rules_cause_warnings),
                 cmocka_unit_test(every_destination_is_checked),
