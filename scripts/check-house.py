@@ -120,7 +120,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 DEFINITION = re.compile(r"^(?!static|typedef|else|#|\s|/|\*|\})[A-Za-z_][^;{}()=]*?\b(\w+)\([^;{}]*\)\n\{", re.M)
 TABLE = re.compile(r"^(?!static|extern)(?:const )?struct \w+ (?:\*?const )?(\w+)(?:\[\w*\])? = ", re.M)
-NAMED_FILE = re.compile(r"\b([a-z0-9_]+(?:/[a-z0-9_-]+)*\.[ch])\b")
+NAMED_FILE = re.compile(r"(?<![\w/<-])([a-z0-9_-]+(?:/[a-z0-9_-]+)*\.[ch])\b")
 # Each library, and the header that requires linking with it.
 LIBRARIES = {"zlib": "zlib.h", "jansson": "jansson.h", "inih": "ini.h", "libmnl": "libmnl/", "libnl": "netlink/",
              "libnl_route": "netlink/route/", "libsystemd": "systemd/", "threads": "pthread.h", "libm": "math.h"}
@@ -147,8 +147,10 @@ def check_named_files(path, text, names):
     for comment in COMMENT.finditer(text):
         for match in NAMED_FILE.finditer(comment[0]):
             name = match[1]
-            # The kernel's files and those of the C library are named by their path or stand in angle brackets.
-            if "/" not in name and name not in names and name not in FOREIGN_FILES:
+            # The kernel's files have longer paths, and those of the C library stand in angle brackets.
+            layer, _, base = name.rpartition("/")
+            exists = layer in names.get(base, ()) if layer in LEVEL else bool(layer) or base in names
+            if not exists and name not in FOREIGN_FILES:
                 yield line_of(text, comment.start() + match.start()), f"{name} does not exist"
 
 
@@ -254,7 +256,9 @@ def main():
     for path in sources(root):
         with open(os.path.join(root, path)) as f:
             texts[path] = f.read()
-    names = {os.path.basename(path) for path in texts}
+    names = {}
+    for path in texts:
+        names.setdefault(os.path.basename(path), set()).add(layer_of(path))
     for path, text in texts.items():
         lines = text.split("\n")[:-1]
         for check in (check_includes(path, lines, graph), check_lengths(path, lines), check_width(path, lines),

@@ -29,6 +29,12 @@ PACKETS = ("source_packets", "switch_packets", "socket_packets")
 LOSSES = {"source_packets": "packets, source queue", "switch_packets": "packets, switch port",
           "socket_packets": "packets, socket", "lost_messages": "messages", "late": "late fragments",
           "events_lost": "lost events", "events_partial": "partial events"}
+# What include/evb/lab/valid.h describes: the text, the factor to its unit, and the unit.
+DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100, "%"),
+                "others_share": ("processor time of other processes", 100, "%"),
+                "waiting_share": ("processes of the point waiting for a processor", 100, "% of all processors"),
+                "timer_late_p99_us": ("timer lateness, 99 %", 1e-3, "ms"),
+                "timer_late_max_us": ("timer lateness, most", 1e-3, "ms")}
 UNKNOWN_FACE = "#bbbbbb"
 LEGEND_BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "fontsize": 9,
                  "frameon": False}
@@ -44,14 +50,15 @@ def is_number(value):
 
 
 def series_of(m, panel=None):
-    """Returns the points of each series. A missing or unknown figure is NaN, which interrupts the line."""
+    """Returns the points of each series. A missing, unknown or disturbed figure is NaN, which interrupts the
+    line."""
     found = {}
     for p in m["planned"]:
         if panel is None or p["panel"] == panel:
             found.setdefault(p["series"], {})[p["x"]] = (math.nan, {})
     for p in m["points"]:
         value = p.get(m["y"])
-        if is_number(value) and (panel is None or p.get("panel") == panel):
+        if is_number(value) and not p.get("disturbed") and (panel is None or p.get("panel") == panel):
             found.setdefault(p["series"], {})[p["x"]] = (scale(m, value), p)
     return {name: sorted(points.items()) for name, points in found.items()}
 
@@ -221,7 +228,7 @@ def draw_grid(m):
         axes.tick_params(labelleft=not any((row, left) in made for left in columns[:columns.index(column)]))
         draw_points(axes, series_of(m, made[row, column]), names, 5)
         if m["log_x"]:
-            set_log_x(axes, m, lambda x: f"{x / 1024:g}")
+            set_log_x(axes, m, lambda x: f"{x / (1024 if 'bytes' in m['x_label'] else 1):g}")
         tidy(axes)
     grid[0][0].set_ylim(bottom=0)
     figure.suptitle(f"{m['id']}: {m['title']}", fontsize=13, x=0.01, ha="left")
@@ -285,13 +292,56 @@ def loss_table(m):
         return ""
     rows = []
     for name in dict.fromkeys(p["series"] for p in m["points"]):
-        points = [p for p in m["points"] if p["series"] == name]
+        points = [p for p in m["points"] if p["series"] == name and not p.get("disturbed")]
         known = {key: [p[key] for p in points if is_number(p.get(key))] for key in columns}
         cells = "".join(f"<td>{loss_text(known[key], len(points))}</td>" for key in columns)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     head = "".join(f"<th>{LOSSES[key]}</th>" for key in columns)
     return ("<p>Losses by drop location, at the worst point of each series:</p>"
             f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>")
+
+
+def atlas_table(m):
+    """Returns the table of the incast atlas: what each transport makes of each port and number of sources."""
+    if m["id"] != "C10":
+        return ""
+    rows = []
+    for panel in m["panels"]:
+        for name, points in series_of(m, panel).items():
+            for x, (share, p) in points:
+                if not math.isnan(share):
+                    latency = p.get("latency_p99_us")
+                    rows.append((panel, f"{x:g}", name, f"{p['whole_bytes_per_second'] / 1e6:.1f}", f"{share:.1f}",
+                                 number_text(lost_packets(p)), number_text(lost_events(p)),
+                                 number_text(latency) if is_number(latency) else "unknown"))
+    head = ("port", "sources", "transport", "MB/s", "% of the load", "lost packets", "incomplete events",
+            "latency, 99 %, us")
+    return ("<details><summary>all points</summary><table>"
+            f"<tr>{''.join(f'<th>{text}</th>' for text in head)}</tr>"
+            + "".join(f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows)
+            + "</table></details>")
+
+
+def disturbance_table(m):
+    """Returns a table of what else the machine did during the points, or "" for results without it."""
+    points = [p for p in m["points"] if any(is_number(p.get(key)) for key in DISTURBANCES)]
+    if not points:
+        return ""
+    rows = []
+    for key, (text, factor, unit) in DISTURBANCES.items():
+        known = sorted(p[key] * factor for p in points if is_number(p.get(key)))
+        cells = [f"{known[len(known) // 2]:.1f} {unit}", f"{known[-1]:.1f} {unit}"] if known else ["unknown"] * 2
+        rows.append(f"<tr><td>{text}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    repeated = sum(1 for p in points if p.get("repeats"))
+    accepted = sum(1 for p in points if p.get("accepted"))
+    disturbed = [f"<li>{html.escape(p['series'])} at {p['x']:g}"
+                 f"{html.escape(' (' + p['panel'] + ')' if p.get('panel') else '')}: "
+                 f"{html.escape(p['disturbed'])}</li>" for p in points if p.get("disturbed")]
+    return (f"<details><summary>validity: {repeated} of {len(points)} points were made again, "
+            f"{len(disturbed)} are disturbed and left out"
+            f"{f', {accepted} were accepted although disturbed' if accepted else ''}</summary>"
+            f"<table><tr><th>beside the points</th><th>median</th><th>most</th></tr>{''.join(rows)}</table>"
+            f"<ul>{''.join(disturbed)}</ul></details>")
 
 
 STYLE = """
@@ -318,7 +368,7 @@ def page(description, pictures):
                          f"<p>Published: {html.escape(m['published'])}.<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{loss_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{loss_table(m)}{atlas_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"

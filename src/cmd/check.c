@@ -6,9 +6,12 @@
 #include <sys/stat.h>
 
 #include "evb/base/log.h"
+#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
+#include "evb/core/sfi.h"
+#include "evb/data/network.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
 
@@ -24,8 +27,88 @@ static void add_key(json_t *object, const struct scenario *s, const struct scena
         json_object_set_new(section, k->name, json_string(scenario_key_value(s, k, value, sizeof value)));
 }
 
-static void write_json(const struct scenario *s, FILE *to)
+/* Null: without network.link-rate there is no bound. */
+static json_t *bound(const struct scenario *s, enum node_role role)
 {
+        uint64_t bps = network_control_bound_bps(s, role);
+
+        return bps > 0 ? json_integer((json_int_t)bps) : json_null();
+}
+
+static void add_control(json_t *object, const struct scenario *s)
+{
+        struct budget_plan p = network_control_plan(s);
+        json_t *control = json_pack("{s:o, s:o, s:o}", "sfi_port_bps", bound(s, ROLE_SFI), "ros_port_bps",
+                                    bound(s, ROLE_ROS), "dfm_port_bps", bound(s, ROLE_DFM));
+        char reason[SCENARIO_TEXT_MAX];
+
+        if (p.share_bps > 0) {
+                network_control_reason(s, &p, reason, sizeof reason);
+                json_object_set_new(control, "reason", json_string(reason));
+        }
+        json_object_set_new(object, "control", control);
+}
+
+static void write_control(const struct scenario *s)
+{
+        struct budget_plan p = network_control_plan(s);
+        char reason[SCENARIO_TEXT_MAX], a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+
+        if (p.share_bps == 0) {
+                puts("\n# Control messages have no bound, as network.link-rate is unlimited.");
+                return;
+        }
+        network_control_reason(s, &p, reason, sizeof reason);
+        printf("\n# Control messages, with all headers, at any trigger rate:\n"
+               "#   into the port of an SFI  at most %s (%s)\n",
+               quantity_format_rate(p.share_bps, a), reason);
+        printf("#   into the port of a ROS   at most %s from the DFM and %s from each SFI\n",
+               quantity_format_rate(p.announce_bps, a), quantity_format_rate(p.request_bps, b));
+        printf("#   into the port of the DFM at most %s from each SFI and %s from each ROS\n",
+               quantity_format_rate(p.update_bps, a), quantity_format_rate(p.alive_bps, b));
+}
+
+static bool pulls_by_bytes(const struct scenario *s)
+{
+        return s->scenario.mode == MODE_PULL && s->scenario.transport == TRANSPORT_UDP &&
+               s->sfi.outstanding == SCENARIO_AUTO;
+}
+
+/* The limit that each SFI derives; 0: none, or the SFI finds it while it runs. */
+static uint64_t in_flight_max_bytes(const struct scenario *s)
+{
+        struct sfi_config c = {
+                .n_ros = (uint32_t)s->ros.count,
+                .port_bytes = s->network.switch_buffer_bytes,
+                .message_bytes = network_datagram_bytes(s),
+        };
+
+        return pulls_by_bytes(s) && s->network.link_rate_bps > 0 ? sfi_in_flight_max_bytes(&c) : 0;
+}
+
+/* As a comment, so that the output remains a scenario. */
+static void write_derived(const struct scenario *s, FILE *to)
+{
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (!pulls_by_bytes(s))
+                return;
+        if (s->network.link_rate_bps == 0) {
+                fprintf(to, "# sfi.outstanding = auto: network.link-rate is unlimited, so each SFI finds its "
+                            "limit of bytes in flight from losses and latency\n");
+                return;
+        }
+        fprintf(to,
+                "# sfi.outstanding = auto: each SFI requests at most %llu bytes before they arrive "
+                "(network.switch-buffer less 1/16 or 2 frames, headers included; less if its socket buffer "
+                "is smaller), at %s\n",
+                (unsigned long long)in_flight_max_bytes(s),
+                quantity_format_rate(s->network.link_rate_bps, rate));
+}
+
+static json_t *to_json(const struct scenario *s)
+{
+        uint64_t in_flight = in_flight_max_bytes(s);
         json_t *object = json_object(), *nodes = json_array();
 
         for (size_t i = 0; i < n_scenario_keys; i++)
@@ -38,9 +121,11 @@ static void write_json(const struct scenario *s, FILE *to)
                                                        "device", n->device));
         }
         json_object_set_new(object, "nodes", nodes);
-        json_dumpf(object, to, JSON_INDENT(1));
-        fputc('\n', to);
-        json_decref(object);
+        add_control(object, s);
+        json_object_set_new(object, "derived",
+                            json_pack("{s:o}", "sfi_in_flight_max_bytes",
+                                      in_flight > 0 ? json_integer((json_int_t)in_flight) : json_null()));
+        return object;
 }
 
 /* Nodes without an address run on this machine, under evb run. */
@@ -103,7 +188,6 @@ int cmd_check(int argc, char **argv)
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
-        FILE *json;
         bool list = false;
         int r;
 
@@ -124,12 +208,10 @@ int cmd_check(int argc, char **argv)
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
         if (r != 0)
                 return r;
-        json = options_open_json(&o);
-        if (o.json && !json)
-                return 2;
-        if (json)
-                write_json(s, json);
-        else
-                scenario_write(s, stdout);
-        return options_close_json(&o, json, 0);
+        if (o.json)
+                return options_write_json(&o, to_json(s), 0);
+        scenario_write(s, stdout);
+        write_derived(s, stdout);
+        write_control(s);
+        return 0;
 }

@@ -98,23 +98,6 @@ static int dump_file(const struct dump_options *own, const char *path, json_t *j
         return right ? 0 : 1;
 }
 
-static int write_json(const struct options *o, json_t *json)
-{
-        FILE *to = options_open_json(o);
-        bool failed;
-
-        if (!to)
-                return 2;
-        failed = json_dumpf(json, to, JSON_INDENT(1)) < 0;
-        fputc('\n', to);
-        failed |= fflush(to) != 0 || ferror(to);
-        if (to != stdout)
-                failed |= fclose(to) != 0;
-        if (failed)
-                fprintf(stderr, "evb dump: --json: %s\n", strerror(errno));
-        return failed ? 1 : 0;
-}
-
 /* -o is short for --output. */
 static void expand_short_options(int argc, char **argv)
 {
@@ -143,7 +126,7 @@ int cmd_dump(int argc, char **argv)
         };
         struct options o;
         json_t *json;
-        int r, w = 0;
+        int r;
 
         expand_short_options(argc, argv);
         r = options_parse(&o, &command, entries, ARRAY_SIZE(entries), 1, argc, argv);
@@ -160,7 +143,7 @@ int cmd_dump(int argc, char **argv)
         if (r == 0 && !(own.repair && !own.verify))
                 r = dump_file(&own, own.output ? own.output : o.words[0], json);
         if (json && r != 2)
-                w = write_json(&o, json);
+                return options_write_json(&o, json, r);
         json_decref(json);
-        return r ? r : w;
+        return r;
 }

@@ -12,28 +12,20 @@
 static int list(const struct lab_options *o)
 {
         json_t *all = json_array();
-        FILE *to = options_open_json(&o->common);
 
-        if (o->common.json && !to)
-                return 2;
         for (size_t i = 0; i < lab_count(); i++) {
                 const struct lab_measurement *m = lab_at(i);
 
-                if (to)
+                if (o->common.json)
                         json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title",
                                                              m->title, "published", m->published));
                 else
                         printf("%-10s %s\n%-10s published: %s\n", m->id, m->title, "", m->published);
         }
-        if (to) {
-                json_t *whole = json_pack("{s:O}", "measurements", all);
-
-                json_dumpf(whole, to, JSON_INDENT(1));
-                fputc('\n', to);
-                json_decref(whole);
-        }
+        if (o->common.json)
+                return options_write_json(&o->common, json_pack("{s:o}", "measurements", all), 0);
         json_decref(all);
-        return options_close_json(&o->common, to, 0);
+        return 0;
 }
 
 static int clean(const struct lab_options *o)
@@ -68,6 +60,8 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                  &o.quick},
                 {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
                 {"again", NULL, "run: repeat points that the results file already contains", &o.again},
+                {"accept-disturbed", NULL,
+                 "run: judge points even if other work on this machine disturbed them", &o.accept},
                 {"scenario", "FILE",
                  "run: measure on the standby nodes of this scenario, rather than in namespaces",
                  &o.scenario},

@@ -12,7 +12,7 @@
 
 struct lab_options {
         struct options common;
-        const char *quick, *results, *output, *again, *scenario;
+        const char *quick, *results, *output, *again, *scenario, *accept;
 };
 
 /* The verbs; each returns the exit status. */
@@ -23,9 +23,15 @@ int lab_report(const struct lab_options *o);
 bool lab_is_selected(const struct lab_measurement *m, const char *words);
 /* 0, or exit status 2 after an error message if a word selects no measurement. */
 int lab_check_words(const char *words);
-/* The points of the selected measurements; those that the testbed cannot make are reported and counted. */
+/* The points of the selected measurements; those that the testbed cannot make are reported and,
+ * unless they are optional, counted. */
 size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
                 size_t max, size_t *ret_skipped);
+/* How many points a run made, how many of them more than once, and how many are disturbed nevertheless. */
+struct lab_made {
+        size_t points, repeated, disturbed;
+};
+
 /* Prints the verdicts of the selected measurements; returns the exit status. */
 int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                       const json_t *results);
+                       const json_t *results, const struct lab_made *made);

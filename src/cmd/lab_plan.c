@@ -40,7 +40,8 @@ int lab_check_words(const char *words)
 }
 
 /* Keeps the points that the testbed can measure. Reports each reason for skipping others once. */
-static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n)
+static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n,
+                            size_t *skipped)
 {
         char lack[160] = "", lacks[600] = "";
         struct strbuf b = strbuf_init(lacks, sizeof lacks);
@@ -49,8 +50,11 @@ static size_t keep_possible(const struct lab_measurement *m, struct lab_point *p
         for (size_t i = 0; i < n; i++) {
                 if (lab_can_make(&points[i], lack, sizeof lack))
                         points[kept++] = points[i];
-                else if (!strstr(lacks, lack))
-                        strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
+                else {
+                        *skipped += !lab_is_optional(&points[i]);
+                        if (!strstr(lacks, lack))
+                                strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
+                }
         }
         if (kept < n)
                 fprintf(stderr, "evb lab run: %zu of %zu points of %s are skipped: %s\n", n - kept, n, m->id,
@@ -65,14 +69,12 @@ size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct
 
         *ret_skipped = 0;
         for (size_t i = 0; i < lab_count(); i++) {
-                size_t all, kept;
+                size_t all;
 
                 if (!lab_is_selected(lab_at(i), words))
                         continue;
                 all = lab_points(lab_at(i), bed, quick, points + n, max - n);
-                kept = keep_possible(lab_at(i), points + n, all);
-                n += kept;
-                *ret_skipped += all - kept;
+                n += keep_possible(lab_at(i), points + n, all, ret_skipped);
         }
         return n;
 }

@@ -86,8 +86,9 @@ int lab_report(const struct lab_options *o)
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
         json_decref(results);
         if (!find_script(script)) {
-                fprintf(stderr, "evb lab report: " SCRIPT
-                                " is not installed; expected it in ../share/evb beside the program\n");
+                fprintf(stderr,
+                        "evb lab report: " SCRIPT " is not installed; expected it in ../../scripts or "
+                        "../share/evb of the program's directory\n");
                 json_decref(whole);
                 return 77;
         }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
+#include "evb/lab/valid.h"
 
 #define LINE_MAX_BYTES 65536
 /* Names the first lines that are not results. A file with more than SPOILT_MAX is not a results file. */
@@ -121,7 +122,8 @@ bool results_have(const json_t *results, const struct lab_point *p)
         {
                 if (is_text(r, "id", p->measurement->id) && (!p->panel || is_text(r, "panel", p->panel)) &&
                     is_text(r, "series", p->series) && is_text(r, "settings", p->settings) &&
-                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed))
+                    json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
+                    !lab_valid_reason(r))
                         return true;
         }
         return false;
@@ -154,7 +156,7 @@ json_t *results_of_bed(const json_t *results, const char *id, const struct lab_b
         return some;
 }
 
-/* Forked stream processes hold the lock of a killed run until the kernel has ended them, a moment later. */
+/* Forked flow processes hold the lock of a killed run until the kernel has ended them, a moment later. */
 static bool is_locked_by_another(int fd)
 {
         for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {

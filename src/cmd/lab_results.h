@@ -10,7 +10,7 @@
 json_t *results_read(const char *const *paths, size_t n);
 /* Whether the result is from this testbed; NULL: from namespaces. */
 bool results_are_of(const json_t *result, const struct lab_bed *bed);
-/* Whether the results hold this point with the same settings. */
+/* Whether the results hold this point, valid and with the same settings. */
 bool results_have(const json_t *results, const struct lab_point *p);
 /* Results of one measurement, from all machines or from one testbed. */
 json_t *results_of(const json_t *results, const char *id);

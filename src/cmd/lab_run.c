@@ -10,6 +10,7 @@
 
 #include "evb/lab/run.h"
 #include "evb/lab/states.h"
+#include "evb/lab/valid.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
@@ -58,7 +59,8 @@ static const json_t *same_point(const json_t *results, const struct lab_point *p
 
                 if (settings && strcmp(settings, p->settings) == 0 &&
                     json_number_value(json_object_get(r, "x")) == p->x && results_are_of(r, p->bed) &&
-                    !json_object_get(r, "copied") && json_object_get(r, p->measurement->y))
+                    !json_object_get(r, "copied") && !lab_valid_reason(r) &&
+                    json_object_get(r, p->measurement->y))
                         return r;
         }
         return NULL;
@@ -77,10 +79,51 @@ static void print_progress(const struct lab_options *o, const struct lab_point *
 
 enum made { MADE, FAILED, NOT_WRITTEN };
 
-static enum made make(int fd, const char *path, struct lab_point *p, json_t *results)
+/* A user may accept a disturbed point, which then counts; its reason remains on record. */
+static void accept(json_t *figures)
 {
-        const json_t *twin = same_point(results, p);
-        json_t *figures = twin ? json_deep_copy(twin) : lab_run_point(p);
+        json_object_set(figures, "accepted", json_object_get(figures, "disturbed"));
+        json_object_set_new(figures, "disturbed", json_null());
+}
+
+static json_t *measure(const struct lab_options *o, const struct lab_point *p)
+{
+        json_t *figures =
+                lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : LAB_REPEATS_MAX);
+
+        if (figures && lab_valid_reason(figures) && o->accept)
+                accept(figures);
+        return figures;
+}
+
+/* The state of one `evb lab run`. */
+struct running {
+        const struct lab_options *options;
+        const char *path;
+        int fd;
+        struct lab_point *points;
+        json_t *results;
+        size_t n, failed, skipped;
+        struct lab_made made;
+        bool full; /* points can no longer be written */
+};
+
+static void note_made(struct running *r, const struct lab_point *p, const json_t *figures)
+{
+        const char *reason = lab_valid_reason(figures);
+
+        r->made.points++;
+        r->made.repeated += json_integer_value(json_object_get(figures, "repeats")) > 0;
+        r->made.disturbed += reason != NULL;
+        if (reason)
+                fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n", p->measurement->id,
+                        p->panel ?: "", p->panel ? ", " : "", p->series, p->x, reason);
+}
+
+static enum made make(struct running *r, struct lab_point *p)
+{
+        const json_t *twin = same_point(r->results, p);
+        json_t *figures = twin ? json_deep_copy(twin) : measure(r->options, p);
         bool interrupted = signals_are_waiting();
 
         /* The figures of an interrupted point are invalid. */
@@ -93,27 +136,31 @@ static enum made make(int fd, const char *path, struct lab_point *p, json_t *res
         }
         if (twin)
                 json_object_set_new(figures, "copied", json_true());
-        if (!results_append(fd, path, p, figures)) {
+        if (!results_append(r->fd, r->path, p, figures)) {
                 json_decref(figures);
                 return NOT_WRITTEN;
         }
-        json_array_append_new(results, figures);
+        if (!twin)
+                note_made(r, p, figures);
+        json_array_append_new(r->results, figures);
         return MADE;
 }
 
-/* The state of one `evb lab run`. */
-struct running {
-        const char *path;
-        int fd;
-        struct lab_point *points;
-        json_t *results;
-        size_t n, failed, skipped;
-        bool full; /* points can no longer be written */
-};
-
-static int prepare(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                   struct running *r)
+static void warn_of_other(void)
 {
+        pid_t other = lab_states_other();
+
+        if (other > 0)
+                fprintf(stderr,
+                        "evb lab run: process %d also measures on this machine; each disturbs the results of "
+                        "the other\n",
+                        (int)other);
+}
+
+static int prepare(const char *words, const struct lab_bed *bed, struct running *r)
+{
+        const struct lab_options *o = r->options;
+
         /* Without the signal, a write beyond the file size limit returns an error. */
         signal(SIGXFSZ, SIG_IGN);
         r->fd = results_open(r->path);
@@ -123,11 +170,11 @@ static int prepare(const struct lab_options *o, const char *words, const struct 
         if (!r->results)
                 return 2;
         r->n = lab_plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
-        lab_states_warn();
+        warn_of_other();
         return 0;
 }
 
-static void make_all(const struct lab_options *o, struct running *r)
+static void make_all(struct running *r)
 {
         double left_s = 0;
 
@@ -138,8 +185,8 @@ static void make_all(const struct lab_options *o, struct running *r)
 
                 if (results_have(r->results, &r->points[i]))
                         continue;
-                print_progress(o, &r->points[i], i, r->n, left_s);
-                made = make(r->fd, r->path, &r->points[i], r->results);
+                print_progress(r->options, &r->points[i], i, r->n, left_s);
+                made = make(r, &r->points[i]);
                 r->failed += made == FAILED;
                 r->full = made == NOT_WRITTEN;
                 left_s -= r->points[i].seconds;
@@ -149,8 +196,7 @@ static void make_all(const struct lab_options *o, struct running *r)
 }
 
 /* Returns an exit status. */
-static int print_end(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                     const struct running *r)
+static int print_end(const char *words, const struct lab_bed *bed, const struct running *r)
 {
         int status;
 
@@ -159,17 +205,20 @@ static int print_end(const struct lab_options *o, const char *words, const struc
                         r->full ? "stopped because points cannot be written" : "interrupted", r->path);
                 return 1;
         }
-        status = lab_print_verdicts(o, words, bed, r->results);
+        status = lab_print_verdicts(r->options, words, bed, r->results, &r->made);
         if (r->failed > 0)
                 fprintf(stderr, "evb lab run: %zu point%s failed\n", r->failed, r->failed == 1 ? "" : "s");
-        return status == 0 && r->failed + r->skipped > 0 ? 1 : status;
+        if (r->made.disturbed > 0)
+                fprintf(stderr, "evb lab run: the same command makes disturbed points again\n");
+        return status == 0 && r->failed + r->skipped + r->made.disturbed > 0 ? 1 : status;
 }
 
 int lab_run(const struct lab_options *o)
 {
         char states[LAB_STATES_PATH_MAX] = "", words[512];
         struct strbuf b = strbuf_init(words, sizeof words);
-        struct running r = {.path = o->results ?: LAB_RESULTS,
+        struct running r = {.options = o,
+                            .path = o->results ?: LAB_RESULTS,
                             .fd = -1,
                             .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
@@ -181,7 +230,7 @@ int lab_run(const struct lab_options *o)
         if (status == 0)
                 status = open_bed(o, &bed);
         if (status == 0)
-                status = prepare(o, words, o->scenario ? &bed : NULL, &r);
+                status = prepare(words, o->scenario ? &bed : NULL, &r);
         signals_hold();
         /* Keeps the shaping state of namespaces apart from that of the machine's devices. */
         if (status == 0 && (error = lab_states_make(states)) < 0) {
@@ -189,10 +238,10 @@ int lab_run(const struct lab_options *o)
                 status = 1;
         }
         if (status == 0) {
-                make_all(o, &r);
+                make_all(&r);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);
-                status = print_end(o, words, o->scenario ? &bed : NULL, &r);
+                status = print_end(words, o->scenario ? &bed : NULL, &r);
         }
         json_decref(r.results);
         close_bed(&bed);

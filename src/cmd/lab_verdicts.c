@@ -7,14 +7,11 @@
 #include "lab_results.h"
 
 int lab_print_verdicts(const struct lab_options *o, const char *words, const struct lab_bed *bed,
-                       const json_t *results)
+                       const json_t *results, const struct lab_made *made)
 {
-        json_t *all = json_array(), *whole;
-        FILE *to = options_open_json(&o->common);
-        bool differs = false;
+        bool text = !o->common.json || o->common.json_path, differs = false;
+        json_t *all = json_array();
 
-        if (o->common.json && !to)
-                return 2;
         for (size_t i = 0; i < lab_count(); i++) {
                 const struct lab_measurement *m = lab_at(i);
                 char why[600] = "";
@@ -27,17 +24,22 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                 v = lab_judge(m, mine, o->quick ? LAB_QUICK : LAB_WHOLE, why, sizeof why);
                 json_decref(mine);
                 differs |= v == LAB_DIFFERS;
-                if (to != stdout)
+                if (text)
                         printf("%-10s %-8s %s\n%-10s %-8s published: %s\n", m->id, lab_verdict_text(v), why,
                                "", "", m->published);
                 json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "verdict",
                                                      lab_verdict_text(v), "why", why));
         }
-        whole = json_pack("{s:o}", "verdicts", all);
-        if (to) {
-                json_dumpf(whole, to, JSON_INDENT(1));
-                fputc('\n', to);
-        }
-        json_decref(whole);
-        return options_close_json(&o->common, to, differs ? 1 : 0);
+        if (text)
+                printf("%zu of %zu measured points were made again; %zu %s disturbed\n", made->repeated,
+                       made->points, made->disturbed, made->disturbed == 1 ? "remains" : "remain");
+        if (o->common.json)
+                return options_write_json(&o->common,
+                                          json_pack("{s:o, s:I, s:I, s:I}", "verdicts", all,
+                                                    "measured_points", (json_int_t)made->points,
+                                                    "repeated_points", (json_int_t)made->repeated,
+                                                    "disturbed_points", (json_int_t)made->disturbed),
+                                          differs ? 1 : 0);
+        json_decref(all);
+        return differs ? 1 : 0;
 }

@@ -240,3 +240,21 @@ int options_close_json(const struct options *o, FILE *json, int status)
                 return status;
         return status == 0 ? 1 : status;
 }
+
+int options_write_json(const struct options *o, json_t *report, int status)
+{
+        FILE *to = options_open_json(o);
+
+        if (!to) {
+                json_decref(report);
+                return status == 0 ? 2 : status;
+        }
+        /* What cannot be written is an error of the stream, which its end reports. */
+        if (json_dumpf(report, to, JSON_INDENT(1)) < 0 && !ferror(to)) {
+                log_error("--json: cannot make the report: out of memory");
+                status = status == 0 ? 1 : status;
+        }
+        fputc('\n', to);
+        json_decref(report);
+        return options_close_json(o, to, status);
+}

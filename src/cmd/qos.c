@@ -32,7 +32,7 @@ static int plan(const struct qos_options *o)
                         fprintf(stderr, "evb qos: out of memory\n");
                         r = 1;
                 } else if (o->common.json)
-                        r = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
+                        r = options_write_json(&o->common, qos_result_json(&result), 0);
                 else {
                         qos_print_plan(&result, stdout);
                         r = 0;
@@ -53,7 +53,7 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         struct tc_tuning tuning = TC_TUNING_UNCHANGED;
         size_t n_asked;
         const struct tc_destination *asked = tc_shaper_asked(shaper, &n_asked);
-        int r = tc_shaper_read(shaper, &have);
+        int r = tc_shaper_read(shaper, &have), exit = 0;
 
         if (r >= 0)
                 r = tc_status_make(&status, &have, asked, n_asked);
@@ -64,7 +64,7 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
                 if (status.backend != TC_BACKEND_NONE && !result.want)
                         result.want = &have;
                 if (o->common.json)
-                        r = qos_write_json(o, qos_result_json(&result)) ? 0 : -EIO;
+                        exit = options_write_json(&o->common, qos_result_json(&result), 0);
                 else
                         qos_print_status(&result, stdout);
         }
@@ -73,7 +73,7 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         if (r < 0)
                 fprintf(stderr, "evb qos: %s: cannot report the installed tree: %s\n", result.device,
                         strerror(-r));
-        return r < 0 ? 1 : 0;
+        return r < 0 ? 1 : exit;
 }
 
 static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p,
@@ -162,7 +162,7 @@ static int status(const struct qos_options *o)
                                 strerror(-r));
                         exit = qos_exit_status(r);
                 } else if (o->common.json)
-                        exit = qos_write_json(o, qos_result_json(&result)) ? 0 : 1;
+                        exit = options_write_json(&o->common, qos_result_json(&result), 0);
                 else
                         qos_print_status(&result, stdout);
         }

@@ -66,8 +66,6 @@ struct qos_result {
 json_t *qos_result_json(const struct qos_result *r);
 void qos_print_plan(const struct qos_result *r, FILE *to);
 void qos_print_status(const struct qos_result *r, FILE *to);
-/* Writes to the file that --json names. False after a failure is reported. */
-bool qos_write_json(const struct qos_options *o, json_t *taken);
 /* Reports an error; the exit status for it. */
 int qos_fail(const struct error *e);
 /* The exit status for a negative errno of the tc layer. */

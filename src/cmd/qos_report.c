@@ -182,18 +182,6 @@ json_t *qos_result_json(const struct qos_result *r)
         return j;
 }
 
-bool qos_write_json(const struct qos_options *o, json_t *taken)
-{
-        FILE *to = options_open_json(&o->common);
-        bool ok =
-                to && json_dumpf(taken, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF && fflush(to) == 0;
-
-        if (to && to != stdout && fclose(to) != 0)
-                ok = false;
-        json_decref(taken);
-        return ok;
-}
-
 static void print_line(const char *text, void *ctx)
 {
         fprintf(ctx, "  %s\n", text);

@@ -89,9 +89,7 @@ static int repair(struct watching *w, const struct tc_tree *have, struct error *
 
 static int read_tree(struct watching *w, struct tc_tree *ret, struct error *e)
 {
-        int r = tc_socket_dump(w->socket, w->job.device.ifindex, false, ret);
-
-        return r < 0 ? error_set(e, r, "cannot read the qdiscs: %m") : 0;
+        return tc_read_tree(w->socket, w->job.device.ifindex, false, ret, e);
 }
 
 static int look(struct watching *w, struct error *e)
@@ -242,10 +240,12 @@ int qos_watch(const struct qos_options *o)
                 status = open_all(&w);
         if (status == OPTIONS_GO_ON) {
                 status = watch(&w);
-                if (o->common.json &&
-                    !qos_write_json(o, json_pack("{s:s, s:i, s:O}", "device", w.job.device_name, "operations",
-                                                 (int)w.repairs, "drifts", w.drifts)))
-                        status = 1;
+                if (o->common.json)
+                        status = options_write_json(&o->common,
+                                                    json_pack("{s:s, s:i, s:O}", "device", w.job.device_name,
+                                                              "operations", (int)w.repairs, "drifts",
+                                                              w.drifts),
+                                                    status);
         }
         json_decref(w.drifts);
         tc_watch_free(w.watch);

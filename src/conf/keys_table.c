@@ -127,11 +127,13 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
                   "hold)."),
-        NUMBER_OR(
-                KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
-                EVENTS_HELD_MAX,
-                "Maximum number of events that an SFI requests at a time in pull mode (auto: as many as its "
-                "socket buffer holds)."),
+        NUMBER_OR(KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
+                  EVENTS_HELD_MAX,
+                  "Maximum number of events that an SFI requests at a time in pull mode (auto: over UDP, the "
+                  "bytes "
+                  "on their way are limited instead, to what the buffer of a switch port holds, and requests "
+                  "are spaced at network.link-rate; if that is unlimited, the limit is found from losses and "
+                  "latency; over TCP, 16 MiB of events)."),
         NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
                256 * GIB, "Memory for fragments of events that are not written yet."),
         NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,
@@ -175,6 +177,8 @@ const struct scenario_key scenario_keys[] = {
                   SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI."),
         CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
+        CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
+               "TCP congestion control of a ROS's data connections (auto: the kernel's default)."),
         FRACTION("network", "loss", network.loss, "0",
                  "Fraction of received datagrams that each node drops, for tests."),
         FRACTION("network", "reorder", network.reorder, "0",
@@ -195,7 +199,10 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_BYTES, "qos", "limit", qos.limit_bytes, "auto", "auto", SCENARIO_AUTO, 64, UINT32_MAX,
                   "Queue size for each destination."),
         NUMBER_OR(KEY_RATE, "qos", "control-rate", qos.control_rate_bps, "auto", "auto", SCENARIO_AUTO,
-                  RATE_MIN, RATE_MAX, "Rate reserved for control messages."),
+                  RATE_MIN, RATE_MAX,
+                  "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
+                  "what the "
+                  "assignments of small events need, from 0.3 % to 10 % of network.link-rate)."),
         NUMBER_OR(KEY_BYTES, "qos", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
                   256,
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "

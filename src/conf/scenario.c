@@ -36,10 +36,10 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_lines = node_lines};
         int r;
 
+        errors->n = errors->n_warnings = 0;
         if (!node_lines)
                 return -ENOMEM;
         memset(ret, 0, sizeof *ret);
-        errors->n = errors->n_warnings = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
         set_defaults(ret);
         r = conf_read_file(&l);

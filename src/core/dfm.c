@@ -6,6 +6,9 @@
 
 #include "dfm_internal.h"
 
+/* How long an acknowledgement waits for assignments to go with. An SFI that has none repeats its report
+ * later. */
+#define ACK_DELAY_NS (5 * NS_PER_MS)
 /* Assignments to one SFI that may be in flight; also bounds its credits. */
 #define STREAM_WINDOW 16384u
 
@@ -36,6 +39,7 @@ static int allocate(struct dfm *d)
                 d->sfis[i] = (struct dfm_sfi){
                         .stream = d->stream_memory + (size_t)i * window,
                         .resend_ns = NEVER_NS,
+                        .ack_due_ns = NEVER_NS,
                 };
         return 0;
 }
@@ -48,7 +52,8 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 ||
             config->n_sfi > EVB_SFI_MAX || config->cookie == 0 || config->incarnation == 0 ||
             config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
-            message_entries_fit(MESSAGE_ASSIGN, config->info, config->message_bytes) == 0)
+            message_room(MESSAGE_ASSIGN, config->message_bytes) <
+                    MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
                 return -EINVAL;
         d = calloc(1, sizeof *d);
         if (!d)
@@ -59,8 +64,8 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         d->policy_last = POLICY_NONE;
         d->busy_since_ns = NEVER_NS;
         d->keep_alive_due_ns = now_ns;
-        d->clear_group = MIN(config->clear_group,
-                             (uint32_t)message_entries_fit(MESSAGE_CLEAR, false, config->message_bytes));
+        d->clear_group = MIN(config->clear_group, (uint32_t)MESSAGE_ENTRIES_MAX);
+        budget_init(&d->ros_budget, config->control.announce_bps, config->control.header_bytes);
         histogram_init(&d->latency_ns);
         r = allocate(d);
         if (r < 0) {
@@ -115,7 +120,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)
 {
-        if (ack - s->acked > s->announced - s->acked || ack == s->acked)
+        if (ack - s->acked > s->reached - s->acked || ack == s->acked)
                 return;
         if (s->sent - s->acked < ack - s->acked)
                 s->sent = ack;
@@ -148,10 +153,11 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 if (m->update.first + (uint32_t)k != s->finished_next)
                         continue;
                 s->finished_next++;
+                s->finished += m->update.entries[k].end != UPDATE_WRITING;
                 finished(d, now_ns, index, &m->update.entries[k]);
         }
-        if (m->n > 0)
-                s->ack_due = true;
+        if (m->n > 0 && s->ack_due_ns == NEVER_NS)
+                s->ack_due_ns = now_ns + (d->state == RUN_RUNNING ? ACK_DELAY_NS : 0);
         return true;
 }
 
@@ -176,6 +182,24 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
         return false;
 }
 
+static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        if (dfm_make_welcome(d, to, m))
+                return true;
+        if (now_ns >= d->keep_alive_due_ns) {
+                *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
+                dfm_make_keep_alive(d, now_ns, m);
+                return true;
+        }
+        if (dfm_make_clear(d, now_ns, to, m) || dfm_make_inquiry(d, now_ns, to, m))
+                return true;
+        /* A full announcement leaves first, although more triggers keep coming. */
+        if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
+            dfm_make_announcement(d, now_ns, to, m))
+                return true;
+        return dfm_make_sfi_message(d, now_ns, to, m) || dfm_make_announcement(d, now_ns, to, m);
+}
+
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         if (now_ns >= d->keep_alive_due_ns)
@@ -183,17 +207,10 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         dfm_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
         dfm_assign_due(d, now_ns);
-
-        if (dfm_make_welcome(d, ret_to, ret))
-                return true;
-        *ret_to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
-        if (now_ns >= d->keep_alive_due_ns) {
-                dfm_make_keep_alive(d, now_ns, ret);
-                return true;
-        }
-        if (dfm_make_clear(d, now_ns, ret) || dfm_make_announcement(d, now_ns, ret))
-                return true;
-        return dfm_make_inquiry(d, now_ns, ret_to, ret) || dfm_make_sfi_message(d, now_ns, ret_to, ret);
+        if (!make_message(d, now_ns, ret_to, ret))
+                return false;
+        dfm_charge(d, now_ns, ret_to, ret);
+        return true;
 }
 
 static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *list)
@@ -203,6 +220,13 @@ static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *lis
                        : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
 }
 
+static uint64_t clear_deadline_ns(const struct dfm *d)
+{
+        uint64_t due_ns = d->n_clears >= d->clear_group ? 0 : d->clear_since_ns + d->config.clear_after_ns;
+
+        return MAX(due_ns, budget_next_ns(&d->ros_budget));
+}
+
 uint64_t dfm_deadline_ns(const struct dfm *d)
 {
         uint64_t deadline = d->keep_alive_due_ns;
@@ -210,13 +234,15 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.assigned));
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
         if (d->n_clears > 0)
-                deadline = MIN(deadline, d->clear_since_ns + d->config.clear_after_ns);
+                deadline = MIN(deadline, clear_deadline_ns(d));
         if (d->state == RUN_RUNNING && d->busy_since_ns == NEVER_NS)
                 deadline = MIN(deadline, trigger_next_ns(&d->trigger));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                deadline = MIN(deadline, dfm_sfi_is_live(d, &d->sfis[i]) ? d->sfis[i].resend_ns : NEVER_NS);
+                if (dfm_sfi_is_live(d, &d->sfis[i]))
+                        deadline = MIN(deadline, MIN(d->sfis[i].resend_ns, d->sfis[i].ack_due_ns));
+        deadline = MIN(deadline, dfm_budget_deadline_ns(d));
         if (d->resume.active || d->resume.late)
                 deadline = MIN(deadline, dfm_resume_deadline_ns(d));
         return deadline;

@@ -80,8 +80,6 @@ static void give(struct dfm *d, uint64_t now_ns, uint32_t slot, uint32_t sfi)
         s->held++;
         if (d->config.push)
                 d->announce[d->announce_head++ & d->announce_mask] = event;
-        else
-                s->announced = s->next;
         d->counts.assigned++;
         d->policy_last = sfi;
         d->policy_view[sfi] = (struct policy_sfi){dfm_sfi_free(d, s), s->held};

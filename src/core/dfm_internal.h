@@ -55,20 +55,22 @@ void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
-/* The DFM's view of one SFI, and the stream of assignments to it. Entries [acked, next) are kept. [sent,
- * announced) wait for sending to it alone (in push, after a multicast), [announced, next) for sending to
- * all. */
+/* The DFM's view of one SFI, and the stream of assignments to it. Entries [acked, next) are kept, [sent,
+ * next) wait for sending. Those below `reached` were sent at least once; in push, only these are announced to
+ * the ROSs, so that an assignment is on its way before any data for it. */
 struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
+        uint64_t finished; /* of `used`: the ends that it reported */
         uint32_t held;
-        uint32_t acked, sent, announced, next;
+        uint32_t acked, sent, reached, next;
         uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
         uint64_t resend_after_ns;
         uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
         uint32_t finished_next; /* sequence of the next finished event */
-        bool ack_due;
+        uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: nothing to acknowledge */
+        struct budget budget;   /* of what this DFM sends to its port */
 };
 
 struct dfm_ros {
@@ -77,7 +79,9 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard, vanished;
+        bool live, heard;
+        bool vanished;      /* an SFI: silent since it had unreported events */
+        bool replaced;      /* an SFI: another process took its place while it had unreported events */
         uint64_t welcomed;  /* the incarnation that may speak; 0: none */
         uint64_t candidate; /* another incarnation that requested the place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
@@ -129,9 +133,10 @@ struct dfm {
         uint64_t *stream_memory;
         uint32_t n_xoff;
 
-        /* Events assigned and not yet multicast (push): a ring of event numbers. */
+        /* Events assigned and not yet announced to the ROSs (push): a ring of event numbers. */
         uint64_t *announce;
         uint32_t announce_mask, announce_head, announce_tail;
+        struct budget ros_budget; /* of what this DFM sends to the port of each ROS */
 
         uint64_t *clears;
         uint32_t n_clears, clear_group;
@@ -174,8 +179,8 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
 /* dfm_resume.c: resumption of a former DFM's run. */
-bool dfm_may_take_up(const struct dfm *d, const struct message *join);
-void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join);
+bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
+void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join);
 void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
@@ -193,9 +198,24 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 /* dfm_messages.c: each makes the next message of its kind, if one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
-bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m);
-bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m);
+bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+/* Charges the budgets of the ports that the message reaches. */
+void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
+/* When the next message that waits for its budget may leave; NEVER_NS: none waits. */
+uint64_t dfm_budget_deadline_ns(const struct dfm *d);
+
+/* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
+ * of the run, all events have ended elsewhere. */
+static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
+{
+        const struct dfm_sfi *s = &d->sfis[sfi];
+        const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+
+        return d->state < RUN_ENDED &&
+               (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
+}
 
 static inline bool dfm_sfi_is_live(const struct dfm *d, const struct dfm_sfi *s)
 {

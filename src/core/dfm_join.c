@@ -28,14 +28,15 @@ static bool has_same_keys(const struct dfm *d, const struct message *m, uint16_t
         return true;
 }
 
-static bool wants_our_run(struct dfm *d, uint64_t now_ns, const struct message *m)
+/* The node is in no run or in ours, or this DFM resumes the node's run. False: that run is over. */
+static bool agree_on_run(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         if (m->header.cookie == 0 || m->header.cookie == d->cookie)
                 return true;
-        if (!dfm_may_take_up(d, m))
+        if (!dfm_may_resume_run(d, m))
                 return false;
-        dfm_take_up(d, now_ns, m);
-        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_TAKEN_UP, .run = d->config.run});
+        dfm_resume_run(d, now_ns, m);
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_RESUMED, .run = d->config.run});
         return true;
 }
 
@@ -61,7 +62,7 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
                 return WELCOME_OTHER_CONFIG;
         if (m->header.cookie == 0 && m->join.run != 0 && m->join.run != d->config.run)
                 return WELCOME_OTHER_RUN;
-        if (!wants_our_run(d, now_ns, m))
+        if (!agree_on_run(d, now_ns, m))
                 return WELCOME_OVER;
         if (m->join.flags & JOIN_COUNTS && m->header.cookie == 0 && !known &&
             (d->state != RUN_STARTING || d->resume.active))
@@ -74,6 +75,8 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
 {
         if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
+                n->replaced |= n->vanished || (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
+                n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
                 n->late_ended = 0;
                 if (n->live)

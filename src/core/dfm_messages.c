@@ -15,72 +15,84 @@ void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t
         m->n = 0;
 }
 
-/* Adds an entry of SFI `sfi`'s stream, as void if the event was taken back since. */
-static bool add_entry(struct dfm *d, struct message *m, uint16_t sfi, uint64_t event, uint32_t sequence)
+/* Whether this is the present assignment of the event. */
+static const struct dfm_event *assignment(const struct dfm *d, uint16_t sfi, uint64_t event,
+                                          uint32_t sequence)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
         const struct dfm_event *e = slot == IDMAP_NONE ? NULL : &d->table.slots[slot];
-        bool valid = e && e->sfi == sfi && e->sequence == sequence;
-        uint32_t type = valid && e->attempts > 1 ? MESSAGE_BUILD : MESSAGE_ASSIGN;
-        struct assign_entry *entry = &m->assign.entries[m->n];
 
-        if (m->n == 0) {
-                dfm_address(d, m, type, sequence);
-                m->assign.with_info = d->config.info;
-        } else if (m->header.type != type)
+        return e && e->sfi == sfi && e->sequence == sequence ? e : NULL;
+}
+
+static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
+{
+        dfm_address(d, m, MESSAGE_ASSIGN, transaction);
+        m->assign.with_info = m->assign.announces = false;
+        m->assign.sfi = 0;
+        m->assign.incarnation = m->assign.finished_ack = 0;
+}
+
+/* Adds an entry for `e`; NULL: for an event that was taken back since. False: it needs another message. */
+static bool add_entry(struct dfm *d, struct message *m, size_t *room, const struct dfm_event *e)
+{
+        struct assign_entry *entry = &m->assign.entries[m->n];
+        uint32_t type = e && e->attempts > 1 ? MESSAGE_BUILD : MESSAGE_ASSIGN;
+
+        if (m->n == 0)
+                m->header.type = type;
+        else if (m->header.type != type)
                 return false;
         *entry = (struct assign_entry){
-                .event = valid ? event : ASSIGN_VOID_EVENT,
-                .l1_id = valid ? (uint32_t)event : 0,
-                .sequence = sequence,
-                .sfi = sfi,
-                .incarnation = (uint32_t)d->sfis[sfi].incarnation,
-                .flags = valid ? 0 : ASSIGN_VOID,
-                .time_ns = valid ? e->trigger_ns + d->config.utc_offset_ns : 0,
+                .event = e ? e->event : ASSIGN_VOID_EVENT,
+                .l1_id = e ? (uint32_t)e->event : 0,
+                .flags = e ? 0 : ASSIGN_VOID,
         };
-        if (d->config.info && valid) {
-                d->config.info(d->config.info_ctx, event, &m->assign.infos[m->n]);
-                entry->l1_id = m->assign.infos[m->n].l1_id;
-        } else if (d->config.info)
+        if (d->config.info) {
                 m->assign.infos[m->n] = (struct event_info){};
-        m->n++;
-        return true;
-}
-
-static size_t entries_max(const struct dfm *d)
-{
-        return message_entries_fit(MESSAGE_ASSIGN, d->config.info, d->config.message_bytes);
-}
-
-static void start_resend_timer(struct dfm_sfi *s, uint64_t now_ns)
-{
-        if (s->resend_ns == NEVER_NS)
-                s->resend_ns = now_ns + s->resend_after_ns;
-}
-
-/* Push: multicasts the oldest assignments that wait. */
-bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message *m)
-{
-        m->n = 0;
-        while (d->announce_tail != d->announce_head && m->n < entries_max(d)) {
-                uint64_t event = d->announce[d->announce_tail & d->announce_mask];
-                uint32_t slot = idmap_get(&d->table.by_event, event);
-
-                if (slot != IDMAP_NONE && d->table.slots[slot].sfi != NO_SFI) {
-                        const struct dfm_event *e = &d->table.slots[slot];
-                        struct dfm_sfi *s = &d->sfis[e->sfi];
-
-                        if (!add_entry(d, m, e->sfi, event, e->sequence))
-                                break;
-                        /* An event that was taken back goes to the SFI alone, as void. */
-                        if (s->sent == e->sequence)
-                                s->sent = e->sequence + 1;
-                        if ((int32_t)(e->sequence + 1 - s->announced) > 0)
-                                s->announced = e->sequence + 1;
-                        start_resend_timer(s, now_ns);
-                }
-                d->announce_tail++;
+                if (e)
+                        d->config.info(d->config.info_ctx, e->event, &m->assign.infos[m->n]);
+                entry->l1_id = m->assign.infos[m->n].l1_id;
         }
+        if (m->assign.announces) {
+                entry->sfi = e->sfi;
+        } else {
+                entry->sequence = m->header.transaction + (uint32_t)m->n;
+                entry->sfi = m->assign.sfi;
+                entry->time_ns = e ? e->trigger_ns + d->config.utc_offset_ns : 0;
+        }
+        return message_add(m, room);
+}
+
+/* Whether the oldest assignment that waits for its announcement has been sent to its SFI. *ret is NULL if its
+ * event was taken back: then it goes to the SFI alone, as void. */
+static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
+{
+        uint32_t slot;
+
+        if (d->announce_tail == d->announce_head)
+                return false;
+        slot = idmap_get(&d->table.by_event, d->announce[d->announce_tail & d->announce_mask]);
+        *ret = slot == IDMAP_NONE || d->table.slots[slot].sfi == NO_SFI ? NULL : &d->table.slots[slot];
+        return !*ret || (int32_t)((*ret)->sequence - d->sfis[(*ret)->sfi].reached) < 0;
+}
+
+/* Push: announces the oldest assignments that wait. */
+bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        size_t room = message_room(MESSAGE_ASSIGN, d->config.message_bytes);
+        const struct dfm_event *e;
+
+        if (!may_announce(d, &e) || !budget_allows(&d->ros_budget, now_ns))
+                return false;
+        begin_assign(d, m, 0);
+        m->assign.announces = true;
+        for (; may_announce(d, &e); d->announce_tail++)
+                if (e && !add_entry(d, m, &room, e))
+                        break;
+        /* All SFIs learn of an event that changes hands, so that the former one drops what it has of it. */
+        *to = (struct message_to){ROLE_ROS,
+                                  m->header.type == MESSAGE_BUILD ? MESSAGE_TO_ALL : MESSAGE_TO_ROSS};
         return m->n > 0;
 }
 
@@ -96,16 +108,35 @@ static void resend_if_due(struct dfm_sfi *s, uint64_t now_ns)
 static bool make_stream_message(struct dfm *d, uint64_t now_ns, uint16_t sfi, struct message *m)
 {
         struct dfm_sfi *s = &d->sfis[sfi];
+        size_t room = message_room(MESSAGE_ASSIGN, d->config.message_bytes);
 
-        m->n = 0;
-        while (s->sent != s->announced && m->n < entries_max(d)) {
-                if (!add_entry(d, m, sfi, s->stream[s->sent & d->stream_mask], s->sent))
-                        break;
+        if (s->sent == s->next)
+                return false;
+        begin_assign(d, m, s->sent);
+        m->assign.with_info = d->config.info;
+        m->assign.sfi = sfi;
+        m->assign.incarnation = (uint32_t)s->incarnation;
+        m->assign.finished_ack = s->finished_next;
+        while (s->sent != s->next &&
+               add_entry(d, m, &room, assignment(d, sfi, s->stream[s->sent & d->stream_mask], s->sent)))
                 s->sent++;
-        }
-        if (m->n > 0)
-                start_resend_timer(s, now_ns);
-        return m->n > 0;
+        if ((int32_t)(s->sent - s->reached) > 0)
+                s->reached = s->sent;
+        if (s->resend_ns == NEVER_NS)
+                s->resend_ns = now_ns + s->resend_after_ns;
+        s->ack_due_ns = NEVER_NS;
+        return true;
+}
+
+static bool make_ack(struct dfm *d, uint64_t now_ns, struct dfm_sfi *s, struct message *m)
+{
+        if (now_ns < s->ack_due_ns)
+                return false;
+        s->ack_due_ns = NEVER_NS;
+        dfm_address(d, m, MESSAGE_UPDATE_ACK, 0);
+        m->update_ack.finished_ack = s->finished_next;
+        m->update_ack.incarnation = s->incarnation;
+        return true;
 }
 
 /* The next message that is due to a single SFI, in turn. */
@@ -117,40 +148,70 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
                 uint16_t i = (uint16_t)((first + k) % d->config.n_sfi);
                 struct dfm_sfi *s = &d->sfis[i];
 
-                if (!dfm_sfi_is_live(d, s))
+                if (!dfm_sfi_is_live(d, s) || !budget_allows(&s->budget, now_ns))
                         continue;
                 d->sfi_turn = i;
                 *to = (struct message_to){ROLE_SFI, i};
                 resend_if_due(s, now_ns);
-                if (make_stream_message(d, now_ns, i, m))
+                if (make_stream_message(d, now_ns, i, m) || make_ack(d, now_ns, s, m))
                         return true;
-                if (s->ack_due) {
-                        s->ack_due = false;
-                        dfm_address(d, m, MESSAGE_UPDATE_ACK, 0);
-                        m->update_ack.finished_ack = s->finished_next;
-                        m->update_ack.incarnation = s->incarnation;
-                        return true;
-                }
         }
         return false;
 }
 
-static bool clear_is_due(const struct dfm *d, uint64_t now_ns)
+void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m)
 {
-        return d->n_clears > 0 && (d->n_clears >= d->clear_group || d->state == RUN_DRAINING ||
-                                   now_ns - d->clear_since_ns >= d->config.clear_after_ns);
+        size_t bytes;
+
+        if (d->ros_budget.rate_bps == 0)
+                return;
+        bytes = message_bytes(m);
+        if (to->index == MESSAGE_TO_ALL || to->index == MESSAGE_TO_ROSS || to->role == ROLE_ROS)
+                budget_charge(&d->ros_budget, now_ns, bytes);
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                if (to->index == MESSAGE_TO_ALL || (to->role == ROLE_SFI && to->index == i))
+                        budget_charge(&d->sfis[i].budget, now_ns, bytes);
 }
 
-bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message *m)
+uint64_t dfm_budget_deadline_ns(const struct dfm *d)
 {
+        uint64_t deadline = NEVER_NS;
+
+        const struct dfm_event *e;
+
+        if (may_announce(d, &e))
+                deadline = budget_next_ns(&d->ros_budget);
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                const struct dfm_sfi *s = &d->sfis[i];
+
+                if (dfm_sfi_is_live(d, s) && s->sent != s->next)
+                        deadline = MIN(deadline, budget_next_ns(&s->budget));
+        }
+        return deadline;
+}
+
+static bool clear_is_due(const struct dfm *d, uint64_t now_ns)
+{
+        return d->n_clears > 0 && budget_allows(&d->ros_budget, now_ns) &&
+               (d->n_clears >= d->clear_group || d->state == RUN_DRAINING ||
+                now_ns - d->clear_since_ns >= d->config.clear_after_ns);
+}
+
+bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        size_t room = message_room(MESSAGE_CLEAR, d->config.message_bytes);
+        uint32_t n = 0;
+
         if (!clear_is_due(d, now_ns))
                 return false;
-        uint32_t n = MIN(d->n_clears, d->clear_group);
-
+        *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
-        m->n = n;
         m->clear.oldest = d->table.oldest;
-        memcpy(m->clear.events, d->clears, n * sizeof *d->clears);
+        for (; n < MIN(d->n_clears, d->clear_group); n++) {
+                m->clear.events[n] = d->clears[n];
+                if (!message_add(m, &room))
+                        break;
+        }
         d->n_clears -= n;
         memmove(d->clears, d->clears + n, d->n_clears * sizeof *d->clears);
         d->clear_since_ns = now_ns;

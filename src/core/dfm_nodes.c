@@ -27,16 +27,17 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t 
                 .incarnation = incarnation,
                 .resend_ns = NEVER_NS,
                 .resend_after_ns = DFM_RESEND_FIRST_NS,
+                .ack_due_ns = NEVER_NS,
                 .stream = s->stream,
                 .joined = true,
         };
+        budget_init(&s->budget, d->config.control.assign_bps, d->config.control.header_bytes);
 }
 
 /* The node was only silent, so its streams continue. Its events went to other SFIs, which only this node has
  * to learn. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
-        s->announced = s->next;
         s->sent = s->acked;
         s->resend_after_ns = DFM_RESEND_FIRST_NS;
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
@@ -49,16 +50,9 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
         d->n_live[role] += !n->live;
         n->live = n->heard = true;
-        n->vanished = false;
+        n->vanished = false; /* dfm_join.c has noted a replacement */
         d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
-}
-
-/* Whether an SFI may hold events of the run that goes on. After the end all have ended elsewhere. */
-static bool had_events(const struct dfm *d, enum node_role role, uint16_t index)
-{
-        return role == ROLE_SFI && d->state < RUN_ENDED &&
-               (d->sfis[index].used > 0 || dfm_node(d, ROLE_SFI, index)->was_in_run);
 }
 
 static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
@@ -71,7 +65,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         n->live = false;
         d->n_live[role]--;
         d->keep_alive_due_ns = now_ns;
-        n->vanished = why == NOTICE_SILENT && had_events(d, role, index);
+        n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
         if (role == ROLE_SFI)
                 dfm_disown(d, now_ns, index);
         else
@@ -218,6 +212,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished,
+                .replaced = n->replaced,
         };
 }
 
@@ -305,7 +300,8 @@ static void begin(struct dfm *d, uint64_t now_ns)
                 note_overdue(d);
         }
         d->keep_alive_due_ns = now_ns;
-        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
+        if (!d->overdue)
+                dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed,
                      now_ns);
 }

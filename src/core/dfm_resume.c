@@ -8,7 +8,7 @@
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
 
 /* Never resumes a run that has ended. Without a record of the former run, it trusts the nodes. */
-bool dfm_may_take_up(const struct dfm *d, const struct message *join)
+bool dfm_may_resume_run(const struct dfm *d, const struct message *join)
 {
         const struct dfm_former *f = &d->config.former;
 
@@ -36,7 +36,7 @@ static void forget_nodes(struct dfm *d)
         d->n_xoff = 0;
 }
 
-void dfm_take_up(struct dfm *d, uint64_t now_ns, const struct message *join)
+void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
 {
         d->cookie = join->header.cookie;
         d->config.run = join->join.run;

@@ -57,6 +57,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->state = RUN_RUNNING;
         r->keep_alive_due_ns = now_ns;
         r->arriving = UINT32_MAX;
+        budget_init(&r->budget, config->control.alive_bps, config->control.header_bytes);
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         k = allocate(r);
         if (k < 0) {
@@ -131,6 +132,7 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
                         r->n_waiting++;
                 }
                 e->wanted_by = sfi;
+                e->wanted_to = q->to_bytes;
                 if (q->again > 0 && now_ns - e->wanted_ns >= r->config.pending_after_ns)
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
                 return;
@@ -143,14 +145,15 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
 
 static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message *m)
 {
-        if (m->header.sender_role != ROLE_DFM)
+        if (m->header.sender_role != ROLE_DFM || !m->assign.announces)
                 return false;
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
-                if (!(a->flags & ASSIGN_VOID))
-                        r->newest = MAX(r->newest, a->event + 1);
-                if (a->sfi < r->config.n_sfi && !(a->flags & ASSIGN_VOID))
+                if (a->flags & ASSIGN_VOID)
+                        continue;
+                r->newest = MAX(r->newest, a->event + 1);
+                if (a->sfi < r->config.n_sfi)
                         send_to(r, now_ns, a->sfi,
                                 &(struct request_entry){
                                         .event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
@@ -300,29 +303,38 @@ static bool make_totals(struct ros *r, struct message_to *to, struct message *m)
         return false;
 }
 
-bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+static bool make_message(struct ros *r, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        *ret_to = (struct message_to){ROLE_DFM, 0};
+        *to = (struct message_to){ROLE_DFM, 0};
         if (r->state != RUN_ENDED && r->run_state != RUN_ENDED &&
-            member_make_join(&r->member, now_ns, r->run_state >= RUN_RUNNING || r->newest > 0, ret)) {
-                ret->join.newest = r->newest;
-                ret->join.oldest = r->oldest;
+            member_make_join(&r->member, now_ns, r->run_state >= RUN_RUNNING || r->newest > 0, m)) {
+                m->join.newest = r->newest;
+                m->join.oldest = r->oldest;
                 return true;
         }
         if (!member_is_joined(&r->member))
                 return false;
         if (now_ns >= r->keep_alive_due_ns) {
-                make_alive(r, now_ns, ret);
+                make_alive(r, now_ns, m);
                 return true;
         }
-        if (r->xoff != r->xoff_sent) {
+        if (r->xoff != r->xoff_sent && budget_allows(&r->budget, now_ns)) {
                 r->xoff_sent = r->xoff;
-                member_address(&r->member, ret, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
-                ret->header.transaction = r->alive_sequence++;
-                ret->xoff.incarnation = (uint32_t)r->config.member.incarnation;
+                member_address(&r->member, m, r->xoff ? MESSAGE_XOFF : MESSAGE_XON);
+                m->header.transaction = r->alive_sequence++;
+                m->xoff.incarnation = (uint32_t)r->config.member.incarnation;
                 return true;
         }
-        return make_totals(r, ret_to, ret);
+        return make_totals(r, to, m);
+}
+
+bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        if (!make_message(r, now_ns, ret_to, ret))
+                return false;
+        if (ret_to->role == ROLE_DFM && r->budget.rate_bps > 0)
+                budget_charge(&r->budget, now_ns, message_bytes(ret));
+        return true;
 }
 
 uint64_t ros_deadline_ns(const struct ros *r)
@@ -330,7 +342,11 @@ uint64_t ros_deadline_ns(const struct ros *r)
         uint64_t join_ns =
                 r->state != RUN_ENDED && r->run_state != RUN_ENDED ? r->member.join_due_ns : NEVER_NS;
 
-        return member_is_joined(&r->member) ? MIN(r->keep_alive_due_ns, join_ns) : join_ns;
+        if (!member_is_joined(&r->member))
+                return join_ns;
+        if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
+                join_ns = MIN(join_ns, budget_next_ns(&r->budget));
+        return MIN(r->keep_alive_due_ns, join_ns);
 }
 
 void ros_stop(struct ros *r, uint64_t now_ns)

@@ -229,7 +229,7 @@ void ros_commit(struct ros *r)
         stop_waiting(r, e);
         e->arrived = e->filled = true;
         if (e->wanted_by != UINT16_MAX)
-                ros_enqueue(r, e->wanted_by, e->event, e->l1_id, 0, UINT32_MAX, FRAGMENT_OK);
+                ros_enqueue(r, e->wanted_by, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
         ros_check_room(r);
 }
 

@@ -22,6 +22,7 @@ struct ros_entry {
         uint32_t queued;     /* number of queued items */
         uint16_t queued_sfi; /* SFI of the newest item */
         uint64_t wanted_ns;
+        uint32_t wanted_to; /* on arrival, the bytes below this go out */
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
         bool arrived, filled, cleared;
@@ -57,6 +58,7 @@ struct ros {
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
+        struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet;
         enum node_reason reason;
         uint64_t reason_since_ns;

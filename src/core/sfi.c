@@ -19,8 +19,10 @@ static int init_parts(struct sfi *s)
         s->requests.member = s->updates.member = &s->member;
         s->requests.slots = s->updates.slots = &s->slots;
         s->requests.retry = &s->retry;
+        s->requests.limit = &s->limit;
         s->requests.counts = &s->counts;
         sfi_retry_init(&s->retry, &s->config);
+        sfi_limit_init(&s->limit, &s->config);
         r = sfi_slots_init(&s->slots, &s->config, &s->counts);
         if (r >= 0)
                 r = sfi_requests_init(&s->requests);
@@ -40,7 +42,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->index >= EVB_SFI_MAX ||
             config->slots < 4 || config->slots > SFI_ASSIGN_WINDOW || config->credits > config->slots ||
             config->timeout_ns == 0 || config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES ||
-            message_entries_fit(MESSAGE_REQUEST, false, config->message_bytes) < 32)
+            message_entries_fit(MESSAGE_REQUEST, config->message_bytes) < 32)
                 return -EINVAL;
         s = calloc(1, sizeof *s);
         if (!s)
@@ -50,6 +52,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
+        budget_init(&s->request_budget, config->control.request_bps, config->control.header_bytes);
         r = init_parts(s);
         if (r < 0) {
                 sfi_free(s);
@@ -71,6 +74,11 @@ struct sfi *sfi_free(struct sfi *s)
         return NULL;
 }
 
+static uint64_t mean_event_bytes(const struct sfi *s)
+{
+        return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
+}
+
 /* Number of events that the SFI can take at a time. */
 static uint32_t credits(const struct sfi *s)
 {
@@ -86,6 +94,9 @@ static uint32_t credits(const struct sfi *s)
         n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
         if (c->credits == 0 && c->room_bytes > 0 && !c->pull)
                 n = MIN(n, c->room_bytes / event_bytes);
+        if (c->credits == 0 && s->slots.sources)
+                n = MIN(n, sfi_updates_open(&s->updates) + sfi_limit_credits(&s->limit, mean_event_bytes(s),
+                                                                             s->slots.in_flight_bytes));
         return (uint32_t)MAX(n, UINT64_C(1));
 }
 
@@ -142,7 +153,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 sfi_slots_take_back(t, a->event);
                 sfi_updates_void_lost(&s->updates, a->event);
         }
-        slot = idmap_get(&t->by_event, a->event);
+        slot = sfi_slots_find(t, a->event);
         if (!is_void && is_double(s, slot)) {
                 note_assignment(s, a->sequence);
                 t->items[slot].doubles++;
@@ -172,22 +183,36 @@ static void note_event(struct sfi *s, uint64_t event)
                 sfi_slots_note_oldest(&s->slots, event - EVB_EVENT_WINDOW / 2);
 }
 
+/* Announcements are for the ROSs. An SFI learns from them that an event which it may hold went to another
+ * one. */
+static void receive_announcement(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        for (size_t k = 0; k < m->n; k++) {
+                note_event(s, m->assign.entries[k].event);
+                if (m->assign.entries[k].sfi != s->config.index)
+                        sfi_slots_cancel(&s->slots, now_ns, m->assign.entries[k].event);
+        }
+}
+
 static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
+        if (m->assign.announces)
+                receive_announcement(s, now_ns, m);
+        if (m->assign.announces || m->assign.sfi != s->config.index ||
+            m->assign.incarnation != (uint32_t)s->config.member.incarnation)
+                return;
+        sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
+        sfi_limit_note_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
                 if (!(a->flags & ASSIGN_VOID))
                         note_event(s, a->event);
-                if (a->sfi != s->config.index)
-                        sfi_slots_cancel(&s->slots, now_ns, a->event);
-                else if (a->incarnation == (uint32_t)s->config.member.incarnation) {
-                        if (!sfi_updates_has_assignment(&s->updates, a->sequence))
-                                assign(s, now_ns, m, k);
-                        /* Also for a repeated one, whose acknowledgement was lost. */
-                        if (sfi_updates_has_assignment(&s->updates, a->sequence))
-                                sfi_updates_plan(&s->updates, now_ns);
-                }
+                if (!sfi_updates_has_assignment(&s->updates, a->sequence))
+                        assign(s, now_ns, m, k);
+                /* Also for a repeated one, whose acknowledgement was lost. */
+                if (sfi_updates_has_assignment(&s->updates, a->sequence))
+                        sfi_updates_plan(&s->updates, now_ns);
         }
 }
 
@@ -208,23 +233,12 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_slots_drop_all(&s->slots, now_ns);
 }
 
-static bool receive_totals(struct sfi *s, const struct message *m)
-{
-        if (m->header.sender_role != ROLE_ROS || m->header.sender_index >= s->config.n_ros)
-                return false;
-        struct sfi_sequence *q = &s->sequences[m->header.sender_index];
-
-        sequence_claim(&q->numbers, m->totals.datagrams);
-        q->final = s->run_state == RUN_ENDED;
-        return true;
-}
-
 /* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. */
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         sequence_restart(&s->keep_alives);
         sfi_inventory_take(&s->updates, &s->totals);
-        sfi_restart_streams(&s->updates, now_ns);
+        sfi_updates_restart(&s->updates, now_ns);
         s->keep_alive_due_ns = now_ns;
 }
 
@@ -261,7 +275,8 @@ static bool receive_from_dfm(struct sfi *s, uint64_t now_ns, const struct messag
                 receive_keep_alive(s, now_ns, m);
                 return true;
         case MESSAGE_UPDATE_ACK:
-                sfi_updates_receive_ack(&s->updates, now_ns, m);
+                if (m->update_ack.incarnation == s->config.member.incarnation)
+                        sfi_updates_receive_ack(&s->updates, now_ns, m->update_ack.finished_ack);
                 return true;
         case MESSAGE_INQUIRY:
                 sfi_inventory_receive(&s->updates, m);
@@ -279,7 +294,7 @@ bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
         if (!member_accepts(&s->member, now_ns, m))
                 return true;
         if (m->header.type == MESSAGE_TOTALS)
-                return receive_totals(s, m);
+                return sfi_receive_totals(s, m);
         return m->header.sender_role == ROLE_DFM && receive_from_dfm(s, now_ns, m);
 }
 
@@ -306,38 +321,56 @@ static bool may_join(const struct sfi *s)
         return s->state != RUN_ENDED && s->run_state != RUN_ENDED;
 }
 
-bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        *ret_to = (struct message_to){ROLE_DFM, 0};
+        *to = (struct message_to){ROLE_DFM, 0};
         if (may_join(s) &&
-            member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->slots.newest > 0, ret)) {
-                ret->join.newest = s->slots.newest;
-                ret->join.oldest = s->slots.oldest;
+            member_make_join(&s->member, now_ns, s->run_state >= RUN_RUNNING || s->slots.newest > 0, m)) {
+                m->join.newest = s->slots.newest;
+                m->join.oldest = s->slots.oldest;
                 return true;
         }
         if (!member_is_joined(&s->member))
                 return false;
         if (now_ns >= s->keep_alive_due_ns) {
-                make_alive(s, now_ns, ret);
+                make_alive(s, now_ns, m);
                 return true;
         }
         if (s->state == RUN_ENDED)
                 return false;
+        sfi_check_gaps(s, now_ns);
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
-        if (sfi_inventory_make(&s->updates, ret))
+        if (sfi_inventory_make(&s->updates, m))
                 return true;
         if (sfi_updates_due(&s->updates, now_ns)) {
-                sfi_updates_make(&s->updates, now_ns, credits(s), ret);
+                sfi_updates_make(&s->updates, now_ns, credits(s), m);
                 return true;
         }
-        return sfi_requests_make(&s->requests, now_ns, ret_to, ret);
+        s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, mean_event_bytes(s),
+                                                            sfi_updates_free_credits(&s->updates));
+        s->requests_wait = !budget_allows(&s->request_budget, now_ns);
+        return !s->requests_wait && sfi_requests_make(&s->requests, now_ns, to, m);
+}
+
+bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+{
+        bool to_dfm;
+
+        if (!make_message(s, now_ns, ret_to, ret))
+                return false;
+        to_dfm = ret_to->role == ROLE_DFM;
+        if (s->config.control.share_bps > 0)
+                budget_charge(to_dfm ? &s->updates.budget : &s->request_budget, now_ns, message_bytes(ret));
+        return true;
 }
 
 uint64_t sfi_deadline_ns(const struct sfi *s)
 {
         uint64_t join_ns = may_join(s) ? s->member.join_due_ns : NEVER_NS;
-        uint64_t parts_ns = MIN(sfi_requests_deadline_ns(&s->requests), sfi_updates_deadline_ns(&s->updates));
+        uint64_t requests_ns = s->requests_wait ? budget_next_ns(&s->request_budget)
+                                                : sfi_requests_deadline_ns(&s->requests);
+        uint64_t parts_ns = MIN(requests_ns, sfi_updates_deadline_ns(&s->updates));
 
         if (!member_is_joined(&s->member))
                 return join_ns;
@@ -446,18 +479,6 @@ enum run_state sfi_run_state(const struct sfi *s)
 const struct member *sfi_member(const struct sfi *s)
 {
         return &s->member;
-}
-
-const struct sfi_counts *sfi_counts(const struct sfi *s)
-{
-        struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
-
-        counts->datagrams_lost = counts->datagrams_suspect = 0;
-        for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                counts->datagrams_lost += sequence_lost(&s->sequences[i].numbers);
-                counts->datagrams_suspect += s->sequences[i].numbers.suspects;
-        }
-        return counts;
 }
 
 uint32_t sfi_open_events(const struct sfi *s)

@@ -6,11 +6,11 @@
 static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, enum sfi_verdict *ret_verdict)
 {
         struct sfi_slots *t = &s->slots;
-        uint32_t slot = idmap_get(&t->by_event, c->event);
+        uint32_t slot = sfi_slots_find(t, c->event);
 
-        if (slot != IDMAP_NONE && t->items[slot].state == SLOT_COLLECTING)
+        if (slot != SLOT_NONE && t->items[slot].state == SLOT_COLLECTING)
                 return slot;
-        if (slot != IDMAP_NONE || s->config.pull || s->state == RUN_ENDED ||
+        if (slot != SLOT_NONE || s->config.pull || s->state == RUN_ENDED ||
             sfi_slots_has_ended(t, c->event)) {
                 *ret_verdict = SFI_LATE;
                 return SLOT_NONE;
@@ -45,9 +45,11 @@ static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_
         return at;
 }
 
-static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t slot, struct sfi_fragment *f,
+/* A fragment that is not known is all zero, except for what was requested of it. */
+static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t slot, uint16_t ros,
                                        const struct chunk *c)
 {
+        struct sfi_fragment *f = sfi_fragment(&s->slots, slot, ros);
         uint64_t at = ARENA_NONE;
 
         if (c->fragment_bytes > 0) {
@@ -55,15 +57,17 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
                 if (at == ARENA_NONE)
                         return SFI_NO_ROOM;
         }
-        *f = (struct sfi_fragment){
-                .at = at,
-                .bytes = c->fragment_bytes,
-                .order = c->order,
-                .form = c->form,
-                .status = c->status,
-                .known = true,
-                .retried = f->retried,
-        };
+        sfi_slots_discount(&s->slots, ros, f);
+        f->at = at;
+        f->bytes = c->fragment_bytes;
+        f->order = c->order;
+        f->form = c->form;
+        f->status = c->status;
+        f->known = true;
+        sfi_slots_count(&s->slots, ros, f);
+        sfi_size_note(&s->requests.streams[ros].size, f->bytes);
+        if (f->asked > f->bytes)
+                sfi_limit_refund(&s->limit, f->asked - f->bytes);
         return SFI_STORE;
 }
 
@@ -81,13 +85,13 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
         struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
         if (f->whole) {
                 if (f->retried)
-                        sfi_retry_note_spurious(&s->retry, now_ns);
+                        sfi_requests_note_spurious(&s->requests, now_ns, f->hurried);
                 return SFI_DUPLICATE;
         }
         if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
                 return SFI_MALFORMED;
         if (!f->known) {
-                verdict = begin_fragment(s, now_ns, p->slot, f, c);
+                verdict = begin_fragment(s, now_ns, p->slot, p->source, c);
                 if (verdict != SFI_STORE)
                         return verdict;
         }
@@ -97,7 +101,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 f->split = true;
         }
         if (!f->retried)
-                sfi_requests_note_newest(&s->requests, p->source, c->event);
+                sfi_requests_note_newest(&s->requests, p->source, c, f);
         p->at = f->at + c->offset;
         return SFI_STORE;
 }
@@ -125,6 +129,9 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
 
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
 {
+        if (s->has_gap && s->slots.sources)
+                sfi_requests_hurry(&s->requests, now_ns);
+        s->has_gap = false;
         for (size_t i = 0; i < n; i++)
                 idmap_prefetch(&s->slots.by_event, chunks[i].chunk.event);
         for (size_t i = 0; i < n; i++) {
@@ -147,10 +154,14 @@ bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p)
 static void finish_fragment(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *p,
                             const struct sfi_fragment *f)
 {
+        uint64_t since_ns = f->asked > 0 ? f->asked_ns : s->slots.items[p->slot].first_ns;
+
         if (f->retried)
                 s->counts.recovered++;
-        else
-                sfi_retry_sample(&s->retry, now_ns - s->slots.items[p->slot].first_ns);
+        else {
+                sfi_retry_sample(&s->retry, now_ns - since_ns);
+                sfi_limit_note_latency(&s->limit, now_ns, now_ns - since_ns);
+        }
         sfi_slots_set_whole(&s->slots, now_ns, p->slot, p->source);
 }
 
@@ -167,6 +178,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                         continue;
                 uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
 
+                sfi_slots_discount(&s->slots, p->source, f);
                 if (here == all)
                         f->blocks_received = all;
                 else {
@@ -174,6 +186,9 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                         f->blocks_received += fresh;
                         s->counts.duplicate += fresh == 0;
                 }
+                sfi_slots_count(&s->slots, p->source, f);
+                if (s->slots.sources)
+                        sfi_limit_note_bytes(&s->limit, now_ns, p->chunk.length);
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
                 if (f->blocks_received == all)
@@ -184,14 +199,38 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
 bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
 {
         s->counts.datagrams_received++;
-        return source < s->config.n_ros &&
-               sequence_note(&s->sequences[source].numbers, transaction) == SEQUENCE_NEW;
+        if (source >= s->config.n_ros)
+                return false;
+        struct sequence *numbers = &s->sequences[source].numbers;
+        bool is_gap = numbers->started && transaction != numbers->next,
+             is_new = sequence_note(numbers, transaction) == SEQUENCE_NEW;
+
+        s->has_gap |= is_new && is_gap;
+        return is_new;
 }
 
 void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes)
 {
         if (source < s->config.n_ros)
                 sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
+}
+
+void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
+{
+        uint64_t lost = 0;
+
+        if (now_ns < s->requests.hurry_ns)
+                return;
+        /* Not what a ROS claims to have sent: that may still be on its way. */
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                lost += s->sequences[i].numbers.expected - s->sequences[i].numbers.received;
+        if (lost > s->gaps_seen)
+                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
+        else
+                s->requests.hurry_ns = NEVER_NS; /* the gap is closed: nothing to request again */
+        if (lost < s->gaps_seen)
+                sfi_requests_note_spurious(&s->requests, now_ns, true);
+        s->gaps_seen = lost;
 }
 
 bool sfi_has_totals(const struct sfi *s)
@@ -202,4 +241,37 @@ bool sfi_has_totals(const struct sfi *s)
                         return false;
         }
         return true;
+}
+
+bool sfi_receive_totals(struct sfi *s, const struct message *m)
+{
+        if (m->header.sender_role != ROLE_ROS || m->header.sender_index >= s->config.n_ros)
+                return false;
+        struct sfi_sequence *q = &s->sequences[m->header.sender_index];
+
+        sequence_claim(&q->numbers, m->totals.datagrams);
+        q->final = s->run_state == RUN_ENDED;
+        return true;
+}
+
+const struct sfi_counts *sfi_counts(const struct sfi *s)
+{
+        struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
+
+        counts->datagrams_lost = counts->datagrams_suspect = 0;
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                counts->datagrams_lost += sequence_lost(&s->sequences[i].numbers);
+                counts->datagrams_suspect += s->sequences[i].numbers.suspects;
+        }
+        return counts;
+}
+
+uint64_t sfi_limit_bytes(const struct sfi *s)
+{
+        return s->slots.sources ? s->limit.bytes : 0;
+}
+
+uint64_t sfi_in_flight_bytes(const struct sfi *s)
+{
+        return s->slots.in_flight_bytes;
 }

@@ -8,6 +8,12 @@
 #define RANGES_MAX 16
 /* A scan waits this long to combine the slots that become due meanwhile. */
 #define SCAN_PAUSE_NS (NS_PER_MS / 2)
+/* Packets may arrive in another order: a time is allowed for that, which grows if it was too short (RACK,
+ * RFC 8985). */
+#define REORDERING_NS (200 * NS_PER_US)
+#define REORDERING_MOST_NS (10 * NS_PER_MS)
+/* The share of the limit that one ROS may take, in multiples of an equal share. */
+#define ROS_SHARE 2u
 
 int sfi_requests_init(struct sfi_requests *q)
 {
@@ -19,6 +25,9 @@ int sfi_requests_init(struct sfi_requests *q)
         if (!q->waiting || !q->overdue || !q->streams)
                 return -ENOMEM;
         q->waiting_mask = ring - 1;
+        q->turn = q->config->index % q->config->n_ros;
+        q->ready_ns = q->hurry_ns = NEVER_NS;
+        q->reordering_ns = REORDERING_NS;
         return 0;
 }
 
@@ -33,6 +42,8 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];
 
+        if (q->slots->sources)
+                return; /* the assigned slots are the queue */
         if (!e->queued)
                 q->waiting[q->waiting_head++ & q->waiting_mask] = slot;
         e->queued = true;
@@ -63,7 +74,7 @@ static uint32_t outstanding_max(const struct sfi_requests *q)
 
 static bool make_first_request(struct sfi_requests *q, uint64_t now_ns, struct message *m)
 {
-        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+        size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
 
         member_address(q->member, m, MESSAGE_REQUEST);
         while (q->waiting_tail != q->waiting_head && m->n < max &&
@@ -98,43 +109,63 @@ static void add_request(struct sfi_requests *q, struct message *m, const struct 
         };
 }
 
-/* Requests the missing ranges of one fragment, as far as the budget goes; at most RANGES_MAX entries. */
-static void add_missing(struct sfi_requests *q, struct message *m, uint32_t slot, struct sfi_fragment *f)
+/* Requests the missing ranges of one fragment, as far as the budget goes; at most RANGES_MAX entries. In pull
+ * by bytes, no part that was never requested: what is missing still counts as in flight, so retries add
+ * nothing to it. */
+static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
+                        struct sfi_fragment *f)
 {
         struct sfi_slot *e = &q->slots->items[slot];
-        uint32_t from = 0, to = 0;
+        uint32_t from = 0, to = 0, most = q->slots->sources ? f->asked : UINT32_MAX;
 
         e->retried = true;
         f->retried = true;
         q->counts->retried++;
         if (!f->split) {
-                add_request(q, m, e, 0, UINT32_MAX, (uint32_t)(q->slots->event_bytes / q->config->n_ros));
+                uint32_t bytes = (uint32_t)(q->slots->event_bytes / q->config->n_ros);
+
+                add_request(q, m, e, 0, most, q->slots->sources ? most : bytes);
+                sfi_limit_spend(q->limit, now_ns, q->slots->sources ? most : bytes);
                 return;
         }
         for (int k = 1; k <= RANGES_MAX && !sfi_retry_budget_is_spent(q->retry) &&
-                        sfi_slots_missing_range(q->slots, f, to, &from, &to);
+                        sfi_slots_missing_range(q->slots, f, to, &from, &to) && from < most;
              k++) {
-                uint32_t end = sfi_retry_affordable(q->retry, from, k == RANGES_MAX ? f->bytes : to);
+                uint32_t last = MIN(k == RANGES_MAX ? f->bytes : to, most);
+                uint32_t end = sfi_retry_affordable(q->retry, from, last);
 
                 add_request(q, m, e, from, end, end - from);
+                sfi_limit_spend(q->limit, now_ns, end - from);
                 to = ALIGN_UP(end, EVB_BLOCK_BYTES);
         }
 }
 
 /* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
  * once a younger one overtook it, or once the ROS falls silent. */
-static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e, uint32_t ros)
+static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
+                        const struct sfi_fragment *f, uint32_t ros)
 {
         const struct sfi_stream *stream = &q->streams[ros];
+        bool by_bytes = q->slots->sources, is_overtaken = stream->newest_event > e->event;
 
-        return stream->newest_event > e->event ||
-               now_ns - MAX(stream->heard_ns, e->first_ns) >= sfi_retry_interval_ns(q->retry);
+        if (by_bytes)
+                is_overtaken = (int32_t)(stream->newest_number - f->asked_number) > 0;
+        return is_overtaken || now_ns - MAX(stream->heard_ns, by_bytes ? f->asked_ns : e->first_ns) >=
+                                       sfi_retry_interval_ns(q->retry);
+}
+
+/* In pull by bytes, the rest of a fragment may not be requested yet. */
+static bool lacks_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
+{
+        uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
+
+        return !f->whole && (!q->slots->sources || f->blocks_received < sfi_blocks(to));
 }
 
 /* Adds the missing fragments of one ROS, within the message and the budget. */
 static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros)
 {
-        size_t max = message_entries_fit(MESSAGE_REQUEST, false, q->config->message_bytes);
+        size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
 
         for (; q->overdue_at < q->n_overdue && m->n + RANGES_MAX <= max; q->overdue_at++) {
                 if (sfi_retry_budget_is_spent(q->retry))
@@ -143,8 +174,8 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 const struct sfi_slot *e = &q->slots->items[slot];
                 struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
-                if (e->state == SLOT_COLLECTING && !f->whole && may_be_lost(q, now_ns, e, ros))
-                        add_missing(q, m, slot, f);
+                if (e->state == SLOT_COLLECTING && lacks_requested(q, f) && may_be_lost(q, now_ns, e, f, ros))
+                        add_missing(q, now_ns, m, slot, f);
         }
 }
 
@@ -173,10 +204,193 @@ static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_t
         return false;
 }
 
+void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
+                              const struct sfi_fragment *f)
+{
+        struct sfi_stream *stream = &q->streams[ros];
+
+        stream->newest_event = MAX(stream->newest_event, c->event);
+        /* A chunk below `asked_from` answers an earlier request. */
+        if (f->asked > 0 && c->offset >= f->asked_from &&
+            (int32_t)(f->asked_number - stream->newest_number) > 0)
+                stream->newest_number = f->asked_number;
+}
+
+/* A batch holds a whole fragment, if that leaves room for three others. */
+static uint64_t batch_bytes(const struct sfi_requests *q, uint32_t ros)
+{
+        uint64_t whole = sfi_wire_bytes(q->config, sfi_size_expected(&q->streams[ros].size, q->config));
+
+        return MAX(sfi_limit_batch_bytes(q->limit), MIN(whole, q->limit->bytes / 4));
+}
+
+/* Bytes that the ROS has to send before it gets to another request: ours, and those that it reported and
+ * that its link did not carry since. */
+static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32_t ros)
+{
+        const struct sfi_stream *stream = &q->streams[ros];
+        uint64_t since_ns = MIN(now_ns - stream->backlog_ns, NS_PER_S), sent = 0;
+
+        if (q->config->port_rate_bps > 0)
+                sent = (uint64_t)((unsigned __int128)q->config->port_rate_bps * since_ns / NS_PER_S / 8);
+        else if (since_ns > q->retry->srtt_ns)
+                sent = UINT64_MAX;
+        return q->slots->sources[ros].in_flight_bytes + stream->backlog_bytes -
+               MIN(sent, stream->backlog_bytes);
+}
+
+/* A ROS that does not answer keeps its share, and the others go on. Without a living ROS, all are asked. */
+static bool may_ask(const struct sfi_requests *q, uint32_t ros)
+{
+        const struct sfi_slots *t = q->slots;
+        const struct sfi_source *source = &t->sources[ros];
+        uint64_t share = ROS_SHARE * q->limit->bytes / MAX(t->n_live, 1u);
+
+        if (source->next == SLOT_NONE && source->rests == 0)
+                return false;
+        if (t->n_live > 0 && !sfi_slots_ros_is_live(t, ros))
+                return false;
+        return source->in_flight_bytes == 0 || source->in_flight_bytes + batch_bytes(q, ros) <= share;
+}
+
+/* The ROS with the least to send, among those that hold something to request. SLOT_NONE: none. */
+static uint32_t choose_ros(const struct sfi_requests *q, uint64_t now_ns, bool *ret_is_idle)
+{
+        uint32_t n_ros = q->config->n_ros, best = SLOT_NONE;
+        uint64_t least = UINT64_MAX;
+
+        *ret_is_idle = true;
+        for (uint32_t k = 0; k < n_ros; k++) {
+                uint32_t ros = q->turn + k < n_ros ? q->turn + k : q->turn + k - n_ros;
+                const struct sfi_source *source = &q->slots->sources[ros];
+                uint64_t load;
+
+                if (source->next == SLOT_NONE && source->rests == 0)
+                        continue;
+                *ret_is_idle = false;
+                if (!may_ask(q, ros) || (load = load_bytes(q, now_ns, ros)) >= least)
+                        continue;
+                least = load;
+                best = ros;
+        }
+        return best;
+}
+
+/* The oldest slot of which something can be requested from the ROS; SLOT_NONE: none. */
+static uint32_t next_slot(const struct sfi_requests *q, uint32_t ros)
+{
+        const struct sfi_slots *t = q->slots;
+        uint32_t slot = t->collecting[true].first;
+
+        if (t->sources[ros].rests == 0)
+                return t->sources[ros].next;
+        while (slot != SLOT_NONE && !sfi_fragment_has_rest(sfi_fragment(t, slot, ros)))
+                slot = t->items[slot].next;
+        return slot;
+}
+
+static void request_range(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
+                          uint32_t ros, uint32_t bytes)
+{
+        struct sfi_slot *e = &q->slots->items[slot];
+        struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+
+        sfi_slots_discount(q->slots, ros, f);
+        f->asked_from = f->asked;
+        f->asked += bytes;
+        f->asked_number = ++q->streams[ros].number;
+        f->asked_ns = now_ns;
+        sfi_slots_count(q->slots, ros, f);
+        if (!e->requested) {
+                sfi_slots_set_requested(q->slots, now_ns, slot);
+                sfi_requests_plan(q, now_ns, slot);
+        }
+        /* An event has its full time from its last first request on. The slot is looked at in any case. */
+        e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
+        sfi_limit_spend(q->limit, now_ns, bytes);
+        m->request.entries[m->n++] = (struct request_entry){
+                .event = e->event,
+                .l1_id = e->l1_id,
+                .from_bytes = f->asked_from,
+                .to_bytes = f->asked,
+        };
+}
+
+/* Requests the next range from the ROS within `*room` bytes at the port. A fragment that does not fit begins
+ * a message of its own, and is divided if need be. False: nothing more fits. */
+static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros,
+                         uint64_t *room)
+{
+        struct sfi_slots *t = q->slots;
+        uint32_t slot = next_slot(q, ros), wanted = 0, most = sfi_limit_payload_bytes(q->limit, *room);
+        uint32_t frame = sfi_frame_payload_bytes(q->config);
+
+        if (slot == SLOT_NONE)
+                return false;
+        const struct sfi_fragment *f = sfi_fragment(t, slot, ros);
+
+        if (sfi_fragment_has_rest(f))
+                wanted = (uint32_t)ALIGN_UP(f->bytes - f->asked, EVB_BLOCK_BYTES);
+        else if (!f->known)
+                wanted = sfi_size_expected(&q->streams[ros].size, q->config);
+        if (wanted > most && (m->n > 0 || most == 0))
+                return false;
+        if (t->sources[ros].next == slot)
+                t->sources[ros].next = t->items[slot].next;
+        if (wanted > most)
+                wanted = most > frame ? most / frame * frame : most;
+        if (wanted > 0)
+                request_range(q, now_ns, m, slot, ros, wanted);
+        *room -= MIN(sfi_wire_bytes(q->config, wanted), *room);
+        return true;
+}
+
+/* Makes a request to one ROS: for a batch, once the limit has room for it and the spacing permits it. */
+static bool make_by_bytes(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
+{
+        size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
+        uint64_t limit = q->limit->bytes - MIN(q->assigns_bytes, q->limit->bytes / 2);
+        uint64_t ready_ns = sfi_limit_ready_ns(q->limit);
+        bool is_idle;
+
+        q->ready_ns = NEVER_NS;
+        member_address(q->member, m, MESSAGE_REQUEST);
+        for (uint32_t k = 0; k <= q->config->n_ros; k++) {
+                uint32_t ros = choose_ros(q, now_ns, &is_idle);
+                uint64_t in_flight = q->slots->in_flight_bytes, room = limit - MIN(limit, in_flight), batch;
+
+                if (is_idle)
+                        sfi_limit_rest(q->limit);
+                if (ros == SLOT_NONE)
+                        return false;
+                batch = batch_bytes(q, ros);
+                if (in_flight > 0 && room < batch) {
+                        q->limit->was_reached = true;
+                        return false;
+                }
+                if (now_ns < ready_ns) {
+                        q->ready_ns = ready_ns;
+                        return false;
+                }
+                room = MIN(room, batch);
+                while (m->n < max && request_next(q, now_ns, m, ros, &room))
+                        ;
+                q->turn = ros + 1 < q->config->n_ros ? ros + 1 : 0;
+                *to = (struct message_to){ROLE_ROS, (uint16_t)ros};
+                if (m->n > 0)
+                        return true;
+        }
+        /* Only fragments that came without a request were left, in all ROSs. */
+        q->ready_ns = now_ns + SCAN_PAUSE_NS;
+        return false;
+}
+
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         if (q->n_overdue > 0 && make_retry(q, now_ns, to, m))
                 return true;
+        if (q->slots->sources)
+                return make_by_bytes(q, now_ns, to, m);
         if (!q->config->pull || q->waiting_tail == q->waiting_head)
                 return false;
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ALL};
@@ -217,10 +431,52 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
                 q->overdue[q->n_overdue++] = slot;
 }
 
+static bool is_overtaken(const struct sfi_requests *q, const struct sfi_fragment *f, uint32_t ros)
+{
+        return !f->retried && lacks_requested(q, f) &&
+               (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0;
+}
+
+void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
+{
+        if (q->hurry_ns == NEVER_NS)
+                q->hurry_ns = now_ns + q->reordering_ns;
+}
+
+void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
+{
+        if (!hurried)
+                sfi_retry_note_spurious(q->retry, now_ns);
+        else
+                q->reordering_ns = MIN(2 * q->reordering_ns, REORDERING_MOST_NS);
+}
+
+/* Makes each slot due of which a younger fragment of the same ROS overtook one, once. */
+static void hurry(struct sfi_requests *q, uint64_t now_ns)
+{
+        struct sfi_slots *t = q->slots;
+
+        q->hurry_ns = NEVER_NS;
+        for (uint32_t slot = t->collecting[true].first; slot != SLOT_NONE; slot = t->items[slot].next) {
+                bool is_due = false;
+
+                for (uint32_t i = 0; t->items[slot].requested && i < t->n_ros; i++) {
+                        struct sfi_fragment *f = sfi_fragment(t, slot, i);
+
+                        f->hurried |= is_overtaken(q, f, i);
+                        is_due |= f->hurried && !f->retried;
+                }
+                if (is_due && t->items[slot].retry_ns > now_ns && t->items[slot].retry_ns != NEVER_NS)
+                        sfi_slots_set_retry(t, slot, now_ns);
+        }
+}
+
 void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
 {
         struct heap *due = &q->slots->due;
 
+        if (now_ns >= q->hurry_ns)
+                hurry(q, now_ns);
         if (now_ns < q->scan_from_ns || now_ns < heap_first_key(due) || q->n_overdue > 0)
                 return;
         sfi_retry_begin_round(q->retry, now_ns);
@@ -232,5 +488,7 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
 
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q)
 {
-        return MAX(heap_first_key(&q->slots->due), q->scan_from_ns);
+        uint64_t scan_ns = MAX(heap_first_key(&q->slots->due), q->scan_from_ns);
+
+        return MIN(MIN(scan_ns, q->hurry_ns), q->ready_ns);
 }

@@ -3,15 +3,18 @@
 #pragma once
 
 #include "evb/core/sfi.h"
-#include "sfi_retry.h"
+#include "sfi_flow.h"
 #include "sfi_slots.h"
 
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
-        uint64_t heard_ns;      /* arrival of the last chunk */
-        uint64_t newest_event;  /* among the fragments that needed no retry */
+        uint64_t heard_ns;     /* arrival of the last chunk */
+        uint64_t newest_event; /* among the fragments that needed no retry */
+        /* In pull by bytes: the number of the last request, and of the newest one that was answered. */
+        uint32_t number, newest_number;
         uint64_t backlog_ns;    /* arrival of the message that reported `backlog_bytes`; 0: none yet */
         uint32_t backlog_bytes; /* queued in the ROS for this SFI */
+        struct sfi_size size;
 };
 
 struct sfi_requests {
@@ -20,8 +23,9 @@ struct sfi_requests {
         struct sfi_counts *counts;
         struct sfi_slots *slots;
         struct sfi_retry *retry;
+        struct sfi_limit *limit;
 
-        uint32_t *waiting; /* pull: slots without a first request, in order of assignment */
+        uint32_t *waiting; /* pull, by events: slots without a first request, in order of assignment */
         uint32_t waiting_mask, waiting_head, waiting_tail;
 
         /* Retries go ROS by ROS over the slots that are overdue. */
@@ -29,11 +33,16 @@ struct sfi_requests {
         uint32_t n_overdue, overdue_at;
         uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
         uint64_t scan_from_ns;               /* no scan before this */
+        uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */
+        uint64_t reordering_ns; /* how long after a gap */
 
         struct sfi_stream *streams; /* of each ROS */
+        uint32_t turn;              /* pull, by bytes: among ROSs with equal load, this one comes first */
+        uint64_t assigns_bytes;     /* pull, by bytes: Assigns may come to the port at any moment */
+        uint64_t ready_ns; /* pull, by bytes: when spacing permits the next request; NEVER_NS: none */
 };
 
-/* Allocates the queues. The caller has set the five pointers at the top. */
+/* Allocates the queues. The caller has set the pointers at the top. */
 int sfi_requests_init(struct sfi_requests *q);
 void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 
@@ -41,6 +50,10 @@ void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 void sfi_requests_queue(struct sfi_requests *q, uint32_t slot);
 /* Sets the time of the slot's next retry. */
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
+/* Datagrams are missing: what does not arrive soon is requested again, without waiting for its time. */
+void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
+/* Both the original and its repetition arrived. */
+void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
 /* Ends the slots that expired, and collects those that need a retry. */
 void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
@@ -59,9 +72,6 @@ static inline void sfi_requests_note_backlog(struct sfi_requests *q, uint64_t no
         q->streams[ros].backlog_bytes = bytes;
 }
 
-/* A fragment of the event arrived without a retry. */
-static inline void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, uint64_t event)
-{
-        if (event > q->streams[ros].newest_event)
-                q->streams[ros].newest_event = event;
-}
+/* A chunk arrived of a fragment without a retry. */
+void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
+                              const struct sfi_fragment *f);

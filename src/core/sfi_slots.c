@@ -46,6 +46,10 @@ int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct 
         if (!t->items || !t->fragments || !t->free || !t->block_bits || !t->built)
                 return -ENOMEM;
         t->built_mask = ring - 1;
+        if (sfi_pulls_by_bytes(config) && !(t->sources = calloc(config->n_ros, sizeof *t->sources)))
+                return -ENOMEM;
+        for (uint32_t i = 0; t->sources && i < config->n_ros; i++)
+                t->sources[i].next = SLOT_NONE;
         for (uint32_t i = 0; i < n; i++)
                 t->free[i] = n - 1 - i;
         t->n_free = n;
@@ -65,6 +69,17 @@ void sfi_slots_fini(struct sfi_slots *t)
         free(t->free);
         free(t->block_bits);
         free(t->built);
+        free(t->sources);
+}
+
+/* The slot leaves the accounts of all ROSs. */
+static void leave_sources(struct sfi_slots *t, uint32_t slot)
+{
+        for (uint32_t i = 0; t->sources && i < t->n_ros; i++) {
+                sfi_slots_discount(t, i, sfi_fragment(t, slot, i));
+                if (t->sources[i].next == slot)
+                        t->sources[i].next = t->items[slot].next;
+        }
 }
 
 static void list_append(struct sfi_slots *t, struct sfi_list *list, uint32_t slot)
@@ -89,6 +104,7 @@ static void leave_collecting(struct sfi_slots *t, uint32_t slot)
 {
         struct sfi_slot *e = &t->items[slot];
 
+        leave_sources(t, slot);
         list_remove(t, &t->collecting[e->assigned], slot);
         heap_remove(&t->due, slot);
         heap_remove(&t->holding, slot);
@@ -185,6 +201,10 @@ void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot)
         list_remove(t, &t->collecting[t->items[slot].assigned], slot);
         t->items[slot].assigned = true;
         list_append(t, &t->collecting[true], slot);
+        for (uint32_t i = 0; t->sources && i < t->n_ros; i++) {
+                if (t->sources[i].next == SLOT_NONE)
+                        t->sources[i].next = slot;
+        }
         rank(t, slot);
 }
 
@@ -265,6 +285,7 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
 
 void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros)
 {
+        sfi_slots_discount(t, ros, sfi_fragment(t, slot, ros));
         sfi_fragment(t, slot, ros)->whole = true;
         if (sfi_slots_ros_is_live(t, ros))
                 t->items[slot].missing--;
@@ -317,9 +338,9 @@ void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest)
 
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
 {
-        uint32_t slot = idmap_get(&t->by_event, event);
+        uint32_t slot = sfi_slots_find(t, event);
 
-        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_COLLECTING)
+        if (slot == SLOT_NONE || t->items[slot].state != SLOT_COLLECTING)
                 return;
         if (t->items[slot].assigned)
                 sfi_slots_finish(t, now_ns, slot, true);
@@ -329,9 +350,9 @@ void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
 
 void sfi_slots_take_back(struct sfi_slots *t, uint64_t event)
 {
-        uint32_t slot = idmap_get(&t->by_event, event);
+        uint32_t slot = sfi_slots_find(t, event);
 
-        if (slot == IDMAP_NONE || t->items[slot].state != SLOT_BUILDING || t->items[slot].end != EVENT_LOST)
+        if (slot == SLOT_NONE || t->items[slot].state != SLOT_BUILDING || t->items[slot].end != EVENT_LOST)
                 return;
         t->items[slot].taken_back = true;
         idmap_remove(&t->by_event, event);
@@ -355,8 +376,13 @@ void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t liv
                 return;
         memcpy(t->ros_live, live, sizeof t->ros_live);
         t->n_live = 0;
-        for (uint32_t i = 0; i < t->n_ros; i++)
-                t->n_live += sfi_slots_ros_is_live(t, i);
+        t->in_flight_bytes = 0;
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                bool is_live = sfi_slots_ros_is_live(t, i);
+
+                t->n_live += is_live;
+                t->in_flight_bytes += t->sources && is_live ? t->sources[i].in_flight_bytes : 0;
+        }
 
         for (int assigned = 0; assigned < 2; assigned++) {
                 for (uint32_t slot = t->collecting[assigned].first, next; slot != SLOT_NONE; slot = next) {
@@ -394,7 +420,19 @@ void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         struct sfi_slot *e = &t->items[slot];
 
         free_fragments(t, slot);
-        memset(sfi_fragment(t, slot, 0), 0, t->n_ros * sizeof *t->fragments);
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                struct sfi_fragment *f = sfi_fragment(t, slot, i);
+
+                sfi_slots_discount(t, i, f);
+                /* What was requested is requested again. */
+                *f = (struct sfi_fragment){
+                        .asked = f->asked,
+                        .asked_from = f->asked_from,
+                        .asked_number = f->asked_number,
+                        .asked_ns = f->asked_ns,
+                };
+                sfi_slots_count(t, i, f);
+        }
         e->missing = t->n_live;
         e->rounds = 0;
         e->expire_ns = now_ns + t->config->timeout_ns;

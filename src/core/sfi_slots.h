@@ -7,6 +7,7 @@
 #include "evb/base/util.h"
 #include "evb/core/sfi.h"
 #include "evb/protocol/event_set.h"
+#include "sfi_flow.h"
 
 #define SLOT_NONE UINT32_MAX
 /* The SFI reports an output as slow if an event takes longer than this. */
@@ -34,6 +35,13 @@ struct sfi_slot {
         bool writing_reported;  /* the DFM knows that the event is being written */
         uint64_t built_ns;
         struct event_info info;
+};
+
+/* In pull by bytes: the accounts of one ROS. */
+struct sfi_source {
+        uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
+        uint32_t rests;           /* fragments of which a known part was never requested */
+        uint32_t next; /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
 };
 
 /* Collecting slots in order of opening. */
@@ -69,6 +77,9 @@ struct sfi_slots {
 
         uint64_t ros_live[EVB_ROS_MAX / 64];
         uint32_t n_live;
+
+        struct sfi_source *sources; /* of each ROS, in pull by bytes; else NULL */
+        uint64_t in_flight_bytes;   /* from all living ROSs */
 };
 
 int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct sfi_counts *counts);
@@ -82,6 +93,48 @@ static inline struct sfi_fragment *sfi_fragment(const struct sfi_slots *t, uint3
 static inline bool sfi_slots_ros_is_live(const struct sfi_slots *t, uint32_t ros)
 {
         return t->ros_live[ros / 64] >> ros % 64 & 1;
+}
+
+/* The slot of an event; SLOT_NONE: it has none. */
+static inline uint32_t sfi_slots_find(const struct sfi_slots *t, uint64_t event)
+{
+        uint32_t slot = idmap_get(&t->by_event, event);
+
+        return slot == IDMAP_NONE ? SLOT_NONE : slot;
+}
+
+static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
+{
+        return f->known && !f->whole && f->asked < f->bytes;
+}
+
+/* Adds a fragment to the accounts of its ROS, or (`sign` -1) takes it out. */
+static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f,
+                                     int sign)
+{
+        uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked, here;
+        uint64_t bytes;
+
+        if (!t->sources || f->whole)
+                return;
+        here = MIN(f->blocks_received * EVB_BLOCK_BYTES, to);
+        bytes = sfi_wire_bytes(t->config, to - here) * (uint64_t)sign;
+        t->sources[ros].in_flight_bytes += bytes;
+        t->sources[ros].rests += (uint32_t)(sfi_fragment_has_rest(f) * sign);
+        if (sfi_slots_ros_is_live(t, ros))
+                t->in_flight_bytes += bytes;
+}
+
+/* Any change of a fragment of a collecting slot stands between these two, which keep the accounts of its
+ * ROS. Without accounts they have no effect. */
+static inline void sfi_slots_discount(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
+{
+        sfi_slots_account(t, ros, f, -1);
+}
+
+static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
+{
+        sfi_slots_account(t, ros, f, 1);
 }
 
 /* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way

@@ -24,6 +24,7 @@ int sfi_updates_init(struct sfi_updates *u)
         if (!u->finished)
                 return -ENOMEM;
         u->finished_mask = FINISHED_MAX - 1;
+        budget_init(&u->budget, u->config->control.update_bps, u->config->control.header_bytes);
         u->resend_ns = NEVER_NS;
         u->resend_after_ns = RESEND_FIRST_NS;
         return 0;
@@ -66,7 +67,7 @@ void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns)
         }
 }
 
-void sfi_restart_streams(struct sfi_updates *u, uint64_t now_ns)
+void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns)
 {
         u->assign_next = 0;
         memset(u->assign_bits, 0, sizeof u->assign_bits);
@@ -133,12 +134,9 @@ void sfi_updates_plan_now(struct sfi_updates *u, uint64_t now_ns)
         u->update_due_ns = now_ns;
 }
 
-void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struct message *m)
+void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, uint32_t ack)
 {
-        uint32_t ack = m->update_ack.finished_ack;
-
-        if (m->update_ack.incarnation != u->config->member.incarnation ||
-            ack - u->finished_acked > u->finished_next - u->finished_acked || ack == u->finished_acked)
+        if (ack - u->finished_acked > u->finished_next - u->finished_acked || ack == u->finished_acked)
                 return;
         if (u->finished_sent - u->finished_acked < ack - u->finished_acked)
                 u->finished_sent = ack;
@@ -173,12 +171,14 @@ static void resend_if_due(struct sfi_updates *u, uint64_t now_ns)
 bool sfi_updates_due(struct sfi_updates *u, uint64_t now_ns)
 {
         resend_if_due(u, now_ns);
+        if (!budget_allows(&u->budget, now_ns))
+                return false;
         return u->finished_sent != u->finished_next || (u->update_due && now_ns >= u->update_due_ns);
 }
 
 void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, struct message *m)
 {
-        size_t max = message_entries_fit(MESSAGE_UPDATE, false, u->config->message_bytes);
+        size_t room = message_room(MESSAGE_UPDATE, u->config->message_bytes);
 
         u->granted = MAX(u->granted, u->finished_total + credits);
         member_address(u->member, m, MESSAGE_UPDATE);
@@ -186,8 +186,12 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
         m->update.assign_ack = u->assign_next;
         m->update.first = u->finished_sent;
         m->update.incarnation = u->config->member.incarnation;
-        while (u->finished_sent != u->finished_next && m->n < max)
-                m->update.entries[m->n++] = u->finished[u->finished_sent++ & u->finished_mask];
+        while (u->finished_sent != u->finished_next) {
+                m->update.entries[m->n] = u->finished[u->finished_sent & u->finished_mask];
+                if (!message_add(m, &room))
+                        break;
+                u->finished_sent++;
+        }
         if (m->n > 0 && u->resend_ns == NEVER_NS)
                 u->resend_ns = now_ns + u->resend_after_ns;
         u->update_due = false;
@@ -195,7 +199,11 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
 
 uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u)
 {
-        return u->update_due ? MIN(u->resend_ns, u->update_due_ns) : u->resend_ns;
+        uint64_t deadline = u->update_due ? MIN(u->resend_ns, u->update_due_ns) : u->resend_ns;
+
+        if (u->finished_sent != u->finished_next)
+                deadline = 0;
+        return MAX(deadline, budget_next_ns(&u->budget));
 }
 
 void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals)
@@ -230,7 +238,7 @@ void sfi_inventory_receive(struct sfi_updates *u, const struct message *m)
 bool sfi_inventory_make(struct sfi_updates *u, struct message *m)
 {
         struct sfi_inventory *v = &u->inventory;
-        size_t max = message_entries_fit(MESSAGE_INVENTORY, false, u->config->message_bytes);
+        size_t max = message_entries_fit(MESSAGE_INVENTORY, u->config->message_bytes);
 
         if (!v->inquiry_due)
                 return false;

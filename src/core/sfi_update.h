@@ -35,6 +35,7 @@ struct sfi_updates {
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;
         uint64_t resend_ns, resend_after_ns;
+        struct budget budget; /* of what this SFI sends to the port of the DFM */
 
         struct sfi_inventory inventory;
 };
@@ -43,11 +44,23 @@ struct sfi_updates {
 int sfi_updates_init(struct sfi_updates *u);
 void sfi_updates_fini(struct sfi_updates *u); /* also after a failed init */
 /* Both sequences, of assignments and of finished events, start afresh. */
-void sfi_restart_streams(struct sfi_updates *u, uint64_t now_ns);
+void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 
 /* Assignments. */
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
 void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence);
+/* Events that were assigned and whose end is not reported. */
+static inline uint64_t sfi_updates_open(const struct sfi_updates *u)
+{
+        return u->assign_next > u->finished_total ? u->assign_next - u->finished_total : 0;
+}
+
+/* Events that the DFM may assign at any moment. */
+static inline uint32_t sfi_updates_free_credits(const struct sfi_updates *u)
+{
+        return u->granted > u->assign_next ? (uint32_t)(u->granted - u->assign_next) : 0;
+}
+
 /* Whether the finished events of all open slots and one more will find room. */
 bool sfi_updates_have_room(const struct sfi_updates *u);
 /* Plans an Update: soon, so that it can take finished events along, or at once. */
@@ -56,12 +69,12 @@ void sfi_updates_plan_now(struct sfi_updates *u, uint64_t now_ns);
 
 /* Finished events. */
 void sfi_updates_report(struct sfi_updates *u, const struct finished_entry *entry);
-void sfi_updates_report_void(struct sfi_updates *u,
-                             uint64_t event); /* an assignment that leads to no event */
+/* Reports an assignment that leads to no event. */
+void sfi_updates_report_void(struct sfi_updates *u, uint64_t event);
 void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
 /* A report of this event as lost that is still pending must not pass for the end of a later assignment. */
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
-void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, const struct message *m);
+void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, uint32_t ack);
 bool sfi_updates_are_acked(const struct sfi_updates *u);
 uint64_t sfi_updates_unacknowledged(const struct sfi_updates *u); /* built events */
 

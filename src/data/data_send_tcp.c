@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
@@ -17,6 +18,13 @@
 #define IOV_MAX_OUT 520
 /* Full staging buffers of requests read from one SFI before the next one is served. */
 #define READS_MAX 8
+
+static const char *const congestion_names[] = {
+        [CONGESTION_RENO] = "reno",
+        [CONGESTION_CUBIC] = "cubic",
+        [CONGESTION_BBR] = "bbr",
+        [CONGESTION_DCTCP] = "dctcp",
+};
 
 enum path_state { PATH_WAITING, PATH_CONNECTING, PATH_UP };
 
@@ -87,6 +95,10 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
         if (fd >= 0)
                 fd = tcp_connect(&local, &p->to, c->scenario->network.send_buffer_bytes);
         if (fd >= 0) {
+                /* check_congestion() has tried the name. */
+                if (c->scenario->network.tcp_congestion != CONGESTION_AUTO)
+                        (void)tcp_choose_congestion(fd,
+                                                    congestion_names[c->scenario->network.tcp_congestion]);
                 tcp_notice_silence(fd);
                 p->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = p};
                 p->state = PATH_CONNECTING;
@@ -296,12 +308,35 @@ static uint64_t tcp_deadline(const struct data_sender *s)
         return deadline_ns;
 }
 
+/* Refuses a congestion control that the kernel does not have, before the run begins. */
+static int check_congestion(const struct scenario *sc)
+{
+        _cleanup_close_ int fd = -1;
+        const char *name;
+        int r;
+
+        if (sc->network.tcp_congestion == CONGESTION_AUTO)
+                return 0;
+        name = congestion_names[sc->network.tcp_congestion];
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        r = fd < 0 ? -errno : tcp_choose_congestion(fd, name);
+        if (r == -ENOENT)
+                return log_error_errno(EOPNOTSUPP,
+                                       "network.tcp-congestion: the kernel has no %s; expected one of "
+                                       "/proc/sys/net/ipv4/tcp_available_congestion_control",
+                                       name);
+        return r < 0 ? log_error_errno(r, "network.tcp-congestion: cannot use %s: %m", name) : 0;
+}
+
 static int tcp_open(struct data_sender *s)
 {
         const struct scenario *sc = s->context.scenario;
-        struct tcp_sender *t = calloc(1, sizeof *t);
-        int r = 0;
+        struct tcp_sender *t;
+        int r = check_congestion(sc);
 
+        if (r < 0)
+                return r;
+        t = calloc(1, sizeof *t);
         if (!t)
                 return log_error_errno(ENOMEM, "data connections: %m");
         s->state = t;

@@ -2,10 +2,13 @@
 #include "evb/data/network.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "evb/base/log.h"
+#include "evb/base/quantity.h"
 #include "evb/base/random.h"
+#include "evb/data/source.h"
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
@@ -25,11 +28,82 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
         return 0;
 }
 
+static bool is_v6(const struct scenario *s)
+{
+        return s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
+}
+
 size_t network_datagram_bytes(const struct scenario *s)
 {
-        bool v6 = s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
+        return s->network.mtu_bytes - (is_v6(s) ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) - UDP_HEADER_BYTES;
+}
 
-        return s->network.mtu_bytes - (v6 ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) - UDP_HEADER_BYTES;
+uint32_t network_header_bytes(const struct scenario *s)
+{
+        return is_v6(s) ? BUDGET_HEADER6_BYTES : BUDGET_HEADER_BYTES;
+}
+
+/* 0: unknown, as the fragments come from elsewhere. */
+static uint64_t usual_fragment_bytes(const struct scenario *s)
+{
+        if (s->ros.source_kind != SOURCE_PATTERN)
+                return 0;
+        switch (s->ros.sizes_kind) {
+        case SIZES_UNIFORM:
+                return (s->ros.sizes_least_bytes + s->ros.sizes_most_bytes) / 2;
+        case SIZES_LOGNORMAL:
+                return (uint64_t)s->ros.sizes_mean_bytes;
+        default:
+                return s->ros.fragment_size_bytes;
+        }
+}
+
+struct budget_plan network_control_plan(const struct scenario *s)
+{
+        return budget_plan_make(&(struct budget_demand){
+                .link_bps = s->network.link_rate_bps,
+                .n_ros = (uint32_t)s->ros.count,
+                .n_sfi = (uint32_t)s->sfi.count,
+                .fragment_bytes = usual_fragment_bytes(s),
+                .with_info = s->ros.source_kind == SOURCE_FILE,
+                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .header_bytes = network_header_bytes(s),
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .configured_bps = s->qos.control_rate_bps == SCENARIO_AUTO ? 0 : s->qos.control_rate_bps,
+        });
+}
+
+void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size)
+{
+        char link[QUANTITY_TEXT_MAX], events[QUANTITY_TEXT_MAX], needed[QUANTITY_TEXT_MAX];
+
+        quantity_format_rate(s->network.link_rate_bps, link);
+        if (s->qos.control_rate_bps != SCENARIO_AUTO)
+                snprintf(text, size, "as configured");
+        else if (p->event_rate_hz > 0)
+                snprintf(text, size,
+                         "auto: assignments of %s events/s, which fill the port, need %s; 0.2 %% of %s for "
+                         "headers "
+                         "and acknowledgements; from 0.3 to 10 %%",
+                         quantity_format_count((uint64_t)p->event_rate_hz, events),
+                         quantity_format_rate(p->needed_bps, needed), link);
+        else
+                snprintf(text, size, "auto: 0.5 %% of %s, as the size of fragments is unknown", link);
+}
+
+uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role)
+{
+        struct budget_plan p = network_control_plan(s);
+
+        switch (role) {
+        case ROLE_SFI:
+                return p.share_bps;
+        case ROLE_ROS:
+                return p.announce_bps + s->sfi.count * p.request_bps;
+        case ROLE_DFM:
+                return s->sfi.count * p.update_bps + s->ros.count * p.alive_bps;
+        }
+        return 0;
 }
 
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,

@@ -132,5 +132,14 @@ void flow_figures_add_losses(json_t *o, const struct flow_result *results, unsig
         }
         set_packets(o, "source_packets", at_sources, shaped);
         set_packets(o, "switch_packets", 0, false);
+        set_packets(o, "testbed_lost_packets", 0, false);
+        json_object_set_new(o, "port", json_null());
         set_packets(o, "socket_packets", at_sockets, kind != FLOW_TCP);
+}
+
+void flow_figures_add_switch(json_t *o, const struct testbed_counts *counts)
+{
+        set_packets(o, "switch_packets", counts->dropped_packets, true);
+        set_packets(o, "testbed_lost_packets", counts->lost_packets, true);
+        json_object_set_new(o, "port", json_string(testbed_port_name(counts)));
 }

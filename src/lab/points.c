@@ -86,6 +86,42 @@ static bool is_enough(double needed, double available, const char *role, char *l
         return false;
 }
 
+/* Whether the kernel has the congestion control that the settings name, if any. */
+static bool has_congestion_control(const struct lab_point *p, char *lack, size_t size)
+{
+        static const char key[] = "network.tcp-congestion=";
+        const char *at = strstr(p->settings, key);
+        char have[256] = "", name[32], *save = NULL;
+        FILE *f;
+
+        if (!at)
+                return true;
+        at += strlen(key);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+        f = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
+        if (f && !fgets(have, sizeof have, f))
+                have[0] = '\0';
+        if (f)
+                fclose(f);
+        for (char *word = strtok_r(have, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
+                if (strcmp(word, name) == 0)
+                        return true;
+        }
+        snprintf(lack, size, "needs the TCP congestion control %s, which the kernel lacks", name);
+        return false;
+}
+
+bool lab_is_optional(const struct lab_point *p)
+{
+        const struct lab_series *all = p->measurement->series;
+
+        for (size_t i = 0; i < LAB_SERIES_MAX && all[i].name; i++) {
+                if (strcmp(all[i].name, p->series) == 0)
+                        return all[i].optional;
+        }
+        return false;
+}
+
 bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
 {
         bool events = p->measurement->kind == LAB_EVENTS;
@@ -93,7 +129,7 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
         double buffer_kib, mtu;
 
         if (!s)
-                return true;
+                return has_congestion_control(p, lack, size);
         if (!is_enough(setting_of(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack,
                        size) ||
             !is_enough(setting_of(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI",
@@ -104,6 +140,12 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
             buffer_kib * 1024 != (double)s->network.switch_buffer_bytes) {
                 snprintf(lack, size, "needs network.switch-buffer = %.0fKiB, the scenario has %g KiB",
                          buffer_kib, (double)s->network.switch_buffer_bytes / 1024);
+                return false;
+        }
+        if (differs_by_panel(p, "network.link-rate") &&
+            setting_of(p, "network.link-rate", 1) * 1e9 != (double)s->network.link_rate_bps) {
+                snprintf(lack, size, "needs network.link-rate = %.0fGbit, the scenario has %g Gbit/s",
+                         setting_of(p, "network.link-rate", 1), (double)s->network.link_rate_bps / 1e9);
                 return false;
         }
         mtu = setting_of(p, "mtu", (double)s->network.mtu_bytes);

@@ -9,7 +9,8 @@
 #include "settings.h"
 
 #define SIZES LAB_SWEEP(LAB_LIST(1024, 2048, 5120, 8192, 14336, 16384, 32768), LAB_LIST(1024, 5120, 14336))
-/* The builders of 2003 neither repeated requests nor held triggers back. */
+/* The builders of 2003 neither repeated requests nor held triggers back. Results files made before sfi.re-ask
+ * became sfi.retries contain these settings, and only points of equal settings are compared. */
 #define BUILDERS_OF_2003                                                                                     \
         " sfi.re-ask=0 sfi.timeout=300ms dfm.event-timeout=1s sfi.credits=4000 sfi.buffer-size=1GiB "        \
         "ros.buffer-size=512MiB"

@@ -14,6 +14,7 @@ extern const struct lab_publication publication_a; /* QoS for UDP multicast and 
 extern const struct lab_publication publication_b; /* QoS on Gigabit Ethernet, 2000 */
 extern const struct lab_publication publication_c; /* event building, JPS 2003 */
 extern const struct lab_publication extension_c;   /* questions that publication C left open */
+extern const struct lab_publication extension_incast;
 
 #define LAB_LIST(...)                                                                                        \
         {                                                                                                    \

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/lab/valid.h"
 
 /* Names at most this many missing points. */
 #define NAMED_MAX 4u
@@ -44,7 +45,7 @@ double figure_of(struct judging *j, size_t i, const char *key)
 
         if (json_is_number(figure))
                 return json_number_value(figure);
-        j->lacks[i] = j->lacks[i] ?: j->results[i] ? key : "";
+        j->lacks[i] = j->lacks[i] ?: j->results[i] ? key : j->reasons[i] ? LACK_VALID : LACK_POINT;
         return 0;
 }
 
@@ -119,7 +120,7 @@ enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *res
         return scratch && is_quick(m, results, scratch) ? LAB_QUICK : LAB_WHOLE;
 }
 
-/* The newest result of a point wins, because the user repeated the point for a reason. */
+/* The newest valid result of a point wins, because the user repeated the point for a reason. */
 static void find_results(struct judging *j, const json_t *results)
 {
         const json_t *r;
@@ -128,7 +129,11 @@ static void find_results(struct judging *j, const json_t *results)
         json_array_foreach(results, k, r)
         {
                 for (size_t i = 0; i < j->n; i++) {
-                        if (is_of(r, &j->points[i]))
+                        if (!is_of(r, &j->points[i]))
+                                continue;
+                        if (lab_valid_reason(r))
+                                j->reasons[i] = lab_valid_reason(r);
+                        else
                                 j->results[i] = r;
                 }
         }
@@ -140,16 +145,19 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
         *j = (struct judging){.m = m};
         j->points = calloc(LAB_POINTS_MAX, sizeof *j->points);
         j->results = calloc(LAB_POINTS_MAX, sizeof *j->results);
+        j->reasons = calloc(LAB_POINTS_MAX, sizeof *j->reasons);
         j->lacks = calloc(LAB_POINTS_MAX, sizeof *j->lacks);
-        if (!j->points || !j->results || !j->lacks)
+        if (!j->points || !j->results || !j->reasons || !j->lacks)
                 return -ENOMEM;
         if (extent == LAB_AS_MADE)
                 extent = lab_extent_of(m, results);
         j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
         find_results(j, results);
         /* Every point is required, even if the verdict's queries do not match it. */
-        for (size_t i = 0; i < j->n; i++)
-                (void)figure_of(j, i, m->y);
+        for (size_t i = 0; i < j->n; i++) {
+                if (j->results[i] || !lab_is_optional(&j->points[i]))
+                        (void)figure_of(j, i, m->y);
+        }
         return 0;
 }
 
@@ -157,6 +165,7 @@ void judging_fini(struct judging *j)
 {
         free(j->points);
         free(j->results);
+        free(j->reasons);
         free(j->lacks);
         *j = (struct judging){};
 }
@@ -173,6 +182,8 @@ static void add_names(const struct judging *j, const char *lack, size_t n, struc
                         continue;
                 strbuf_add(to, "%s%s at %g%s%s%s", named++ > 0 ? ", " : "", p->series, p->x,
                            p->panel ? " (" : "", p->panel ?: "", p->panel ? ")" : "");
+                if (strcmp(lack, LACK_VALID) == 0)
+                        strbuf_add(to, " (%s)", j->reasons[i]);
         }
         if (n > named)
                 strbuf_add(to, ", and %zu more", n - named);
@@ -207,11 +218,11 @@ void judging_add_lacks(const struct judging *j, struct strbuf *to)
                 /* The first point with the same lack reports it for all. */
                 if (n == 0 || n < count(j, lack, 0))
                         continue;
-                if (lack[0])
+                if (lack[0] && strcmp(lack, LACK_VALID) != 0)
                         strbuf_add(to, "%s%s is unknown at %zu of %zu points: ", separator, lack, n, j->n);
                 else
-                        strbuf_add(to, "%s%zu of %zu points %s missing: ", separator, n, j->n,
-                                   n == 1 ? "is" : "are");
+                        strbuf_add(to, "%s%zu of %zu points %s %s: ", separator, n, j->n,
+                                   n == 1 ? "is" : "are", lack[0] ? LACK_VALID : "missing");
                 add_names(j, lack, n, to);
                 separator = "; ";
         }

@@ -1,18 +1,23 @@
 /* Queries of verdict functions over the planned points of a measurement and the newest result of each. A
- * query records missing points and unknown figures; lab_judge() then refuses a verdict. Pure. */
+ * query records missing points and unknown figures; lab_judge() then refuses a verdict. A disturbed result
+ * (evb/lab/valid.h) does not count. Pure. */
 #pragma once
 
 #include "evb/base/strbuf.h"
 #include "evb/lab/judge.h"
 
 #define NEVER_X 1e18
+/* In place of a figure: the point has no result; it has only disturbed ones. */
+#define LACK_POINT ""
+#define LACK_VALID "disturbed"
 
 struct judging {
         const struct lab_measurement *m;
         struct lab_point *points; /* planned */
         /* For each point: */
         const json_t **results; /* NULL: missing */
-        const char **lacks;     /* the unknown figure; "": the point is missing; NULL: nothing is missing */
+        const char **reasons;   /* why its only results are disturbed; NULL: they are not */
+        const char **lacks;     /* the unknown figure, LACK_POINT or LACK_VALID; NULL: nothing is missing */
         size_t n;
 };
 
@@ -42,5 +47,5 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
 void judging_fini(struct judging *j);
 /* Whether all queried figures are known. */
 bool judging_is_whole(const struct judging *j);
-/* Names the missing points and unknown figures. */
+/* Names the missing points, the disturbed ones with the reason, and unknown figures. */
 void judging_add_lacks(const struct judging *j, struct strbuf *to);

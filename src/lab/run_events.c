@@ -111,6 +111,8 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
                 copy_number(o, plain[i], json_object_get(report, plain[i]));
         copy_number(o, "switch_packets", inside(report, "drops", "switch_packets"));
+        copy_number(o, "port", json_object_get(report, "port"));
+        copy_number(o, "testbed_lost_packets", json_object_get(report, "testbed_lost_packets"));
         copy_number(o, "source_packets", inside(report, "drops", "source_qdisc_packets"));
         copy_number(o, "socket_packets", inside(report, "drops", "socket_packets"));
         copy_number(o, "re_asked", inside(report, "fragments", "re_asked"));
@@ -128,13 +130,15 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
 }
 
 /* Runs in namespaces of this machine, with the launcher of `evb run`. */
-static json_t *run_here(const struct lab_point *p, struct scenario *s)
+static json_t *run_here(const struct lab_point *p, struct scenario *s, struct machine_watch *watch)
 {
         struct launch_options options = {
                 .scenario = s,
                 .program = "/proc/self/exe",
                 .net = LAUNCH_LAB,
                 .quiet = true,
+                .raised = true,
+                .watch = watch,
         };
         char *text = NULL;
         size_t size = 0;
@@ -161,7 +165,7 @@ static json_t *run_here(const struct lab_point *p, struct scenario *s)
         return report;
 }
 
-json_t *run_events(const struct lab_point *p)
+json_t *run_events(const struct lab_point *p, struct machine_watch *watch)
 {
         _cleanup_free_ char *words = strdup(p->settings);
         char defaults[SETTINGS_MAX][SETTING_MAX_BYTES];
@@ -174,7 +178,7 @@ json_t *run_events(const struct lab_point *p)
         s = !words ? NULL : p->bed ? coordinator_load(p->bed->coordinator, settings, n) : load(settings, n);
         if (!s)
                 return NULL;
-        report = p->bed ? coordinator_run(p->bed->coordinator, settings, n) : run_here(p, s);
+        report = p->bed ? coordinator_run(p->bed->coordinator, settings, n) : run_here(p, s, watch);
         result = report ? flatten(report, s) : NULL;
         json_decref(report);
         return result;

@@ -16,7 +16,7 @@
 #define CONTROL_PORT 26800
 
 /* Fills `s` with the senders and receivers of the point: the first nodes of the bed, or those of a lab that
- * netns_lab_new() creates. */
+ * testbed_new() creates. */
 static int find_nodes(const struct lab_point *p, struct scenario *s)
 {
         const struct scenario *bed = p->bed ? p->bed->scenario : NULL;
@@ -106,7 +106,7 @@ static unsigned make_flows(const struct lab_point *p, const struct scenario *s, 
         return n;
 }
 
-json_t *run_flows(const struct lab_point *p)
+json_t *run_flows(const struct lab_point *p, struct machine_watch *watch)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         _cleanup_free_ struct flow_result *results = calloc(FLOWS_MAX, sizeof *results);
@@ -116,7 +116,7 @@ json_t *run_flows(const struct lab_point *p)
         struct testbed *lab = NULL;
         struct flow_shape shape;
         json_t *result = NULL;
-        uint64_t at_ports = 0;
+        struct testbed_counts at_switch;
         unsigned n = 0;
         int r = s && results ? find_nodes(p, s) : -ENOMEM;
 
@@ -127,14 +127,14 @@ json_t *run_flows(const struct lab_point *p)
                 n = make_flows(p, s, kind, flows);
                 shape = make_shape(p, s, kind);
                 r = p->bed ? coordinator_run_flows(p->bed->coordinator, flows, n, &shape, seconds, results)
-                           : flows_run(lab, flows, n, &shape, seconds, results);
+                           : flows_run(lab, flows, n, &shape, seconds, watch, results);
         }
         if (r >= 0) {
                 result = kind == FLOW_ECHO ? flow_figures_echo(&results[0]) : flow_figures(flows, results, n);
                 flow_figures_add_shares(result, results, n);
                 flow_figures_add_losses(result, results, n, kind, shape.rate_bps > 0);
-                if (lab && testbed_switch_drops(lab, &at_ports) >= 0)
-                        json_object_set_new(result, "switch_packets", json_integer((json_int_t)at_ports));
+                if (lab && testbed_read_counts(lab, &at_switch) >= 0)
+                        flow_figures_add_switch(result, &at_switch);
         }
         testbed_free(lab);
         return result;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "evb/lab/points.h"
+#include "evb/sys/machine_watch.h"
 
-json_t *run_events(const struct lab_point *p);
-json_t *run_flows(const struct lab_point *p);
-json_t *run_copy(const struct lab_point *p);
+/* `watch` watches while the figures are measured; NULL: none, as on standby nodes. */
+json_t *run_events(const struct lab_point *p, struct machine_watch *watch);
+json_t *run_flows(const struct lab_point *p, struct machine_watch *watch);
+json_t *run_copy(const struct lab_point *p, struct machine_watch *watch);

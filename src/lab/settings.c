@@ -73,7 +73,7 @@ static double link_bps(const struct lab_point *p)
 {
         return p->bed && p->bed->scenario->network.link_rate_bps > 0
                        ? (double)p->bed->scenario->network.link_rate_bps
-                       : 1e9;
+                       : setting_of(p, "network.link-rate", 1) * 1e9;
 }
 
 static double mtu_of(const struct lab_point *p)
@@ -97,4 +97,12 @@ VARY(fragment_bytes_at_25_khz)
 {
         (void)p;
         snprintf(to, size, " ros.fragment-size=%.0f trigger.rate=25kHz", x);
+}
+
+VARY(sources)
+{
+        double bytes = setting_of(p, "ros.fragment-size", 1024);
+        double offered = setting_of(p, "load", 100) / 100 * lab_payload_limit(link_bps(p), mtu_of(p), bytes);
+
+        snprintf(to, size, " ros.count=%.0f trigger.rate=%.0fmHz", x, offered / (bytes * x) * 1000);
 }

@@ -20,3 +20,5 @@ VARY(trigger_hz);
 /* The trigger rate follows from `load`, in percent of the ports' capacity. */
 VARY(fragment_bytes);
 VARY(fragment_bytes_at_25_khz);
+/* x is the number of sources; `load` as above. */
+VARY(sources);

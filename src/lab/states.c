@@ -24,19 +24,19 @@ int lab_states_make(char path[static LAB_STATES_PATH_MAX])
 }
 
 /* The stored state belongs to namespaces that are gone as well. */
-void lab_states_remove(const char *folder)
+void lab_states_remove(const char *path)
 {
-        DIR *d = opendir(folder);
+        DIR *d = opendir(path);
         struct dirent *e;
-        char path[PATH_MAX];
+        char file[PATH_MAX];
 
         while (d && (e = readdir(d))) {
-                snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-                (void)unlink(path);
+                snprintf(file, sizeof file, "%s/%s", path, e->d_name);
+                (void)unlink(file);
         }
         if (d)
                 closedir(d);
-        (void)rmdir(folder);
+        (void)rmdir(path);
 }
 
 /* Whether the name is "evb-lab-state-1234-abcdef" and process 1234 is dead. As /tmp is open to all users,
@@ -67,22 +67,17 @@ static pid_t owner_of(const char *name)
         return pid > 0 && *end == '-' && pid != (long)getpid() && kill((pid_t)pid, 0) == 0 ? (pid_t)pid : 0;
 }
 
-void lab_states_warn(void)
+pid_t lab_states_other(void)
 {
         DIR *d = opendir(DIRECTORY);
         struct dirent *e;
+        pid_t owner = 0;
 
-        while (d && (e = readdir(d))) {
-                pid_t owner = owner_of(e->d_name);
-
-                if (owner > 0)
-                        fprintf(stderr,
-                                "evb lab run: process %d also measures on this machine; each disturbs the "
-                                "results of the other\n",
-                                (int)owner);
-        }
+        while (d && owner == 0 && (e = readdir(d)))
+                owner = owner_of(e->d_name);
         if (d)
                 closedir(d);
+        return owner;
 }
 
 int lab_states_clean(void)

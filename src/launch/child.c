@@ -19,6 +19,7 @@
 #include "evb/launch/netns.h"
 #include "evb/node/node.h"
 #include "evb/sys/memory.h"
+#include "evb/sys/priority.h"
 
 #define REPORT_MAX_BYTES (4u << 20)
 /* Program, role, --config FILE, --node NAME, --json and the terminating NULL. */
@@ -82,6 +83,8 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         char stats[16];
         sigset_t stops;
 
+        if (command->raised)
+                (void)priority_raise();
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)

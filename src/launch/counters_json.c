@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "evb/conf/scenario.h"
+#include "evb/tc-model/plan.h"
 
 /* Further fields that a report needs. */
 #define REPORT_FIELDS(X)                                                                                     \
@@ -90,7 +90,7 @@ int counters_from_json(struct node_stats *ret, const json_t *counters)
         STATS_COUNTERS(X)
         REPORT_FIELDS(X)
 #undef X
-        if (stats_get(&ret->qos_backend) > QOS_CBQ_TBF)
+        if (stats_get(&ret->qos_backend) > TC_BACKEND_CBQ_TBF)
                 return -EBADMSG;
         atomic_store(&ret->state, (uint32_t)state);
         ret->magic = NODE_STATS_MAGIC;

@@ -17,7 +17,6 @@
 #define PROGRESS_NS (250 * NS_PER_MS)
 /* When the DFM exits, the other nodes have its message or soon time out. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
-#define TERM_NS (5 * NS_PER_S)
 
 /* How strongly the launcher stops the nodes; it goes one step further at each deadline. */
 enum press { PRESS_NOT, PRESS_DFM, PRESS_ALL, PRESS_KILL };
@@ -53,7 +52,7 @@ static void press(struct launcher *l, enum press level, uint64_t deadline_ns)
 /* A stopped node serves others until the DFM has been silent for node-timeout. */
 static uint64_t stop_ns(const struct launcher *l)
 {
-        return TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
+        return LAUNCH_TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
 }
 
 static unsigned running_of(const struct launcher *l, enum node_role role)
@@ -115,7 +114,7 @@ static void child_ended(void *ctx, struct child *c)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);
-                press(l, PRESS_ALL, now_ns + TERM_NS);
+                press(l, PRESS_ALL, now_ns + LAUNCH_TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
 }
@@ -134,13 +133,16 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                         .program = l->run.options->program,
                         .config = l->config,
                         .namespace = testbed ? testbed_node_namespace(testbed, s->nodes[i].name) : -1,
+                        .raised = l->run.options->raised,
                 };
 
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
                 r = child_start(c, &command);
                 l->n_running += c->running;
-                if (c->running)
-                        (void)cpu_meter_add(l->meter, c->pid, c->node->role);
+                if (!c->running)
+                        continue;
+                (void)cpu_meter_add(l->meter, c->pid, c->node->role);
+                machine_watch_add(l->run.options->watch, c->pid);
         }
         return r;
 }
@@ -186,6 +188,7 @@ static int watch(struct launcher *l)
 
         while (l->n_running > 0) {
                 uint64_t now_ns = loop_now_ns(l->loop), wake_ns = now_ns + PROGRESS_NS;
+                bool active;
                 int r = loop_wait(l->loop,
                                   MIN(MIN(wake_ns, cpu_meter_deadline_ns(l->meter)), l->press_deadline_ns));
 
@@ -194,7 +197,9 @@ static int watch(struct launcher *l)
                 now_ns = loop_now_ns(l->loop);
                 handle_signals(l, now_ns);
                 /* Starting and draining do not count. */
-                cpu_meter_turn(l->meter, now_ns, child_state(launch_dfm(&l->run)) == NODE_RUNNING);
+                active = child_state(launch_dfm(&l->run)) == NODE_RUNNING;
+                cpu_meter_turn(l->meter, now_ns, active);
+                machine_watch_turn(l->run.options->watch, now_ns, active);
                 if (now_ns >= l->press_deadline_ns)
                         press_further(l, now_ns);
                 if (l->run.options->progress && now_ns >= draw_ns) {
@@ -273,7 +278,7 @@ static int run(struct launcher *l, struct testbed *testbed)
         l->run.end_ns = clock_now_ns();
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
                 l->run.cpu_shares[role] = *cpu_meter_shares(l->meter, role);
-        l->run.has_switch_drops = testbed && testbed_switch_drops(testbed, &l->run.switch_drops) >= 0;
+        l->run.has_switch = testbed && testbed_read_counts(testbed, &l->run.at_switch) >= 0;
         if (l->run.options->progress)
                 progress_end();
         return 0;

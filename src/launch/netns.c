@@ -14,7 +14,7 @@
 
 #include "evb/base/util.h"
 
-#define FOLDER "/run/netns"
+#define DIRECTORY "/run/netns"
 #define PREFIX "evb-"
 
 int netns_enter(int namespace)
@@ -24,21 +24,21 @@ int netns_enter(int namespace)
 
 static void path_of(const char *name, char *path, size_t size)
 {
-        snprintf(path, size, FOLDER "/%s", name);
+        snprintf(path, size, DIRECTORY "/%s", name);
 }
 
 /* Mounts the directory on itself with shared propagation, as `ip netns` does, so that all mount namespaces
  * see the names. */
-static int make_folder(void)
+static int make_directory(void)
 {
-        if (mkdir(FOLDER, 0755) < 0 && errno != EEXIST)
+        if (mkdir(DIRECTORY, 0755) < 0 && errno != EEXIST)
                 return -errno;
-        if (mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) == 0)
+        if (mount("", DIRECTORY, "none", MS_SHARED | MS_REC, NULL) == 0)
                 return 0;
         if (errno != EINVAL)
                 return -errno;
-        if (mount(FOLDER, FOLDER, "none", MS_BIND | MS_REC, NULL) < 0 ||
-            mount("", FOLDER, "none", MS_SHARED | MS_REC, NULL) < 0)
+        if (mount(DIRECTORY, DIRECTORY, "none", MS_BIND | MS_REC, NULL) < 0 ||
+            mount("", DIRECTORY, "none", MS_SHARED | MS_REC, NULL) < 0)
                 return -errno;
         return 0;
 }
@@ -47,7 +47,7 @@ int netns_make(const char *name, int *ret_fd)
 {
         _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), fd = -1, file = -1;
         char path[96];
-        int r = make_folder();
+        int r = make_directory();
 
         if (r < 0 || home < 0)
                 return r < 0 ? r : -errno;
@@ -104,18 +104,18 @@ static bool is_left_over(const char *name)
 
 int netns_clean(void)
 {
-        DIR *folder = opendir(FOLDER);
+        DIR *d = opendir(DIRECTORY);
         struct dirent *e;
         int n = 0;
 
-        if (!folder)
+        if (!d)
                 return 0;
-        while ((e = readdir(folder))) {
+        while ((e = readdir(d))) {
                 if (!is_left_over(e->d_name))
                         continue;
                 netns_remove(e->d_name);
                 n++;
         }
-        closedir(folder);
+        closedir(d);
         return n;
 }

@@ -3,8 +3,6 @@
 
 #include "evb/base/util.h"
 
-#define TERM_NS (5 * NS_PER_S)
-
 struct child *launch_dfm(const struct launch *l)
 {
         for (size_t i = 0; i < l->n_children; i++) {
@@ -19,5 +17,5 @@ uint64_t launch_drain_ns(const struct scenario *s)
 {
         uint64_t events_ns = s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns;
 
-        return MAX(events_ns, s->run.stop_timeout_ns) + TERM_NS;
+        return MAX(events_ns, s->run.stop_timeout_ns) + LAUNCH_TERM_NS;
 }

@@ -10,6 +10,7 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/data/network.h"
 #include "evb/tc-model/layout.h"
 #include "run_reasons.h"
 
@@ -214,9 +215,30 @@ static json_t *drops(const struct launch *l)
         else
                 json_object_set_new(o, "network_packets", json_null());
         json_object_set_new(o, "switch_packets",
-                            l->has_switch_drops ? json_integer((json_int_t)l->switch_drops) : json_null());
+                            l->has_switch ? json_integer((json_int_t)l->at_switch.dropped_packets)
+                                          : json_null());
         set(o, "socket_packets", socket);
         return o;
+}
+
+/* Control messages that arrived at the port of each node, and their bound. */
+static json_t *control_ports(const struct launch *l)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t bound_bps = network_control_bound_bps(l->scenario, c->node->role);
+                json_t *port = json_object();
+
+                json_object_set_new(port, "node", json_string(c->node->name));
+                set(port, "packets", stats_get(&c->stats->control_received));
+                set(port, "bytes", stats_get(&c->stats->control_received_bytes));
+                json_object_set_new(port, "bound_bps",
+                                    bound_bps ? json_integer((json_int_t)bound_bps) : json_null());
+                json_array_append_new(all, port);
+        }
+        return all;
 }
 
 /* Returns the node's own report, or a report made from its counters if it left none. */
@@ -256,6 +278,15 @@ static void add_shaping(json_t *o, const struct launch *l)
                             s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
 }
 
+static void add_switch(json_t *o, const struct launch *l)
+{
+        const struct testbed_counts *c = l->has_switch ? &l->at_switch : NULL;
+
+        json_object_set_new(o, "port", c ? json_string(testbed_port_name(c)) : json_null());
+        json_object_set_new(o, "testbed_lost_packets",
+                            c ? json_integer((json_int_t)c->lost_packets) : json_null());
+}
+
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
@@ -286,6 +317,8 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         json_object_set_new(o, "fragments", fragments(l, a));
         json_object_set_new(o, "drops", drops(l));
+        json_object_set_new(o, "control_ports", control_ports(l));
+        add_switch(o, l);
         json_object_set_new(o, "balanced", json_boolean(a->balanced));
         add_usage(o, l);
         for (size_t i = 0; i < l->n_children; i++) {
@@ -337,6 +370,29 @@ static void write_shaping(const struct launch *l)
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
 
+/* Names the SFI whose port took most control messages: there they compete with data. */
+static void write_control(const struct launch *l)
+{
+        uint64_t bound_bps = network_control_bound_bps(l->scenario, ROLE_SFI), most = 0;
+        char rate[QUANTITY_TEXT_MAX], bound[QUANTITY_TEXT_MAX];
+        double seconds = (double)(l->end_ns - l->start_ns) / 1e9;
+        const char *name = NULL;
+
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t bytes = stats_get(&c->stats->control_received_bytes);
+
+                if (c->node->role == ROLE_SFI && bytes > most) {
+                        most = bytes;
+                        name = c->node->name;
+                }
+        }
+        if (name)
+                printf("  control    up to %s into the port of an SFI (%s), bound %s\n",
+                       quantity_format_rate((uint64_t)((double)most * 8 / seconds), rate), name,
+                       bound_bps > 0 ? quantity_format_rate(bound_bps, bound) : "unknown");
+}
+
 static void write_text(const struct launch *l, const struct accounts *a, const json_t *report)
 {
         const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
@@ -363,6 +419,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);
         write_shaping(l);
+        write_control(l);
         if (h->count > 0)
                 printf("  latency    median %s, 99th percentile %s\n",
                        quantity_format_time(histogram_quantile(h, 0.5), p50),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/if_addr.h>
 #include <net/if.h>
 #include <netlink/route/addr.h>
@@ -17,6 +18,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/launch/exact_port.h"
 #include "evb/launch/netns.h"
 #include "evb/tc/device.h"
 #include "evb/tc/socket.h"
@@ -32,6 +34,9 @@ struct testbed {
         size_t n;
         int home;
         struct tc_socket *at_switch; /* NULL: links have no rate */
+        struct exact_port **ports;   /* one per node; NULL: a timer decides */
+        bool is_exact;               /* all of them */
+        uint64_t lost_before;        /* packets, while the testbed was built */
 };
 
 static void cleanup_socket(struct nl_sock **s)
@@ -211,22 +216,85 @@ static int disable_segmentation(const struct testbed *testbed, int namespace, co
                      : 0;
 }
 
+static void warn_of_timers(struct testbed *testbed, int error)
+{
+        if (testbed->is_exact)
+                log_warning_errno(
+                        error, "lab: this kernel cannot decide by BPF which packets a port drops: %m; timers "
+                               "decide, and may drop more on a busy machine");
+        testbed->is_exact = false;
+}
+
+/* The decision of one port; NULL if a timer has to decide. Warns once. */
+static struct exact_port *make_port(struct testbed *testbed)
+{
+        const struct scenario *s = testbed->scenario;
+        const char *wish = getenv(TESTBED_PORT_ENV);
+        struct exact_port *port = NULL;
+        int r;
+
+        if (!testbed->is_exact)
+                return NULL;
+        if (wish && strcmp(wish, "timer") == 0) {
+                testbed->is_exact = false;
+                return NULL;
+        }
+        r = exact_port_new(&port, EXACT_PORT_NOW, s->network.link_rate_bps, wires_buffer_bytes(s));
+        if (r < 0)
+                warn_of_timers(testbed, r);
+        return port;
+}
+
+static int shape_wire(struct testbed *testbed, unsigned i)
+{
+        int refusal = 0, r;
+
+        testbed->ports[i] = make_port(testbed);
+        r = wires_set_rate(testbed->at_switch, testbed->scenario, i + 1, testbed->ports[i], &refusal);
+        if (refusal < 0) {
+                testbed->ports[i] = exact_port_free(testbed->ports[i]);
+                warn_of_timers(testbed, refusal);
+        }
+        return r;
+}
+
+static int read_counts(const struct testbed *testbed, struct testbed_counts *ret)
+{
+        *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
+        for (unsigned i = 0; i < testbed->scenario->n_nodes; i++) {
+                struct wire_counts counts;
+                int r = wires_read(testbed->at_switch, i + 1, testbed->ports[i], &counts);
+
+                if (r < 0)
+                        return r;
+                ret->dropped_packets += counts.dropped_packets;
+                ret->lost_packets += counts.lost_packets;
+        }
+        return 0;
+}
+
 /* Sets rates and buffers of all links and ports. */
 static int shape_wires(struct testbed *testbed)
 {
         const struct scenario *s = testbed->scenario;
+        struct testbed_counts counts;
         int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
 
+        testbed->is_exact = true;
         for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
                 char port[32];
 
                 snprintf(port, sizeof port, "port%u", i + 1);
-                r = wires_set_rate(testbed->at_switch, s, i + 1);
+                r = shape_wire(testbed, i);
                 if (r >= 0)
                         r = disable_segmentation(testbed, testbed->namespaces[s->n_nodes], port);
                 if (r >= 0)
                         r = disable_segmentation(testbed, testbed->namespaces[i], DEVICE);
         }
+        if (r >= 0)
+                r = read_counts(testbed, &counts);
+        if (r >= 0)
+                testbed->lost_before = counts.lost_packets;
         return r;
 }
 
@@ -296,7 +364,8 @@ int testbed_new(struct testbed **ret, struct scenario *s)
         testbed->scenario = s;
         testbed->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
         testbed->namespaces = calloc(s->n_nodes + 1, sizeof *testbed->namespaces);
-        r = testbed->home < 0 || !testbed->namespaces
+        testbed->ports = calloc(s->n_nodes + 1, sizeof(struct exact_port *));
+        r = testbed->home < 0 || !testbed->namespaces || !testbed->ports
                     ? log_error_errno(ENOMEM, "lab: cannot make a testbed: %m")
                     : build(testbed);
         if (r < 0) {
@@ -318,6 +387,9 @@ struct testbed *testbed_free(struct testbed *testbed)
                 close(testbed->namespaces[i]);
                 netns_remove(name);
         }
+        for (size_t i = 0; testbed->ports && i < testbed->scenario->n_nodes; i++)
+                exact_port_free(testbed->ports[i]);
+        free(testbed->ports);
         tc_socket_free(testbed->at_switch);
         if (testbed->home >= 0)
                 close(testbed->home);
@@ -335,16 +407,25 @@ int testbed_node_namespace(const struct testbed *testbed, const char *name)
         return -1;
 }
 
-int testbed_switch_drops(const struct testbed *testbed, uint64_t *ret_packets)
+int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret)
 {
-        uint64_t sum = 0, packets = 0;
-        int r = testbed->at_switch ? 0 : -ENODATA;
+        struct testbed_counts counts;
+        int r = testbed->at_switch ? read_counts(testbed, &counts) : -ENODATA;
 
-        for (unsigned i = 0; r >= 0 && i < testbed->scenario->n_nodes; i++) {
-                r = wires_read_drops(testbed->at_switch, i + 1, &packets);
-                sum += packets;
-        }
-        if (r >= 0)
-                *ret_packets = sum;
-        return r;
+        if (r < 0)
+                return r;
+        counts.lost_packets -= MIN(testbed->lost_before, counts.lost_packets);
+        if (counts.lost_packets > 0)
+                log_warning(
+                        "lab: the testbed itself lost %" PRIu64
+                        " packets, which links and ports would have carried; use a less busy machine, or a "
+                        "lower network.link-rate",
+                        counts.lost_packets);
+        *ret = counts;
+        return 0;
+}
+
+const char *testbed_port_name(const struct testbed_counts *counts)
+{
+        return counts->is_exact ? "exact" : "timer";
 }

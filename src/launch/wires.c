@@ -1,10 +1,12 @@
-/* Sets rates and buffers of links and ports with TBF; traffic from a node passes an ifb device first. */
+/* Sets rates of links and ports with TBF; traffic from a node passes an ifb device first. A BPF program at
+ * the port decides which packets its buffer has room for; without BPF the port's TBF does. */
 #include "wires.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/tc_act/tc_mirred.h>
 #include <net/if.h>
@@ -14,6 +16,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/conf/scenario.h"
+#include "evb/launch/exact_port.h"
 #include "evb/tc-model/kind.h"
 #include "evb/tc-model/units.h"
 #include "evb/tc/socket.h"
@@ -23,8 +26,15 @@
 #define BURST_NS (100 * NS_PER_US)
 /* A link drops nothing that a sender has queued. */
 #define WIRE_LIMIT_BYTES (16u << 20)
-#define INGRESS_PARENT 0xfffffff1u
-#define INGRESS_HANDLE 0xffff0000u
+#define PORT_NAME "port%u"
+#define WIRE_NAME "wire%u"
+/* Behind an exact port, the TBF only delays. A processor that is away for this long at full load fills it. */
+#define DELAY_NS (500 * NS_PER_MS)
+#define DELAY_MOST_BYTES (UINT64_C(1) << 30)
+/* clsact has a place for filters in each direction. */
+#define CLSACT_HANDLE TC_ID(0xffff, 0)
+#define CLSACT_INGRESS TC_ID(0xffff, TC_H_MIN_INGRESS)
+#define CLSACT_EGRESS TC_ID(0xffff, TC_H_MIN_EGRESS)
 
 static int change(struct tc_socket *at, int ifindex, const struct tc_object *o)
 {
@@ -80,10 +90,8 @@ static int make_ifb(struct tc_socket *at, const char *name, uint32_t mtu_bytes)
 /* Redirects everything that arrives at a device through another one. */
 static int redirect(struct tc_socket *at, int from, int to)
 {
-        struct tc_object ingress = {
-                .type = TC_QDISC, .handle = INGRESS_HANDLE, .parent = INGRESS_PARENT, .kind_name = "ingress"};
         struct tc_object filter = {.type = TC_FILTER,
-                                   .parent = INGRESS_HANDLE,
+                                   .parent = CLSACT_INGRESS,
                                    .priority = 1,
                                    .protocol = ETH_P_ALL,
                                    .kind_name = "u32"};
@@ -96,10 +104,7 @@ static int redirect(struct tc_socket *at, int from, int to)
         uint8_t buffer[256] __attribute__((aligned(8))) = {};
         struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
         struct nlattr *actions, *first, *options;
-        int r = change(at, from, &ingress);
 
-        if (r < 0)
-                return r;
         ((struct tc_u32_sel *)(void *)match.selector)->flags = TC_U32_TERMINAL;
         ((struct tc_u32_sel *)(void *)match.selector)->nkeys = 1;
         mnl_attr_put(m, TCA_U32_SEL, sizeof match, &match);
@@ -116,78 +121,159 @@ static int redirect(struct tc_socket *at, int from, int to)
         return change(at, from, &filter);
 }
 
+struct link {
+        int index;
+        uint64_t dropped_packets; /* in both directions, between a device and its peer */
+};
+
 /* if_nametoindex() would ask the calling thread's namespace, not the socket's. */
-static int take_index(const struct nlmsghdr *m, void *ctx)
+static int take_link(const struct nlmsghdr *m, void *ctx)
 {
+        struct link *link = ctx;
+        const struct nlattr *a;
         struct ifinfomsg i;
 
         memcpy(&i, mnl_nlmsg_get_payload(m), sizeof i);
-        *(int *)ctx = i.ifi_index;
+        link->index = i.ifi_index;
+        mnl_attr_for_each(a, m, sizeof i)
+        {
+                struct rtnl_link_stats64 stats = {};
+
+                if (mnl_attr_get_type(a) != IFLA_STATS64)
+                        continue;
+                memcpy(&stats, mnl_attr_get_payload(a),
+                       MIN(sizeof stats, (size_t)mnl_attr_get_payload_len(a)));
+                link->dropped_packets = stats.rx_dropped + stats.tx_dropped;
+        }
         return 0;
 }
 
-static int index_of(struct tc_socket *at, const char *name)
+static int read_link(struct tc_socket *at, const char *name, struct link *ret)
 {
         uint8_t buffer[128] __attribute__((aligned(8))) = {};
         struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
         struct tc_ack ack;
-        int index = 0, r;
 
+        *ret = (struct link){};
         mnl_nlmsg_put_extra_header(m, sizeof(struct ifinfomsg));
         m->nlmsg_type = RTM_GETLINK;
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
         mnl_attr_put_strz(m, IFLA_IFNAME, name);
-        r = tc_socket_ask(at, m, take_index, &index, &ack);
-        return r < 0 ? r : index;
+        return tc_socket_ask(at, m, take_link, ret, &ack);
 }
 
-/* A buffer of S bytes drops what exceeds rate * t + S, and so does TBF with any burst + limit = S. A large
- * burst compensates for late timers; with a small burst the port would be slower and drop too much. */
-static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s)
+static int index_of(struct tc_socket *at, const char *name)
+{
+        struct link link;
+        int r = read_link(at, name, &link);
+
+        return r < 0 ? r : link.index;
+}
+
+/* Lets the program decide which packets to the node are dropped. A refusal is not an error: the kernel may
+ * have no cls_bpf. */
+static int attach(struct tc_socket *at, int ifindex, const struct exact_port *port)
+{
+        struct tc_object filter = {.type = TC_FILTER,
+                                   .parent = CLSACT_EGRESS,
+                                   .priority = 1,
+                                   .protocol = ETH_P_ALL,
+                                   .kind_name = "bpf"};
+        struct tc_change c = {TC_ADD, &filter, 0};
+        uint8_t buffer[128] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct tc_ack ack;
+        int r;
+
+        mnl_attr_put_u32(m, TCA_BPF_FD, (uint32_t)exact_port_program(port));
+        mnl_attr_put_strz(m, TCA_BPF_NAME, "evb_port");
+        mnl_attr_put_u32(m, TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT);
+        filter.options = mnl_nlmsg_get_payload(m);
+        filter.options_bytes = mnl_nlmsg_get_payload_len(m);
+        r = tc_socket_change(at, ifindex, &c, 1, &ack);
+        return r < 0 ? r : MIN(ack.error, 0);
+}
+
+uint64_t wires_buffer_bytes(const struct scenario *s)
+{
+        return MAX(s->network.switch_buffer_bytes, s->network.mtu_bytes + ETH_HLEN);
+}
+
+/* Without a program, TBF has to drop what exceeds rate * t + buffer, and does so with any burst + limit that
+ * equal the buffer. A large burst compensates for late timers; with a small burst the port would be slower
+ * and drop too much. With a program, TBF only delays, and a late timer makes its queue longer than the
+ * port's. */
+static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
         uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN;
-        uint64_t burst_bytes = MAX(buffer_bytes / 2, frame_bytes);
+        uint64_t burst_bytes = MAX(buffer_bytes / 2, frame_bytes),
+                 limit_bytes = MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes;
 
-        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes,
-                       MAX(buffer_bytes, burst_bytes + frame_bytes) - burst_bytes);
+        if (exact)
+                limit_bytes +=
+                        MIN(s->network.link_rate_bps / 8 * (DELAY_NS / NS_PER_MS) / 1000, DELAY_MOST_BYTES);
+        return set_tbf(at, ifindex, s->network.link_rate_bps, burst_bytes, limit_bytes);
 }
 
-int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i)
+int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i, const struct exact_port *exact,
+                   int *ret_refusal)
 {
+        struct tc_object clsact = {
+                .type = TC_QDISC, .handle = CLSACT_HANDLE, .parent = TC_H_CLSACT, .kind_name = "clsact"};
         uint64_t rate_bps = s->network.link_rate_bps,
                  burst_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
         char port[IFNAMSIZ], wire[IFNAMSIZ];
         int port_index, wire_index, r;
 
         burst_bytes = MAX(burst_bytes, rate_bps / 8 * BURST_NS / NS_PER_S);
-        snprintf(port, sizeof port, "port%u", i);
-        snprintf(wire, sizeof wire, "wire%u", i);
+        snprintf(port, sizeof port, PORT_NAME, i);
+        snprintf(wire, sizeof wire, WIRE_NAME, i);
         r = make_ifb(at, wire, (uint32_t)s->network.mtu_bytes);
         if (r < 0)
                 return r;
         port_index = index_of(at, port), wire_index = index_of(at, wire);
         if (port_index < 0 || wire_index < 0)
                 return log_error_errno(ENODEV, "lab: cannot find %s: %m", port);
+        r = change(at, port_index, &clsact);
+        if (r < 0)
+                return r;
+        *ret_refusal = exact ? attach(at, port_index, exact) : 0;
         r = set_tbf(at, wire_index, rate_bps, burst_bytes, WIRE_LIMIT_BYTES);
         if (r >= 0)
-                r = set_port(at, port_index, s);
+                r = set_port(at, port_index, s, exact && *ret_refusal >= 0);
         return r < 0 ? r : redirect(at, port_index, wire_index);
 }
 
-int wires_read_drops(struct tc_socket *at, unsigned i, uint64_t *ret_packets)
+static int read_queue(struct tc_socket *at, int ifindex, uint64_t *ret_drops)
 {
         struct tc_tree tree = {};
-        char port[IFNAMSIZ];
         const struct tc_object *root;
-        int index, r;
+        int r = tc_socket_dump(at, ifindex, false, &tree);
 
-        snprintf(port, sizeof port, "port%u", i);
-        index = index_of(at, port);
-        r = index < 0 ? index : tc_socket_dump(at, index, false, &tree);
         if (r < 0)
                 return r;
         root = tc_tree_qdisc(&tree, TC_ROOT);
-        *ret_packets = root ? root->counters.drops : 0;
+        *ret_drops = root ? root->counters.drops : 0;
         tc_tree_fini(&tree);
+        return 0;
+}
+
+int wires_read(struct tc_socket *at, unsigned i, const struct exact_port *exact, struct wire_counts *ret)
+{
+        struct exact_port_counts decided = {};
+        uint64_t at_port = 0, at_wire = 0;
+        char port[IFNAMSIZ], wire[IFNAMSIZ];
+        struct link there, wire_there;
+        int r;
+
+        snprintf(port, sizeof port, PORT_NAME, i);
+        snprintf(wire, sizeof wire, WIRE_NAME, i);
+        if ((r = read_link(at, port, &there)) < 0 || (r = read_link(at, wire, &wire_there)) < 0 ||
+            (r = read_queue(at, there.index, &at_port)) < 0 ||
+            (r = read_queue(at, wire_there.index, &at_wire)) < 0 ||
+            (exact && (r = exact_port_read(exact, &decided)) < 0))
+                return r;
+        *ret = (struct wire_counts){.dropped_packets = exact ? decided.dropped_packets : at_port,
+                                    .lost_packets = at_wire + (exact ? at_port : 0) + there.dropped_packets};
         return 0;
 }

@@ -88,6 +88,11 @@ int tcp_connect(const struct net_address *local, const struct net_address *to, u
         return take_fd(&fd);
 }
 
+int tcp_choose_congestion(int fd, const char *name)
+{
+        return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) < 0 ? -errno : 0;
+}
+
 int tcp_connected(int fd)
 {
         socklen_t size = sizeof(int);

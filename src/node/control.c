@@ -58,7 +58,8 @@ static int open_group(struct control *c, const struct scenario_node *self, const
                                        "IPv6; use only one of them",
                                        text);
         c->has_group = true;
-        if (self->role == ROLE_DFM)
+        /* What goes to the group is for the ROSs, and would take its share of an SFI's port. */
+        if (self->role != ROLE_ROS)
                 return 0;
         config.group = &c->group_address;
         r = open_socket(c, &c->group, &config, self, loop);
@@ -83,6 +84,7 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->role = self->role;
         c->incarnation = incarnation;
         c->message_bytes = network_datagram_bytes(s);
+        c->header_bytes = network_header_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
         if (!c->bytes)
                 return log_error_errno(ENOMEM, "control: %m");
@@ -122,6 +124,8 @@ void control_flush(struct control *c)
         taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
         /* Messages that a full socket does not accept count as lost in the network: the protocol repeats
          * them. */
+        for (int i = 0; i < taken; i++)
+                stats_add(&c->stats->control_sent_bytes, c->batch[i].size_bytes + c->header_bytes);
         if (taken > 0)
                 stats_add(&c->stats->control_sent, (uint64_t)taken);
         if (taken < (int)c->n_batch)
@@ -188,6 +192,7 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 stats_count_refusal(c->stats, v);
                 if (v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from)) {
                         stats_add(&c->stats->control_received, 1);
+                        stats_add(&c->stats->control_received_bytes, d->size_bytes + c->header_bytes);
                         return true;
                 }
         }
@@ -224,15 +229,16 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
-        if (to.index != MESSAGE_TO_ALL)
+        bool request = m->header.type == MESSAGE_REQUEST;
+
+        if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 send_to(c, address_book_find(&c->nodes, to.role, to.index), m);
-        else if (m->header.type == MESSAGE_REQUEST)
-                send_to_ross(c, m, first);
-        else if (c->has_group)
-                send_to(c, &c->group_address, m);
-        else {
-                send_to_ross(c, m, first);
-                for (size_t i = 0; i < c->nodes.n_sfi; i++)
-                        send_to(c, &c->nodes.sfi[i], m);
+                return;
         }
+        if (c->has_group && !request)
+                send_to(c, &c->group_address, m);
+        else
+                send_to_ross(c, m, first);
+        for (size_t i = 0; to.index == MESSAGE_TO_ALL && !request && i < c->nodes.n_sfi; i++)
+                send_to(c, &c->nodes.sfi[i], m);
 }

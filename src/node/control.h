@@ -1,5 +1,5 @@
-/* Sends and receives a node's control messages on its own socket and the DFM's multicast group, in batches.
- * Without a group the DFM sends to each node separately. One thread. */
+/* Sends and receives a node's control messages on its own socket, and those of the DFM to all ROSs by its
+ * multicast group, in batches. Without a group the DFM sends to each ROS separately. One thread. */
 #pragma once
 
 #include "evb/conf/scenario.h"
@@ -35,7 +35,7 @@ struct control_stranger {
 struct control {
         const struct scenario *scenario;
         struct node_stats *stats;
-        struct control_socket own, group; /* group: not in the DFM, which only sends to it */
+        struct control_socket own, group; /* group: in a ROS alone; the DFM only sends to it */
         enum node_role role;              /* of this node */
         uint64_t incarnation;
 
@@ -44,7 +44,8 @@ struct control {
         struct address_book nodes;
 
         size_t message_bytes;
-        uint8_t *bytes; /* CONTROL_BATCH messages */
+        uint32_t header_bytes; /* that each message has in addition, on the wire */
+        uint8_t *bytes;        /* CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
@@ -64,7 +65,7 @@ bool control_has_more(const struct control *c);
 /* Returns the next message that comes from the address of the node it names, or NULL. It is valid until the
  * next call. */
 const struct message *control_receive(struct control *c);
-/* Queues a message for one node or all (MESSAGE_TO_ALL). A Request to all goes to each ROS, starting with ROS
+/* Queues a message for one node, all ROSs, or all nodes. A Request to all goes to each ROS, starting with ROS
  * `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* Sends the queued messages. */

@@ -109,12 +109,20 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
+                struct dfm_node_view v;
 
-                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).vanished)
+                if (n->role != ROLE_SFI)
+                        continue;
+                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
+                if (v.vanished)
                         reasons_add(to,
                                     "%s fell silent and did not return: its files may lack an end, or hold "
-                                    "events "
-                                    "that other SFIs built too",
+                                    "events that other SFIs built too",
+                                    n->name);
+                if (v.replaced)
+                        reasons_add(to,
+                                    "%s was restarted with open events: its earlier files may lack an end, "
+                                    "or hold events that other SFIs built too",
                                     n->name);
         }
 }
@@ -130,8 +138,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
                 reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
-                                "counted, or the ROSs "
-                                "counted different numbers of them");
+                                "counted, or the ROSs counted different numbers of them");
         if (dfm_is_overdue(d))
                 reasons_add(
                         to,

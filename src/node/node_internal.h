@@ -13,6 +13,10 @@
 #include "control.h"
 #include "membership.h"
 
+/* Number and interval of a ROS's or SFI's final messages, some of which may be lost. */
+#define FAREWELLS 3
+#define FAREWELL_NS (20 * NS_PER_MS)
+
 struct node;
 
 /* The functions that differ between the roles. */

@@ -6,6 +6,7 @@
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
+#include "evb/data/network.h"
 #include "evb/store/replay.h"
 #include "dfm_reasons.h"
 #include "machine.h"
@@ -24,14 +25,15 @@
 /* Triggers that are held back for longer than this are logged. */
 #define STALL_LOG_NS (5 * NS_PER_S)
 
-/* So is a larger step of the wall clock. */
+/* So is a larger step of the wall clock, and a longer suspension of the machine. */
 #define STEP_LOG_NS NS_PER_S
 
 struct dfm_role {
         struct dfm *core;
         struct run_record record;
         uint64_t wait_log_ns;
-        uint64_t utc_offset_ns; /* of the times of events */
+        uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
+        uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
         bool noted, step_logged, wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* number of triggers, and time of its last change */
         char stalled_end[256]; /* the ROSs that held triggers back until the end; "": none */
@@ -77,13 +79,14 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
                             age_s);
                 break;
         case RUN_AGE_BY_WALL:
-                log_warning("this machine restarted since the last run began; by the clock, that run is "
-                            "%.1f s old",
+                log_warning("this machine may have restarted since the last run began; by the clock, that "
+                            "run is %.1f s old",
                             age_s);
                 break;
         case RUN_AGE_UNKNOWN:
-                log_warning("this machine restarted since the last run began, and its clock shows an earlier "
-                            "time; if that run continues, it lasts for scenario.duration from now");
+                log_warning("this machine may have restarted since the last run began, and its clock shows "
+                            "an earlier time; if that run continues, it lasts for scenario.duration from "
+                            "now");
                 break;
         }
 }
@@ -174,6 +177,7 @@ static int open_role(struct node *n)
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .message_bytes = n->control.message_bytes,
+                .control = network_control_plan(s),
         };
         int r;
 
@@ -256,8 +260,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* While the process or its machine was suspended, it received nothing. The nodes must not be blamed for it.
- */
+/* While the process was suspended, it received nothing. The nodes must not be blamed for it. If its machine
+ * is suspended, the timeouts wait, as the monotonic clock stops. */
 static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -300,22 +304,39 @@ static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->stall_logged = true;
 }
 
-/* Events keep the offset of the beginning. A process that was stopped between two readings has none. */
-static void watch_clock(struct dfm_role *d)
+/* The times of events follow the monotonic clock from the beginning of the run. */
+static void log_clock(struct dfm_role *d, uint64_t utc_offset_ns, uint64_t boot_offset_ns)
 {
-        uint64_t now_ns = clock_now_ns(), offset_ns = clock_utc_ns() - now_ns;
-        int64_t step_ns = (int64_t)(offset_ns - d->utc_offset_ns);
+        int64_t step_ns = (int64_t)(utc_offset_ns - d->utc_offset_ns);
+        int64_t asleep_ns = (int64_t)(boot_offset_ns - d->boot_offset_ns);
 
-        if (clock_now_ns() - now_ns > STEP_LOG_NS / 4)
-                return;
-        if (!dfm_has_begun(d->core)) {
-                dfm_set_utc_offset(d->core, offset_ns);
-                d->utc_offset_ns = offset_ns;
-        } else if (!d->step_logged && (step_ns > (int64_t)STEP_LOG_NS || step_ns < -(int64_t)STEP_LOG_NS)) {
+        if (asleep_ns > (int64_t)STEP_LOG_NS) {
+                log_warning("this machine was suspended for %.1f s during the run; the times of later events "
+                            "are too early by that",
+                            (double)asleep_ns / NS_PER_S);
+                d->boot_offset_ns = boot_offset_ns;
+        }
+        if (!d->step_logged && (step_ns > (int64_t)STEP_LOG_NS || step_ns < -(int64_t)STEP_LOG_NS)) {
                 log_warning("the clock was set by %+.1f s during the run; event times ignore the change",
                             (double)step_ns / NS_PER_S);
                 d->step_logged = true;
         }
+}
+
+static void watch_clock(struct dfm_role *d)
+{
+        uint64_t now_ns = clock_now_ns(), boot_ns = clock_boot_ns(), utc_ns = clock_utc_ns();
+
+        /* The readings of a process that was stopped in between do not belong together. */
+        if (clock_now_ns() - now_ns > STEP_LOG_NS / 4)
+                return;
+        if (dfm_has_begun(d->core)) {
+                log_clock(d, utc_ns - boot_ns, boot_ns - now_ns);
+                return;
+        }
+        dfm_set_utc_offset(d->core, utc_ns - now_ns);
+        d->utc_offset_ns = utc_ns - boot_ns;
+        d->boot_offset_ns = boot_ns - now_ns;
 }
 
 static int take_turn(struct node *n, uint64_t now_ns)

@@ -14,9 +14,6 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* Number and interval of the final messages, some of which may be lost. */
-#define FAREWELLS 3
-#define FAREWELL_NS (20 * NS_PER_MS)
 #define WAITING_MAX 1024
 
 /* Maximum wait for a front-end that continues to send after the run. */
@@ -89,6 +86,7 @@ static int open_role(struct node *n)
                 .entries = (uint32_t)s->ros.buffer_events,
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
+                .control = network_control_plan(s),
                 .pending_after_ns = s->sfi.timeout_ns / 4 * 3,
         };
         int k;

@@ -8,13 +8,12 @@
 #include "evb/base/util.h"
 #include "evb/data/builder.h"
 #include "evb/data/data_receive.h"
+#include "evb/data/network.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
 #include "node_internal.h"
 
 #define SLOTS 2048
-#define FAREWELLS 3
-#define FAREWELL_NS (20 * NS_PER_MS)
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
@@ -75,12 +74,15 @@ static int open_role(struct node *n)
                 .buffer_bytes = sc->sfi.buffer_size_bytes,
                 .credits = credits,
                 .outstanding = (uint32_t)sc->sfi.outstanding,
+                .port_bytes = sc->network.link_rate_bps > 0 ? sc->network.switch_buffer_bytes : 0,
+                .port_rate_bps = sc->network.link_rate_bps,
                 .timeout_ns = sc->sfi.timeout_ns,
                 .retries_max = (uint32_t)sc->sfi.retries,
                 .retry_after_ns = sc->sfi.retry_after_ns,
                 .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,
                 .message_bytes = n->control.message_bytes,
+                .control = network_control_plan(sc),
         };
         int r;
 
@@ -332,6 +334,7 @@ static void publish_counters(struct node *n)
         stats_set(&to->fragments_no_room, c->no_room);
         stats_set(&to->fragments_re_asked, c->retried);
         stats_set(&to->fragments_recovered, c->recovered);
+        stats_set(&to->limit_decreases, c->limit_decreases);
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);
                 stats_set(&to->packets_lost, c->datagrams_lost);

@@ -35,8 +35,7 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                 break;
         case WELCOME_BEGUN:
                 log_error("refused %s: run %u has begun, and this node must count its front-end's frames "
-                          "from the "
-                          "beginning",
+                          "from the beginning",
                           name, n->run);
                 break;
         case WELCOME_OK:
@@ -80,7 +79,7 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
         case NOTICE_REFUSED:
                 log_refusal(n, o);
                 break;
-        case NOTICE_TAKEN_UP:
+        case NOTICE_RESUMED:
                 log_warning("resumed run %u of an earlier DFM", o->run);
                 break;
         case NOTICE_OVERDUE:
@@ -111,7 +110,7 @@ static void log_stranger(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Logged once per node name and at limited rate, so that strangers cannot fill the log. */
+        /* Strangers must not fill the log: none is logged twice in a row, and all at limited rate. */
         if (s->role == ROLE_DFM || n->membership.logged_stranger == who || now_ns < n->membership.stranger_ns)
                 return;
         n->membership.logged_stranger = who;

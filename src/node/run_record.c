@@ -24,7 +24,7 @@ static const char *const format =
 #define BOOT_ID_MAX 40
 #define RECORD_MAX 256
 
-static bool find_folder(char *path, size_t size_bytes)
+static bool find_directory(char *path, size_t size_bytes)
 {
         const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
                    *home = getenv("HOME");
@@ -43,7 +43,7 @@ static bool find_folder(char *path, size_t size_bytes)
         return n > 0 && (size_t)n < size_bytes;
 }
 
-static void make_folder(char *path)
+static void make_directory(char *path)
 {
         for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
                 *slash = '\0';
@@ -56,14 +56,14 @@ static void make_folder(char *path)
 /* Opens and locks the file `name` in the directory; `path` is set on errors as well. */
 static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
 {
-        char folder[RUN_RECORD_PATH_MAX - 128];
+        char directory[RUN_RECORD_PATH_MAX - 128];
         int fd;
 
         snprintf(path, size_bytes, "%s", name);
-        if (!find_folder(folder, sizeof folder))
+        if (!find_directory(directory, sizeof directory))
                 return -ENOENT;
-        make_folder(folder);
-        snprintf(path, size_bytes, "%s/%s", folder, name);
+        make_directory(directory);
+        snprintf(path, size_bytes, "%s/%s", directory, name);
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
         if (fd < 0)
                 return -errno;

@@ -14,8 +14,8 @@
 enum run_age {
         RUN_AGE_CERTAIN, /* by a clock that nobody sets */
         RUN_AGE_STEPPED, /* likewise; somebody set the wall clock in between */
-        RUN_AGE_BY_WALL, /* by the wall clock, as the machine restarted in between */
-        RUN_AGE_UNKNOWN, /* 0: after such a restart, the wall clock shows a time before the run */
+        RUN_AGE_BY_WALL, /* by the wall clock, as the machine may have restarted in between */
+        RUN_AGE_UNKNOWN, /* 0: likewise, and the wall clock shows a time before the run */
 };
 
 struct run_record {
@@ -32,5 +32,7 @@ struct dfm_former run_record_former(const struct run_record *s, bool *ret_damage
  * (-EBADMSG: the file is damaged) or the new one cannot be stored in `path`; *ret is the time in seconds
  * then. */
 int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX]);
-/* Records that the run, which began `age_ns` ago, continues or has ended. Negative errno. */
+/* Records that the run, which began `age_ns` ago, continues or has ended. Negative errno. Only the age of a
+ * run that continues is read again: record it at once, as a suspension of the machine does not add to
+ * `age_ns`. */
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended);

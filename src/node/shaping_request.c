@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "evb/base/util.h"
+#include "evb/data/network.h"
 
 static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
                              const bool *wanted, struct error *e)
@@ -57,8 +58,13 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                                                                                : s->qos.overhead_bytes),
                 .destinations = destinations,
         };
+        struct budget_plan control = network_control_plan(s);
         int r;
 
+        if (q.control_rate_bps == 0 && control.share_bps > 0) {
+                q.control_rate_bps = control.share_bps;
+                network_control_reason(s, &control, q.control_reason, sizeof q.control_reason);
+        }
         if (ros->role != ROLE_ROS)
                 return error_set(e, -EINVAL, "node %s sends no fragments; expected a node of role ros",
                                  ros->name);

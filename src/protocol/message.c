@@ -4,27 +4,23 @@
 
 #include <string.h>
 
-#include "evb/base/cursor.h"
+#include "codec.h"
 #include "evb/base/util.h"
 
 #define CHECK_BYTES_AT 28
 #define ASSIGN_WITH_INFO 1u
+#define ASSIGN_ANNOUNCES 2u
 /* The sender's 16 bits: role, then index. */
 #define SENDER_ROLE_SHIFT 12
 
-/* Bytes of the fixed part and of one entry. */
+/* Bytes of the fixed part, and of entries of one size. */
 enum {
-        ASSIGN_BYTES = 16,
-        ASSIGN_ENTRY_BYTES = 32,
-        ASSIGN_INFO_BYTES = 56,
+        ASSIGN_BYTES = 32,
         UPDATE_BYTES = 40,
-        UPDATE_ENTRY_BYTES = 24,
         CLEAR_BYTES = 24,
-        CLEAR_ENTRY_BYTES = 8,
         INVENTORY_BYTES = 72,
         INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
-        REQUEST_ENTRY_BYTES = 24,
 };
 
 uint32_t message_check(const void *bytes, size_t n)
@@ -101,27 +97,6 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
         return sender_is_possible(ret) ? MESSAGE_OK : MESSAGE_MALFORMED;
 }
 
-/* A walk over a body, which reads into the fields or writes from them. */
-struct codec {
-        bool decode;
-        struct reader r;
-        struct writer w;
-};
-
-#define CODEC_FIELD(bits)                                                                                    \
-        static void field_u##bits(struct codec *c, uint##bits##_t *v)                                        \
-        {                                                                                                    \
-                if (c->decode)                                                                               \
-                        *v = reader_u##bits(&c->r);                                                          \
-                else                                                                                         \
-                        writer_u##bits(&c->w, *v);                                                           \
-        }
-
-CODEC_FIELD(16)
-CODEC_FIELD(32)
-CODEC_FIELD(64)
-#undef CODEC_FIELD
-
 static void reserved(struct codec *c, size_t n)
 {
         if (c->decode) {
@@ -133,7 +108,7 @@ static void reserved(struct codec *c, size_t n)
                 memset(zeros, 0, n);
 }
 
-/* The number of entries. On reading, they must fill the rest of the message. */
+/* The number of entries. */
 static bool count(struct codec *c, struct message *m)
 {
         uint32_t n = (uint32_t)m->n;
@@ -160,30 +135,25 @@ static void body_info(struct codec *c, struct event_info *i)
 
 static bool body_assign(struct codec *c, struct message *m)
 {
-        uint32_t flags = !c->decode && m->assign.with_info ? ASSIGN_WITH_INFO : 0;
+        uint32_t flags =
+                (m->assign.with_info ? ASSIGN_WITH_INFO : 0) | (m->assign.announces ? ASSIGN_ANNOUNCES : 0);
 
         if (!count(c, m))
                 return false;
         field_u32(c, &flags);
         m->assign.with_info = flags & ASSIGN_WITH_INFO;
-        for (size_t k = 0; k < m->n; k++) {
-                struct assign_entry *e = &m->assign.entries[k];
-
-                field_u64(c, &e->event);
-                field_u64(c, &e->time_ns);
-                field_u32(c, &e->l1_id);
-                field_u32(c, &e->sequence);
-                field_u16(c, &e->sfi);
-                field_u16(c, &e->flags);
-                field_u32(c, &e->incarnation);
-                if (e->sfi >= EVB_SFI_MAX || e->event == UINT64_MAX)
-                        return false;
-                if (!m->assign.with_info)
-                        continue;
+        m->assign.announces = flags & ASSIGN_ANNOUNCES;
+        field_u32(c, &m->assign.incarnation);
+        field_u32(c, &m->assign.finished_ack);
+        field_u16(c, &m->assign.sfi);
+        reserved(c, 6);
+        if (!entries_code(c, m))
+                return false;
+        for (size_t k = 0; k < m->n && m->assign.with_info; k++) {
                 body_info(c, &m->assign.infos[k]);
-                m->assign.infos[k].l1_id = e->l1_id;
+                m->assign.infos[k].l1_id = m->assign.entries[k].l1_id;
         }
-        return flags <= ASSIGN_WITH_INFO;
+        return flags <= (ASSIGN_WITH_INFO | ASSIGN_ANNOUNCES);
 }
 
 static bool body_update(struct codec *c, struct message *m)
@@ -195,17 +165,7 @@ static bool body_update(struct codec *c, struct message *m)
         if (!count(c, m))
                 return false;
         reserved(c, 4);
-        for (size_t k = 0; k < m->n; k++) {
-                struct finished_entry *e = &m->update.entries[k];
-
-                field_u64(c, &e->event);
-                field_u64(c, &e->payload_bytes);
-                field_u32(c, &e->missing);
-                field_u32(c, &e->end);
-                if (e->end > UPDATE_WRITING || e->missing > EVB_ROS_MAX)
-                        return false;
-        }
-        return true;
+        return entries_code(c, m);
 }
 
 static bool body_clear(struct codec *c, struct message *m)
@@ -214,9 +174,7 @@ static bool body_clear(struct codec *c, struct message *m)
         if (!count(c, m))
                 return false;
         reserved(c, 4);
-        for (size_t k = 0; k < m->n; k++)
-                field_u64(c, &m->clear.events[k]);
-        return true;
+        return entries_code(c, m);
 }
 
 static bool body_keep_alive(struct codec *c, struct message *m)
@@ -238,19 +196,7 @@ static bool body_request(struct codec *c, struct message *m)
         if (!count(c, m))
                 return false;
         reserved(c, 4);
-        for (size_t k = 0; k < m->n; k++) {
-                struct request_entry *e = &m->request.entries[k];
-
-                field_u64(c, &e->event);
-                field_u32(c, &e->l1_id);
-                field_u32(c, &e->from_bytes);
-                field_u32(c, &e->to_bytes);
-                field_u32(c, &e->again);
-                if (e->event == UINT64_MAX || e->from_bytes > e->to_bytes ||
-                    e->from_bytes % EVB_BLOCK_BYTES != 0)
-                        return false;
-        }
-        return true;
+        return entries_code(c, m);
 }
 
 static bool body_alive(struct codec *c, struct message *m)
@@ -382,33 +328,52 @@ static bool body(struct codec *c, struct message *m)
         return false;
 }
 
-size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes)
+static size_t fixed_bytes(uint32_t type)
 {
-        size_t fixed, each;
-
         switch (type) {
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
-                fixed = ASSIGN_BYTES, each = ASSIGN_ENTRY_BYTES + (with_info ? ASSIGN_INFO_BYTES : 0);
-                break;
+                return MESSAGE_HEADER_BYTES + ASSIGN_BYTES;
         case MESSAGE_UPDATE:
-                fixed = UPDATE_BYTES, each = UPDATE_ENTRY_BYTES;
-                break;
+                return MESSAGE_HEADER_BYTES + UPDATE_BYTES;
         case MESSAGE_CLEAR:
-                fixed = CLEAR_BYTES, each = CLEAR_ENTRY_BYTES;
-                break;
+                return MESSAGE_HEADER_BYTES + CLEAR_BYTES;
         case MESSAGE_REQUEST:
-                fixed = REQUEST_BYTES, each = REQUEST_ENTRY_BYTES;
-                break;
+                return MESSAGE_HEADER_BYTES + REQUEST_BYTES;
         case MESSAGE_INVENTORY:
-                fixed = INVENTORY_BYTES, each = INVENTORY_ENTRY_BYTES;
-                break;
-        default:
-                return 0;
+                return MESSAGE_HEADER_BYTES + INVENTORY_BYTES;
         }
-        if (bytes < MESSAGE_HEADER_BYTES + fixed)
-                return 0;
-        return MIN((bytes - MESSAGE_HEADER_BYTES - fixed) / each, (size_t)MESSAGE_ENTRIES_MAX);
+        return SIZE_MAX;
+}
+
+size_t message_room(uint32_t type, size_t bytes)
+{
+        size_t fixed = fixed_bytes(type);
+
+        return bytes > fixed ? bytes - fixed : 0;
+}
+
+size_t message_entries_fit(uint32_t type, size_t bytes)
+{
+        size_t each = type == MESSAGE_INVENTORY ? INVENTORY_ENTRY_BYTES : MESSAGE_ENTRY_BYTES_MAX;
+
+        return MIN(message_room(type, bytes) / each, (size_t)MESSAGE_ENTRIES_MAX);
+}
+
+bool message_add(struct message *m, size_t *room)
+{
+        bool with_info =
+                m->assign.with_info && (m->header.type == MESSAGE_ASSIGN || m->header.type == MESSAGE_BUILD);
+        size_t bytes;
+
+        if (m->n == MESSAGE_ENTRIES_MAX)
+                return false;
+        bytes = entries_bytes(m, m->n) + (with_info ? MESSAGE_INFO_BYTES : 0);
+        if (bytes > *room)
+                return false;
+        *room -= bytes;
+        m->n++;
+        return true;
 }
 
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
@@ -425,6 +390,14 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
         message_header_encode(&header, bytes,
                               message_check(bytes + MESSAGE_HEADER_BYTES, header.payload_bytes));
         return total;
+}
+
+size_t message_bytes(const struct message *m)
+{
+        uint8_t bytes[MESSAGE_HEADER_BYTES + 512 +
+                      MESSAGE_ENTRIES_MAX * (MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)];
+
+        return message_encode(m, bytes, sizeof bytes);
 }
 
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n)

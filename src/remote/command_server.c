@@ -29,6 +29,8 @@
 #define REFUSALS_LOGGED 10u
 #define REFUSALS_NS (10 * NS_PER_S)
 
+#define OTHER_VERSION "the DFM runs evb " EVB_VERSION "; install the same version on all machines"
+
 enum peer_kind { PEER_FREE, PEER_UNKNOWN, PEER_NODE, PEER_COORDINATOR };
 
 struct peer {
@@ -127,7 +129,7 @@ static void log_refusal(struct command_server *cs, const struct net_address *fro
 
         if (now_ns >= cs->refusals_since_ns + REFUSALS_NS) {
                 if (cs->refusals > REFUSALS_LOGGED)
-                        log_warning("command port: refused %u more connections",
+                        log_warning("network.order-port: refused %u more connections",
                                     cs->refusals - REFUSALS_LOGGED);
                 cs->refusals_since_ns = now_ns;
                 cs->refusals = 0;
@@ -168,7 +170,7 @@ static void introduce_node(struct peer *p, const json_t *m)
                          n->address);
                 refuse(p, why);
         } else if (!version || strcmp(version, EVB_VERSION) != 0) {
-                refuse(p, "the DFM runs evb " EVB_VERSION "; install the same version");
+                refuse(p, OTHER_VERSION);
         } else if ((uint64_t)json_integer_value(json_object_get(m, "digest")) !=
                    command_server_digest(cs->scenario)) {
                 refuse(p, "its scenario differs from the DFM's in nodes, ports or group");
@@ -208,7 +210,7 @@ static void introduce_coordinator(struct peer *p, const json_t *m)
                 return;
         }
         if (!version || strcmp(version, EVB_VERSION) != 0) {
-                refuse(p, "the DFM runs evb " EVB_VERSION "; install the same version");
+                refuse(p, OTHER_VERSION);
                 return;
         }
         p->kind = PEER_COORDINATOR;
@@ -285,7 +287,8 @@ static void handle_message(void *ctx, json_t *message)
         else if (p->kind == PEER_COORDINATOR && json_is_object(json_object_get(message, "command")))
                 forward_command(p->server, message);
         else if (p->kind != PEER_COORDINATOR || !json_object_get(message, "alive"))
-                refuse(p, "unexpected message");
+                refuse(p, p->kind == PEER_UNKNOWN ? "unexpected introduction; " OTHER_VERSION
+                                                  : "unexpected message");
 }
 
 static void ended(void *ctx, int error)
@@ -343,7 +346,7 @@ static void accept_one(void *ctx, uint32_t events)
         while (i < cs->n_peers && cs->peers[i].kind != PEER_FREE)
                 i++;
         if (i == cs->n_peers) {
-                log_refusal(cs, &from, "the command port accepts no further connections");
+                log_refusal(cs, &from, "network.order-port accepts no further connections");
                 close(fd);
                 return;
         }
@@ -371,9 +374,9 @@ static void allow_descriptors(size_t n)
         l.rlim_cur = MIN((rlim_t)n, l.rlim_max);
         (void)setrlimit(RLIMIT_NOFILE, &l);
         if (l.rlim_cur < n)
-                log_warning(
-                        "command port: %zu descriptors exceed the limit of %llu open files; raise the limit",
-                        n, (unsigned long long)l.rlim_max);
+                log_warning("network.order-port: %zu descriptors exceed the limit of %llu open files; raise "
+                            "the limit",
+                            n, (unsigned long long)l.rlim_max);
 }
 
 int command_server_new(struct command_server **ret, const struct scenario *s, struct loop *loop)
@@ -401,7 +404,7 @@ int command_server_new(struct command_server **ret, const struct scenario *s, st
         }
         if (r < 0) {
                 command_server_free(cs);
-                return log_error_errno(r, "cannot listen on command port %llu of %s: %m",
+                return log_error_errno(r, "cannot listen on network.order-port %llu of %s: %m",
                                        (unsigned long long)s->network.order_port, dfm->address);
         }
         *ret = cs;

@@ -106,7 +106,7 @@ static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
                 event_writer_end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
         };
         size_t written;
-        int r = event_writer_check_linked(w);
+        int r = event_writer_check_file(w);
 
         if (r < 0)
                 return fail_on_disk(w, r);
@@ -126,7 +126,7 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         uint8_t end[EVENT_FILE_END_BYTES];
         struct iovec head = {.iov_base = (void *)record, .iov_len = EVENT_FILE_DATA_BYTES}, tail;
         size_t written;
-        int r = event_writer_check_linked(w);
+        int r = event_writer_check_file(w);
 
         if (r < 0)
                 return fail_on_disk(w, r);

@@ -149,7 +149,7 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
 
 /* If somebody removes or truncates the open file, or removes its directory, the events in it are lost.
  * Further writes would only lose more, and a write beyond the end of a truncated file would hide the loss. */
-int event_writer_check_linked(const struct event_writer *w)
+int event_writer_check_file(const struct event_writer *w)
 {
         struct stat st;
 
@@ -190,7 +190,7 @@ static int rename_final(struct event_writer *w)
 int event_writer_seal(struct event_writer *w)
 {
         uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
-        int r = event_writer_check_linked(w);
+        int r = event_writer_check_file(w);
         _cleanup_close_ int fd = take_fd(&w->fd);
 
         if (r < 0)

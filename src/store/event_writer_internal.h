@@ -41,7 +41,7 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
 /* Returns -ENOENT if somebody removed the open file, -EBADFD if somebody changed its size. */
-int event_writer_check_linked(const struct event_writer *w);
+int event_writer_check_file(const struct event_writer *w);
 /* Starts write-back of new data, so that sealing the file is fast. */
 int event_writer_write_back(struct event_writer *w);
 /* Syncs the open file, which has its end record, and gives it its final name. */

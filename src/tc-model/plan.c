@@ -86,7 +86,8 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
         p->control.limit_bytes = CONTROL_LIMIT_BYTES;
         if (q->control_rate_bps > 0) {
                 p->control.guaranteed_bps = q->control_rate_bps;
-                snprintf(p->reason_control, sizeof p->reason_control, "as configured");
+                snprintf(p->reason_control, sizeof p->reason_control, "%s",
+                         q->control_reason[0] ? q->control_reason : "as configured");
         } else
                 snprintf(p->reason_control, sizeof p->reason_control,
                          "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,

@@ -152,11 +152,9 @@ int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, st
 {
         const struct tc_object *root = tc_tree_qdisc(saved, TC_ROOT);
         struct tc_tree now = {}, copy = {};
-        int r = tc_socket_dump(s, ifindex, false, &now);
+        int r = tc_read_tree(s, ifindex, false, &now, e);
 
-        if (r < 0)
-                error_set(e, r, "cannot read the qdiscs: %m");
-        else {
+        if (r >= 0) {
                 const struct tc_object *there = tc_tree_qdisc(&now, TC_ROOT);
                 struct tc_change delete = {TC_DELETE, there, 0};
 

@@ -177,9 +177,7 @@ static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *ha
 
 static int read_tree(struct tc_shaper *s, bool deep, struct tc_tree *ret, struct error *e)
 {
-        int r = tc_socket_dump(s->socket, s->device.ifindex, deep, ret);
-
-        return r < 0 ? error_set(e, r, "cannot read the qdiscs: %m") : 0;
+        return tc_read_tree(s->socket, s->device.ifindex, deep, ret, e);
 }
 
 static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o, struct error *e)

@@ -66,6 +66,13 @@ uint32_t tc_socket_port(const struct tc_socket *s)
         return mnl_socket_get_portid(s->mnl);
 }
 
+int tc_read_tree(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret, struct error *error)
+{
+        int r = tc_socket_dump(s, ifindex, deep, ret);
+
+        return r < 0 ? error_set(error, r, "cannot read the qdiscs: %m") : 0;
+}
+
 void tc_socket_set_hook(struct tc_socket *s, void (*hook)(struct nlmsghdr *m, void *ctx), void *ctx)
 {
         s->hook = hook;

@@ -9,7 +9,9 @@
 
 #include "evb/base/util.h"
 #include "evb/launch/netns.h"
+#include "evb/sys/loop.h"
 #include "evb/sys/memory.h"
+#include "evb/sys/priority.h"
 #include "evb/traffic/flow_process.h"
 
 int flow_group_init(struct flow_group *g)
@@ -36,6 +38,8 @@ static _Noreturn void become_endpoint(struct flow_group *g, unsigned i, int name
 {
         sigset_t none;
 
+        if (g->raised)
+                (void)priority_raise();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
@@ -59,6 +63,7 @@ int flow_group_start(struct flow_group *g, const struct flow_endpoint *endpoint,
         if (pid == 0)
                 become_endpoint(g, g->n, namespace, parent);
         (void)cpu_meter_add(g->meter, pid, g->n);
+        machine_watch_add(g->watch, pid);
         g->endpoints[g->n++].pid = pid;
         g->n_senders += endpoint->role == FLOW_SENDER;
         return 0;
@@ -66,12 +71,15 @@ int flow_group_start(struct flow_group *g, const struct flow_endpoint *endpoint,
 
 void flow_group_turn(struct flow_group *g, uint64_t now_ns)
 {
-        cpu_meter_turn(g->meter, now_ns, atomic_load(&g->shared->state) == FLOW_GO);
+        bool active = atomic_load(&g->shared->state) == FLOW_GO;
+
+        cpu_meter_turn(g->meter, now_ns, active);
+        machine_watch_turn(g->watch, now_ns, active);
 }
 
-const struct histogram *flow_group_shares(const struct flow_group *g, unsigned counters)
+const struct histogram *flow_group_shares(const struct flow_group *g, unsigned endpoint)
 {
-        return cpu_meter_shares(g->meter, counters);
+        return cpu_meter_shares(g->meter, endpoint);
 }
 
 bool flow_group_is_ready(const struct flow_group *g)
@@ -87,6 +95,10 @@ bool flow_group_is_quiet(const struct flow_group *g)
 void flow_group_set(struct flow_group *g, enum flow_state state)
 {
         atomic_store(&g->shared->state, (unsigned)state);
+        if (state == FLOW_GO)
+                g->go_ns = clock_now_ns();
+        if (state == FLOW_STOP_SENDING)
+                g->stop_ns = clock_now_ns();
 }
 
 bool flow_group_reap(struct flow_group *g)

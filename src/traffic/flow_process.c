@@ -21,6 +21,7 @@
 
 #define RECEIVE_BYTES 262144u
 #define WAIT_MS 20
+#define RECEIVE_PAUSE_NS 500000
 #define WATCH_BUFFER_BYTES (32 << 20)
 /* Skips acknowledgements and ARP. */
 #define WATCH_LEAST_BYTES 100
@@ -71,6 +72,18 @@ static bool pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
         while (clock_now_ns() < due_ns && clock_now_ns() - now_ns < 20 * NS_PER_MS)
                 ;
         return clock_now_ns() >= due_ns;
+}
+
+/* Whether a receiver of limited rate may take another message. It sleeps and then catches up, rather than
+ * spin on a processor that the sender needs; the socket buffer holds some 5 ms of such small messages. */
+static bool may_receive(uint64_t begin_ns, uint64_t done, uint64_t per_s)
+{
+        uint64_t due_ns = begin_ns + (uint64_t)((unsigned __int128)done * NS_PER_S / per_s);
+
+        if (clock_now_ns() >= due_ns)
+                return true;
+        nanosleep(&(struct timespec){.tv_nsec = RECEIVE_PAUSE_NS}, NULL);
+        return false;
 }
 
 static void send_on(const struct flow_endpoint *e, struct flow_shared *shared, struct flow_counters *counters)
@@ -161,7 +174,7 @@ static void receive_on(const struct flow_endpoint *e, struct flow_shared *shared
                 ssize_t n;
 
                 if (e->receiver_packets_per_s > 0 && begin_ns > 0 &&
-                    !pace(begin_ns, messages, e->receiver_packets_per_s))
+                    !may_receive(begin_ns, messages, e->receiver_packets_per_s))
                         continue;
                 n = recv(fd, buffer, RECEIVE_BYTES, 0);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)

@@ -74,18 +74,33 @@ static int start_all(struct flow_group *g, struct testbed *testbed, const struct
         return r;
 }
 
+/* A busy machine may end the measurement late, and the counters then cover a longer time. */
+static void set_seconds(struct flow_result *results, unsigned n, const struct flow_group *g)
+{
+        double late_s = (double)(g->stop_ns - g->go_ns) / 1e9 - results[0].seconds;
+
+        for (unsigned i = 0; i < n; i++) {
+                results[i].seconds += late_s;
+                results[i].sending_seconds += late_s;
+        }
+}
+
 int flows_run(struct testbed *testbed, const struct flow *flows, unsigned n, const struct flow_shape *shape,
-              double seconds, struct flow_result *results)
+              double seconds, struct machine_watch *watch, struct flow_result *results)
 {
         static const struct flow_driver here = {set_here, wait_here, pass_here};
         struct flow_group g;
         int r = flow_group_init(&g);
 
+        g.raised = true;
+        g.watch = watch;
         flow_results_init(results, n, flows[0].kind, seconds);
         if (r >= 0)
                 r = start_all(&g, testbed, flows, n, shape);
         if (r >= 0)
                 r = flow_phases_run(&here, &g, flows[0].kind, seconds);
+        if (r >= 0)
+                set_seconds(results, n, &g);
         for (unsigned i = 0; r >= 0 && i < g.n; i++)
                 flow_result_add(&results[g.endpoints[i].endpoint.flow], &g.endpoints[i].endpoint,
                                 &g.shared->counters[i], g.endpoints[i].cpu_seconds, flow_group_shares(&g, i));

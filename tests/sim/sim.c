@@ -80,6 +80,11 @@ bool sim_run(struct sim *s, uint64_t until_ns)
                 struct sim_node *n = &s->nodes[item.node];
 
                 s->now_ns = MAX(s->now_ns, item.due_ns);
+                s->queued_bytes = item.queued_bytes;
+                if (item.kind == ITEM_PORT) {
+                        sim_pass_port(s, item);
+                        continue;
+                }
                 if (item.kind == ITEM_PACKET && n->live)
                         sim_take(s, n, item.bytes, item.n);
                 free(item.bytes);
@@ -177,6 +182,21 @@ uint64_t sim_wrong_bytes(const struct sim *s)
 uint32_t sim_most_open(const struct sim *s)
 {
         return s->most_open;
+}
+
+uint64_t sim_port_drops(const struct sim *s)
+{
+        return s->port_drops;
+}
+
+uint64_t sim_port_frames(const struct sim *s)
+{
+        return s->port_frames;
+}
+
+uint64_t sim_built_ns(const struct sim *s, uint32_t sfi)
+{
+        return s->nodes[1 + s->config.n_ros + sfi].last_complete_ns - s->first_request_ns;
 }
 
 uint64_t sim_steps(const struct sim *s)

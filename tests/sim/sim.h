@@ -36,6 +36,14 @@ struct sim_config {
         uint64_t arrive_skew_ns; /* delay of each ROS's front-end relative to the previous one */
         uint32_t ros_entries;    /* 0: ample */
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
+        /* A switch: the rate of each node's link and of each port, and the buffer of a port, which drops what
+         * exceeds it. Frames have 42 bytes more than a datagram. 0: infinite. */
+        uint64_t port_bps, port_bytes;
+        bool port_is_unknown;              /* to the SFIs */
+        uint32_t outstanding;              /* 0: bytes in flight are limited */
+        uint64_t room_bytes;               /* of an SFI's socket, as its core believes */
+        uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
+        uint64_t pause_ns, pause_every_ns; /* all ROSs stop together, for so long and so often */
 };
 
 /* The end of one event, as the SFIs wrote it. */
@@ -69,6 +77,10 @@ struct ros *sim_ros(struct sim *s, uint32_t index);
 struct sfi *sim_sfi(struct sim *s, uint32_t index);
 const struct sim_event *sim_event(const struct sim *s, uint64_t event);
 uint64_t
-sim_wrong_bytes(const struct sim *s);        /* fragments written with bytes that do not match the pattern */
-uint32_t sim_most_open(const struct sim *s); /* maximum number of open events in any SFI */
-uint64_t sim_steps(const struct sim *s);     /* wake-ups of all nodes */
+sim_wrong_bytes(const struct sim *s);         /* fragments written with bytes that do not match the pattern */
+uint32_t sim_most_open(const struct sim *s);  /* maximum number of open events in any SFI */
+uint64_t sim_port_drops(const struct sim *s); /* frames that did not fit into a port's buffer */
+uint64_t sim_port_frames(const struct sim *s);
+/* From the first request of all SFIs to the last complete event of this one. */
+uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
+uint64_t sim_steps(const struct sim *s); /* wake-ups of all nodes */

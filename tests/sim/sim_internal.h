@@ -8,7 +8,10 @@ struct sim_node {
         uint32_t index;
         bool live;
         uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI leaves the queue */
-        uint64_t wake_ns;      /* the active timer; older ones in the heap are void */
+        uint64_t link_free_ns; /* when the last frame leaves the node's link, and its port of the switch */
+        uint64_t port_free_ns;
+        uint64_t last_complete_ns; /* SFI */
+        uint64_t wake_ns;          /* the active timer; older ones in the heap are void */
         union {
                 struct dfm *dfm;
                 struct ros *ros;
@@ -24,7 +27,7 @@ struct sim_node {
         uint32_t n_writing;
 };
 
-enum sim_item_kind { ITEM_PACKET, ITEM_TIMER };
+enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER };
 
 struct sim_item {
         uint64_t due_ns, order;
@@ -32,6 +35,7 @@ struct sim_item {
         uint32_t node;
         uint8_t *bytes;
         size_t n;
+        uint32_t queued_bytes; /* at the sender's link, behind the packet */
 };
 
 struct sim {
@@ -48,11 +52,16 @@ struct sim {
         struct sim_event *events;
         uint64_t wrong_bytes;
         uint32_t most_open;
+        uint32_t sender;       /* the node whose turn it is */
+        uint32_t queued_bytes; /* of the packet being received */
+        uint64_t port_drops, port_frames;
+        uint64_t first_request_ns;
         uint64_t incarnation;
 };
 
 /* sim_network.c */
 void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns);
+void sim_pass_port(struct sim *s, struct sim_item item);
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_drop_items(struct sim *s);

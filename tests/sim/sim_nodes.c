@@ -86,6 +86,10 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
                 .credits = s->config.sfi_credits,
                 .timeout_ns = s->config.timeout_ns,
                 .retries_max = s->config.retries_max,
+                .outstanding = s->config.outstanding,
+                .room_bytes = s->config.room_bytes,
+                .port_bytes = s->config.port_is_unknown ? 0 : s->config.port_bytes,
+                .port_rate_bps = s->config.port_is_unknown ? 0 : s->config.port_bps,
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
         };
@@ -151,13 +155,17 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
         size_t n = message_encode(m, bytes, s->config.mtu_bytes);
 
         assert(n > 0);
-        if (to.index != MESSAGE_TO_ALL) {
+        if (m->header.type == MESSAGE_REQUEST && s->first_request_ns == 0)
+                s->first_request_ns = s->now_ns;
+        if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 sim_send(s, node_of(s, to.role, to.index), bytes, n, s->now_ns);
                 return;
         }
         for (uint32_t i = 0; i < s->config.n_ros; i++)
                 sim_send(s, node_of(s, ROLE_ROS, i), bytes, n, s->now_ns);
-        for (uint32_t i = 0; m->header.type != MESSAGE_REQUEST && i < s->config.n_sfi; i++)
+        if (to.index == MESSAGE_TO_ROSS || m->header.type == MESSAGE_REQUEST)
+                return;
+        for (uint32_t i = 0; i < s->config.n_sfi; i++)
                 sim_send(s, node_of(s, ROLE_SFI, i), bytes, n, s->now_ns);
 }
 
@@ -168,7 +176,8 @@ static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reade
         size_t k = 0;
 
         if (sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction))
-                sfi_note_queued(n->sfi, s->now_ns, reader->header.sender_index, reader->header.queued_bytes);
+                sfi_note_queued(n->sfi, s->now_ns, reader->header.sender_index,
+                                reader->header.queued_bytes + (s->config.port_bps > 0 ? s->queued_bytes : 0));
         while (k < ARRAY_SIZE(chunks) && chunk_reader_next(reader, &chunks[k].chunk, &payload[k]))
                 chunks[k++].source = reader->header.sender_index;
         sfi_reserve(n->sfi, s->now_ns, chunks, k);
@@ -311,6 +320,7 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
         if (built.end == EVENT_LOST)
                 return;
         assert(built.event < s->config.events);
+        n->last_complete_ns = built.end == EVENT_COMPLETE ? s->now_ns : n->last_complete_ns;
         if (built.end == EVENT_COMPLETE)
                 s->events[built.event].complete++;
         else
@@ -377,6 +387,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
         if (!n->live)
                 return;
         s->steps++;
+        s->sender = node;
         if (n->role == ROLE_DFM) {
                 while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
                         send_message(s, to, &s->message);
@@ -392,5 +403,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
         }
         /* A past deadline with nothing due would keep a real node busy. */
         assert(deadline_ns > s->now_ns || (n->role == ROLE_DFM && dfm_state(n->dfm) == RUN_RUNNING));
+        if (n->role == ROLE_SFI && s->config.late_ns > 0 && deadline_ns != NEVER_NS)
+                deadline_ns += random_below(&s->random, s->config.late_ns);
         sim_set_timer(s, node, MAX(deadline_ns, s->now_ns + 1));
 }

@@ -154,7 +154,7 @@ static void a_write_error_ends_the_run(void **state)
         disturb(20, fail_writes, verify_failed);
 }
 
-static void throw_rubbish(struct sim *s)
+static void throw_garbage(struct sim *s)
 {
         uint8_t bytes[600];
         struct random random;
@@ -195,7 +195,7 @@ static void throw_rubbish(struct sim *s)
 static void garbage_changes_nothing(void **state)
 {
         (void)state;
-        disturb(10, throw_rubbish, check_accounts);
+        disturb(10, throw_garbage, check_accounts);
 }
 
 int main(void)

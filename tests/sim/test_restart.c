@@ -179,8 +179,11 @@ static struct message forge(struct random *r, uint64_t cookie)
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
                 m.n = 1;
-                m.assign.entries[0] = (struct assign_entry){.event = random_below(r, 700),
-                                                            .sfi = (uint16_t)random_below(r, 2)};
+                m.assign.announces = random_below(r, 2);
+                m.assign.sfi = (uint16_t)random_below(r, 2);
+                m.assign.entries[0] = (struct assign_entry){
+                        .event = random_below(r, 700),
+                        .sfi = m.assign.announces ? (uint16_t)random_below(r, 2) : m.assign.sfi};
                 m.assign.entries[0].l1_id = (uint32_t)m.assign.entries[0].event;
                 break;
         case MESSAGE_CLEAR:

@@ -105,7 +105,7 @@ static void events_survive_an_outage(void **state)
         each_seed(10, lose_all_for_a_while, check_all_complete);
 }
 
-static void no_re_asking(struct sim_config *c, bool push)
+static void no_retries(struct sim_config *c, bool push)
 {
         lose_5_and_more(c, push);
         c->retries_max = 0;
@@ -121,7 +121,7 @@ static void verify_partial(struct sim *s, const struct sim_config *c)
 static void without_retries_events_are_partial(void **state)
 {
         (void)state;
-        each_seed(10, no_re_asking, verify_partial);
+        each_seed(10, no_retries, verify_partial);
 }
 
 static void small_buffers(struct sim_config *c, bool push)

@@ -107,6 +107,8 @@ def chance_of_no_loss(datagrams, loss):
 class Running:
     """A run in the background, which the test can disturb."""
 
+    names = {}
+
     def __init__(self, evb, path, keys=None, net="loopback", **options):
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
@@ -119,15 +121,23 @@ class Running:
             self.process.kill()
         self.process.communicate()
 
+    def name_of(self, pid):
+        """Returns the node of a child of the run; None: it is not a node, or it has ended and closed its sockets."""
+        arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"--node" in arguments:
+            self.names = {**self.names, pid: arguments[arguments.index(b"--node") + 1].decode()}
+        # A process that ends loses its command line first, and then its sockets. After that, it is a zombie.
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return None if state in "ZX" else self.names.get(pid)
+
     def nodes(self):
-        """Returns the PIDs of the started nodes, by node name."""
+        """Returns the PIDs of the running nodes, by node name."""
         found = {}
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in children:
             with contextlib.suppress(OSError):
-                arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"--node" in arguments:
-                    found[arguments[arguments.index(b"--node") + 1].decode()] = int(pid)
+                if name := self.name_of(pid):
+                    found[name] = int(pid)
         return found
 
     def config(self):

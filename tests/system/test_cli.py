@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from harness import LIMIT_S, OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario
 
 
 def call(evb, *words, **options):
@@ -179,9 +179,14 @@ def full_device(evb):
             done = subprocess.run([evb, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
             assert done.returncode == 1, (words, done)
             assert "cannot write to standard output: " in done.stderr, (words, done)
-        for words in (["run", path, *short], ["check", path], ["lab", "list"]):
-            done = call(evb, *words, "--json", "/dev/full")
-            assert done.returncode == 1 and "--json /dev/full: cannot write the report: " in done.stderr, (words, done)
+        files = run(evb, path, {"trigger.events": 20, "sfi.output": "file", "sfi.directory": where})["files"]
+        for words in (["run", path, *short], ["check", path], ["lab", "list"], ["dump", files[0]], ["qos", "status", "--dev", "lo"],
+                      ["qos", "plan", "--dev", "lo", "--link-rate", "1Gbit", "--dest", "127.0.0.2=10Mbit"]):
+            done = call(evb, *words, "--json=/dev/full")
+            assert done.returncode == 1 and done.stderr.count("--json /dev/full: cannot write the report: ") == 1, (words, done)
+            assert words[0] == "run" or len(done.stderr.splitlines()) == 1, (words, done)
+            done = call(evb, *words, "--json=/nowhere/report")
+            assert done.returncode == 2 and "--json /nowhere/report: No such file or directory" in done.stderr, (words, done)
         # A node's report is shorter than a buffer.
         with Running(evb, path, {"trigger.events": 0}) as running:
             running.wait_nodes(9)

@@ -32,9 +32,10 @@ def clock(b):
             os.environ.pop("LD_PRELOAD", None)
             os.environ["ASAN_OPTIONS"] = sanitizer
 
-    def step(seconds):
+    def step(seconds, suspended=0):
+        """Sets the wall clock, or lets the machine sleep."""
         other = b.folder / "offset.new"
-        other.write_text(str(seconds))
+        other.write_text(f"{seconds} {suspended}")
         other.rename(path)
 
     step(0)
@@ -76,8 +77,9 @@ def overdue(evb):
         rebooted(b, 3600)
         b.start("dfm")
         dfm = b.end("dfm", expect=1)
-        assert "this machine restarted since the last run began" in b.log("dfm"), b.log("dfm")
+        assert "this machine may have restarted since the last run began" in b.log("dfm"), b.log("dfm")
         assert "run 1 ends at once: scenario.duration had passed" in b.log("dfm"), b.log("dfm")
+        assert "triggers begin" not in b.log("dfm").partition("resumed run 1")[2], b.log("dfm")
         assert any("the run ended when this DFM resumed it" in reason for reason in dfm["reasons"]), dfm
         for name in ROLES:
             b.processes[name].wait(timeout=60)
@@ -110,10 +112,23 @@ def event_times_follow(evb):
             assert times and all(t and all(7000 < s < 7400 for s in t) for t in times), (times[0], times[-1])
 
 
+def suspended(evb):
+    """The DFM's machine sleeps in mid-run: nobody has set its clock."""
+    with bed(evb, {"trigger.events": 2000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
+        b.start_all()
+        b.wait_written(200_000)
+        step(0, 3600)
+        b.end_all()
+        assert re.search(r"this machine was suspended for 3600\.\d s during the run", b.log("dfm")), b.log("dfm")
+        assert b.log("dfm").count("was suspended for") == 1, b.log("dfm")
+        assert "the clock was set" not in b.log("dfm"), b.log("dfm")
+
+
 if __name__ == "__main__":
     main({
         "restart-forward": lambda evb: restart(evb, 7200),
         "restart-back": lambda evb: restart(evb, -7200),
         "overdue": overdue,
+        "suspended": suspended,
         "event-times": event_times_follow,
     })

@@ -6,12 +6,11 @@
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 
-from harness import ROOT, Running, folder, main, need_root, scenario, settings
+from harness import Running, folder, main, need_root, scenario, settings
 from network import sh, wait_until
 
 KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
@@ -32,8 +31,12 @@ class Shaped(Running):
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):
-        self.wait_nodes(9)
-        self.wait_running()
+        try:
+            self.wait_nodes(9)
+            self.wait_running()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def log(self):
@@ -144,28 +147,17 @@ def slow_netlink(where):
         path.unlink(missing_ok=True)
 
 
-def counter(running, node, name):
-    """A counter of the node, found by the table in stats.h."""
-    text = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
-    names = re.findall(r"^        X\((\w+),", text, re.M)
-    page = text[text.index("struct node_stats {"):text.index("#define X(name, help) _Atomic")]
-    # Preceded by the magic number, the state with its padding, and single counters.
-    first = 2 + sum(len(line.split(",")) for line in re.findall(r"_Atomic uint64_t ([^;]*);", page))
-    at = 8 * (first + names.index(name))
-    return int.from_bytes(running.counters(node)[at:at + 8], "little")
-
-
 def slow(evb):
     """While the kernel does not answer, the ROSs keep sending keep-alives, and events are built."""
     with folder() as where, slow_netlink(where) as path, Shaped(evb, where, {"dfm.keep-alive": "50ms"}) as running:
         path.touch()
         ros = {name: pid for name, pid in running.nodes().items() if name.startswith("ros")}
         wait_until("all ROSs waiting", lambda: all(os.path.exists(f"{path}.{pid}") for pid in ros.values()))
-        alive = {name: counter(running, name, "control_sent") for name in ros}
-        built = counter(running, "dfm", "events_complete")
-        wait_until("more events", lambda: counter(running, "dfm", "events_complete") > built + 500)
+        alive = {name: running.counter(name, "control_sent") for name in ros}
+        built = running.counter("dfm", "events_complete")
+        wait_until("more events", lambda: running.counter("dfm", "events_complete") > built + 500)
         for name, n in alive.items():
-            wait_until(f"signs of life of {name}", lambda: counter(running, name, "control_sent") > n + 20)
+            wait_until(f"signs of life of {name}", lambda: running.counter(name, "control_sent") > n + 20)
         path.unlink()
         report, _ = running.stop(0)
         assert report["events_complete"] == report["triggers"] and "gone" not in running.log(), running.log()

@@ -36,7 +36,7 @@ def loss(evb, mode, transport="udp"):
             assert report["drops"]["network_packets"] > 0, report["drops"]
 
 
-def no_re_asking(evb):
+def no_retries(evb):
     """Without retries, loss makes partial events and is reported."""
     assert chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
@@ -257,7 +257,7 @@ CASES = {
     "loss-pull": lambda evb: loss(evb, "pull"),
     "loss-push-tcp": lambda evb: loss(evb, "push", "tcp"),
     "loss-pull-tcp": lambda evb: loss(evb, "pull", "tcp"),
-    "no-re-asking": no_re_asking,
+    "no-retries": no_retries,
     "only-sfi": only_sfi,
     "interrupt": lambda evb: interrupt(evb, signal.SIGINT),
     "terminate": lambda evb: interrupt(evb, signal.SIGTERM),

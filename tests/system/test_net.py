@@ -5,12 +5,14 @@
 """
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
 
-from harness import (CHANCE, LIMIT_S, Running, chance_of_missing, complete, folder, main, need_root, run,
+from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, main, need_root, run,
                      scenario, settings)
 
 
@@ -69,6 +71,35 @@ def full_frames(evb):
     assert sent > 1000 and full > 0.95 * sent, (sent, full)
 
 
+def congestion(evb):
+    """Data connections use the configured congestion control; one that the kernel lacks ends the run before it begins."""
+    if not shutil.which("ss"):
+        raise Skip("ss (iproute2) is not installed")
+    names = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    with folder() as where:
+        path = scenario(where)
+        for name in ("reno", "cubic", "bbr", "dctcp"):
+            keys = {"scenario.transport": "tcp", "network.tcp-congestion": name, "trigger.events": 0, "trigger.rate": "1kHz"}
+            with Running(evb, path, keys) as running:
+                if name not in names:
+                    said = running.process.communicate(timeout=LIMIT_S)[1]
+                    assert running.process.returncode == 77 and f"the kernel has no {name}" in said, said
+                    continue
+                running.wait_nodes(9)
+                command = ["ss", "-Htnio", "state", "established", "dst", f"{running.address('sfi1')}:26801"]
+                used = []
+
+                def connected():
+                    used[:] = re.findall(r"^\s+.*?\b(reno|cubic|bbr|dctcp)\b", subprocess.run(
+                        command, stdout=subprocess.PIPE, text=True, check=True).stdout, re.M)
+                    return len(used) == 6
+
+                running.wait_for("6 connections of ROSs", connected)
+                assert used == [name] * 6, used
+                running.process.send_signal(signal.SIGTERM)
+                running.end(expect=(0,))
+
+
 def killed_launcher(evb):
     """The nodes of a killed launcher die with it; the next run removes its namespaces."""
     need_root()
@@ -115,6 +146,19 @@ def rate_shaped(evb, **keys):
     rate(evb, link_bps=10**8, **{"qos.backend": "auto", **keys})
 
 
+def control(evb, *, net="loopback", mode="push", **keys):
+    """At any trigger rate, control messages stay within the bound of each port, and small events need a part of it."""
+    with folder() as where:
+        done = run(evb, scenario(where), {"scenario.mode": mode, "trigger.rate": "max", "trigger.events": 20000, "ros.fragment-size": 64,
+                                          "ros.count": 2, "network.link-rate": "100Mbit", **keys}, net=net)
+    complete(done)
+    for port in done["control_ports"]:
+        # A burst of two frames, one more message, and what is sent at fixed intervals beyond the budget.
+        most = port["bound_bps"] / 8 * done["seconds"] + 3 * 1514 + 20000
+        assert 0 < port["bytes"] <= most, (port, most)
+        assert port["packets"] * 74 <= port["bytes"], port
+
+
 def summary(evb, net, keys):
     """Returns the summary for people."""
     with folder() as where:
@@ -154,11 +198,15 @@ main({
     "lab-rate-pull": lambda evb: rate(evb, **{"scenario.mode": "pull"}),
     "lab-rate-tcp": lambda evb: rate(evb, **{"scenario.transport": "tcp"}),
     "lab-rate-jumbo": lambda evb: rate(evb, **{"network.mtu": "9000", "network.switch-buffer": "1MiB"}),
+    "control-bound": lambda evb: control(evb),
+    "control-bound-pull": lambda evb: control(evb, mode="pull"),
+    "control-bound-sfis": lambda evb: control(evb, **{"sfi.count": 4, "ros.count": 3}),
     "lab-rate-shaped": lambda evb: rate_shaped(evb, events=250),
     "lab-rate-shaped-small-buffer": lambda evb: rate_shaped(evb, events=60, **{"network.switch-buffer": "128KiB", "ros.fragment-size": "64KiB"}),
     "bench-qos": bench_qos,
     "full-frames": full_frames,
     "killed-launcher": killed_launcher,
+    "congestion": congestion,
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),

@@ -62,6 +62,15 @@ def control_is_fast(bed, again):
     return echoes["one class for all"] > 10 * echoes["a class for control"]
 
 
+def multicast_arrives(bed, again):
+    """Whether each point of B3 sends, and messages of one packet arrive. A message of 10,000 B is lost with each of its packets, so
+    that a receiver without processor time may get none."""
+    if again:
+        bed.lab("B3", "--again")
+    latest = {(p["series"], p["x"]): p for p in bed.points() if p["id"] == "B3"}.values()
+    return latest and all(p["sent_mbps"] > 10 and (p["x"] == 10000 or p["received_mbps"] > 10) for p in latest)
+
+
 def flows(evb):
     """Runs all kinds of flows: multicast, TCP with gaps on the wire, several destinations, echoes."""
     with testbed(evb, ros=1, sfi=3) as bed:
@@ -77,11 +86,10 @@ def flows(evb):
             assert p["loss_percent"] < 100 and p["sent_mbps"] > 0, p
         unshaped, shaped_ = points["A7"]
         assert unshaped["gap_p50_us"] < shaped_["gap_p50_us"] and 900 < shaped_["gap_p50_us"] < 1500, points["A7"]
-        # A message of 10,000 B is lost with each of its packets, so a busy machine may receive none of them.
-        assert all(p["sent_mbps"] > 0 and (p["received_mbps"] > 0 or p["x"] == 10000) for p in points["B3"]), points["B3"]
         for p in points["B5"]:
             assert 0 < p["least_mbps"] < 2 * p["x"], p
-        # Processes that wait for a busy processor echo late in either class: such points are made again.
+        # Processes that wait for a busy processor send little, and echo late in either class: such points are made again.
+        assert any(multicast_arrives(bed, again) for again in range(4)), [p for p in bed.points() if p["id"] == "B3"]
         assert any(control_is_fast(bed, again) for again in range(8)), bed.points()[-3:]
         assert bed.network.tc("ros1", "qdisc", "show").stdout == before
 

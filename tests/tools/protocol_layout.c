@@ -75,17 +75,13 @@ static void assign(void)
 {
         begin("Assign", MESSAGE_ASSIGN);
         blank(MESSAGE_ASSIGN, 1)->assign.with_info = true;
+        m.assign.announces = true;
         dfm();
         entries(4);
-        field("flags", 1, 4);
-        part_now = "Entry";
-        SET(m.assign.entries[0], event, 0x1112131415161718);
-        SET(m.assign.entries[0], time_ns, 0x2122232425262728);
-        SET(m.assign.entries[0], l1_id, 0x31323334);
-        SET(m.assign.entries[0], sequence, 0x35363738);
-        SET(m.assign.entries[0], sfi, 0x0141);
-        SET(m.assign.entries[0], flags, 1);
-        SET(m.assign.entries[0], incarnation, 0x43444546);
+        field("flags", 3, 4);
+        SET(m.assign, incarnation, 0x43444546);
+        SET(m.assign, finished_ack, 0x35363738);
+        SET(m.assign, sfi, 0x0141);
         part_now = "Event information";
         SET(m.assign.infos[0], global_id, 0x5152535455565758);
         SET(m.assign.infos[0], bc_id, 0x61626364);
@@ -104,44 +100,31 @@ static void assign(void)
 static void update(void)
 {
         begin("Update", MESSAGE_UPDATE);
-        blank(MESSAGE_UPDATE, 1);
+        blank(MESSAGE_UPDATE, 0);
         dfm();
         SET(m.update, incarnation, 0x3132333435363738);
         SET(m.update, granted, 0x1112131415161718);
         SET(m.update, assign_ack, 0x21222324);
         SET(m.update, first, 0x25262728);
         entries(4);
-        part_now = "Entry";
-        SET(m.update.entries[0], event, 0x4142434445464748);
-        SET(m.update.entries[0], payload_bytes, 0x5152535455565758);
-        SET(m.update.entries[0], missing, 0x161);
-        SET(m.update.entries[0], end, EVENT_LOST);
         end_message(&m);
 }
 
 static void request(void)
 {
         begin("Request", MESSAGE_REQUEST);
-        blank(MESSAGE_REQUEST, 1);
+        blank(MESSAGE_REQUEST, 0);
         entries(4);
-        part_now = "Entry";
-        SET(m.request.entries[0], event, 0x1112131415161718);
-        SET(m.request.entries[0], l1_id, 0x21222324);
-        SET(m.request.entries[0], from_bytes, 0x31323320);
-        SET(m.request.entries[0], to_bytes, 0x41424344);
-        SET(m.request.entries[0], again, 0x51525354);
         end_message(&m);
 }
 
 static void clear_and_keep_alive(void)
 {
         begin("Clear", MESSAGE_CLEAR);
-        blank(MESSAGE_CLEAR, 1);
+        blank(MESSAGE_CLEAR, 0);
         dfm();
         SET(m.clear, oldest, 0x1112131415161718);
         entries(4);
-        m.clear.events[0] = 0x2122232425262728;
-        field("events", m.clear.events[0], 8);
         end_message(&m);
 
         begin("KeepAlive", MESSAGE_KEEP_ALIVE);
@@ -317,6 +300,94 @@ static void fragments(void)
 #undef X
 }
 
+/* ---- Compact entries ---- */
+
+static const char *separator;
+
+static void begin_compact(const char *name, uint32_t type, size_t n)
+{
+        printf("%s{\"name\": \"%s\", ", separator, name);
+        separator = ",\n";
+        blank(type, n);
+}
+
+static void end_compact(void)
+{
+        uint8_t bytes[4096];
+        size_t n = message_encode(&m, bytes, sizeof bytes);
+
+        printf("\"bytes\": \"");
+        for (size_t i = 0; i < n; i++)
+                printf("%02x", bytes[i]);
+        printf("\", \"entries\": [");
+}
+
+#define EACH(format, ...)                                                                                    \
+        do {                                                                                                 \
+                end_compact();                                                                               \
+                for (size_t k = 0; k < m.n; k++)                                                             \
+                        printf("%s[" format "]", k ? ", " : "", __VA_ARGS__);                                \
+                printf("]}");                                                                                \
+        } while (0)
+
+static const uint64_t event_samples[] = {1000, 1001, ASSIGN_VOID_EVENT, 1004, 1003, 0xE000000000000000, 7};
+
+static void compact_assign(bool announces)
+{
+        struct assign_entry *e = m.assign.entries;
+
+        begin_compact(announces ? "announcement" : "Assign", MESSAGE_ASSIGN, ARRAY_SIZE(event_samples));
+        m.assign.announces = announces;
+        m.assign.sfi = 3;
+        for (size_t k = 0; k < m.n; k++) {
+                bool is_void = event_samples[k] == ASSIGN_VOID_EVENT;
+
+                e[k] = (struct assign_entry){
+                        .event = event_samples[k],
+                        .flags = is_void ? ASSIGN_VOID : 0,
+                        .l1_id = is_void ? 0
+                                 : k < 4 ? (uint32_t)event_samples[k]
+                                         : 0xFFFFFFFF - (uint32_t)k,
+                        .sequence = announces ? 0 : m.header.transaction + (uint32_t)k,
+                        .sfi = announces ? (uint16_t)(k * 40) : 3,
+                        .time_ns = announces || is_void ? 0 : 1700000000000000000 + k * k * 977 - k * 300000,
+                };
+        }
+        EACH("%llu, %u, %u, %u, %llu", (unsigned long long)e[k].event, e[k].l1_id, e[k].sequence, e[k].sfi,
+             (unsigned long long)e[k].time_ns);
+}
+
+static void compact_others(void)
+{
+        struct finished_entry *f = m.update.entries;
+        struct request_entry *q = m.request.entries;
+
+        begin_compact("Update", MESSAGE_UPDATE, ARRAY_SIZE(event_samples));
+        for (size_t k = 0; k < m.n; k++)
+                f[k] = (struct finished_entry){.event = event_samples[k],
+                                               .end = (uint32_t)(k % 4),
+                                               .missing = k == 2 ? 600 : 0,
+                                               .payload_bytes = k < 2 ? 6144 + k : 0};
+        EACH("%llu, %u, %u, %llu", (unsigned long long)f[k].event, f[k].end, f[k].missing,
+             (unsigned long long)f[k].payload_bytes);
+
+        begin_compact("Request", MESSAGE_REQUEST, 4);
+        for (size_t k = 0; k < m.n; k++)
+                q[k] = (struct request_entry){.event = event_samples[k + 3],
+                                              .l1_id = k < 2 ? (uint32_t)event_samples[k + 3] : 9,
+                                              .from_bytes = k % 2 ? 320 : 0,
+                                              .to_bytes = k % 2 ? 100000 : UINT32_MAX,
+                                              .again = k == 3 ? 1000 : 0};
+        EACH("%llu, %u, %u, %u, %u", (unsigned long long)q[k].event, q[k].l1_id, q[k].from_bytes,
+             q[k].to_bytes, q[k].again);
+
+        begin_compact("Clear", MESSAGE_CLEAR, 5);
+        m.clear.oldest = 990;
+        for (size_t k = 0; k < m.n; k++)
+                m.clear.events[k] = event_samples[k];
+        EACH("%llu", (unsigned long long)m.clear.events[k]);
+}
+
 int main(void)
 {
         printf("{\"types\": [");
@@ -332,6 +403,11 @@ int main(void)
         small_ones();
         joining();
         fragments();
-        printf("}}\n");
+        printf("},\n\"compact\": [");
+        separator = "";
+        compact_assign(false);
+        compact_assign(true);
+        compact_others();
+        printf("]}\n");
         return 0;
 }

@@ -11,7 +11,7 @@ GOOD = {
     "src/base/a.c": '#include "evb/base/a.h"\n\nint a(int x)\n{\n        return x;\n}\n',
     "include/evb/net/n.h": '#include "evb/base/a.h"\nint n(void);\n',
     "src/net/n.c": '#include "evb/net/n.h"\n\nint n(void)\n{\n        return a(1);\n}\n',
-    "src/main.c": '#include "evb/net/n.h"\n\n/* See n.c. */\nint main(void)\n{\n        return n();\n}\n',
+    "src/main.c": '#include "evb/net/n.h"\n\n/* See n.c, net/n.c and net/sched/sch_tbf.c. */\nint main(void)\n{\n        return n();\n}\n',
     "src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep])\n",
 }
 BAD = {
@@ -27,6 +27,7 @@ BAD = {
     "public without need": ({"src/base/a.c": GOOD["src/base/a.c"] + "\nint lonely(void)\n{\n        return 1;\n}\n"},
                             "a.c:8: lonely is used only in this file"),
     "a file that is gone": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "m.c")}, "main.c:3: m.c does not exist"),
+    "a file of another layer": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "base/n.c")}, "main.c:3: base/n.c does not exist"),
     "needless link": ({"src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep, zlib])\n"},
                       "net is linked with zlib"),
     "circle of calls": ({"src/base/b.c": "int b_call(void)\n{\n        return a_call();\n}\n",

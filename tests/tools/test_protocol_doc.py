@@ -11,6 +11,8 @@ import sys
 
 DOC = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()
 HEADER_BYTES = 32
+VOID = 2 ** 64 - 2
+FIXED = {}
 
 
 def tables(section):
@@ -34,7 +36,7 @@ def check_message(name, message, section):
     documented = tables(section)
     start = {"body": HEADER_BYTES}
     start["Entry"] = HEADER_BYTES + span(documented.get("body", {"": (0, 0)}))
-    start["Event information"] = start["Entry"] + span(documented.get("Entry", {"": (0, 0)}))
+    start["Event information"] = len(raw) - span(documented.get("Event information", {"": (0, 0)}))
     for part, field, value, size in message["fields"]:
         offset, documented_size = documented[part][field]
         assert documented_size == size, \
@@ -47,7 +49,10 @@ def check_message(name, message, section):
     in_document = {(part, field) for part, table in documented.items()
                    for field in table if field not in ("", "reserved")}
     assert in_code == in_document, f"{name}: only the code or the document has {in_code ^ in_document}"
-    assert len(raw) == HEADER_BYTES + sum(span(table) for table in documented.values()), f"{name}: {len(raw)} bytes"
+    compact = len(Compact(raw, HEADER_BYTES + span(documented["body"])).entries("announcement", 1)[1]) \
+        if name == "Assign" else 0
+    assert len(raw) == HEADER_BYTES + compact + sum(span(table) for table in documented.values()), \
+        f"{name}: {len(raw)} bytes"
 
 
 def number(raw, at):
@@ -61,6 +66,75 @@ def number(raw, at):
 
 def signed(value):
     return -(value + 1) // 2 if value % 2 else value // 2
+
+
+class Compact:
+    """Reads compact entries as the section "Compact entries" describes them."""
+
+    def __init__(self, raw, at):
+        self.raw, self.at, self.begin = raw, at, at
+
+    def fixed(self, size):
+        self.at += size
+        return int.from_bytes(self.raw[self.at - size:self.at], "little")
+
+    def varint(self):
+        value, self.at = number(self.raw, self.at)
+        return value
+
+    def near(self, expected):
+        return (expected + signed(self.varint())) % 2 ** 64
+
+    def entry(self, name, before):
+        event_before, l1_before, value_before = before
+        coded = self.varint()
+        flags = self.fixed(1) if coded & 1 else 0
+        event = (event_before + 1 + signed(coded >> 1)) % 2 ** 64
+        if flags & 1:
+            event = self.fixed(8)
+        if flags & 2:
+            event = VOID
+        if name == "Update":
+            payload = self.near(value_before)
+            missing = self.varint() if flags & 4 else 0
+            return [event, flags >> 3, missing, payload], (event, 0, payload)
+        l1_id = (l1_before + event - event_before) % 2 ** 32
+        if flags & 4:
+            l1_id = self.fixed(4)
+        if name == "Request":
+            first, last = (self.varint(), self.varint()) if flags & 8 else (0, 2 ** 32 - 1)
+            again = self.varint() if flags & 16 else 0
+            return [event, l1_id, first, last, again], (event, l1_id, 0)
+        sfi = self.varint() if name == "announcement" else 3
+        time = self.near(value_before) if name == "Assign" and event != VOID else 0
+        return [event, 0 if event == VOID else l1_id, sfi, time], (event, l1_id, time)
+
+    def entries(self, name, n, oldest=0):
+        found, before = [], (2 ** 64 - 1, 2 ** 32 - 1, 0)
+        if name == "Clear":
+            event = oldest - 1
+            for _ in range(n):
+                event = self.near(event + 1)
+                found.append([event])
+            return found, self.raw[self.begin:self.at]
+        for _ in range(n):
+            values, after = self.entry(name, before)
+            if values[0] != VOID:
+                before = after
+            found.append(values)
+        return found, self.raw[self.begin:self.at]
+
+
+def check_compact(sample, transaction=0x06070809):
+    name, raw = sample["name"], bytes.fromhex(sample["bytes"])
+    section = {"announcement": "Assign"}.get(name, name)
+    reader = Compact(raw, HEADER_BYTES + FIXED[section])
+    found, _ = reader.entries(name, len(sample["entries"]), oldest=990)
+    if section == "Assign":
+        for k, values in enumerate(found):
+            values.insert(2, 0 if name == "announcement" else transaction + k)
+    assert found == sample["entries"], f"{name}: {found} by the document, {sample['entries']} by the code"
+    assert reader.at == len(raw), f"{name}: {len(raw) - reader.at} bytes are left"
 
 
 def read_directory(raw, at, index):
@@ -139,11 +213,15 @@ def main():
     sections = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##)", DOC, re.M | re.S))
     by_name = {name: text for title, text in sections.items() for name in title.split(", ")}
     in_code = {name for _, name in layout["types"]}
+    del by_name["Compact entries"]
     assert set(by_name) == in_code, set(by_name) ^ in_code
     for name, message in layout["messages"].items():
         if name != "Fragments":
             check_message(name, message, by_name[name])
+            FIXED[name] = span(tables(by_name[name]).get("body", {"": (0, 0)}))
     check_fragments(layout, by_name["Fragments"])
+    for sample in layout["compact"]:
+        check_compact(sample)
     check_header(layout["messages"]["Update"])
     print(f"ok: {len(layout['messages'])} kinds of messages")
 

@@ -10,20 +10,16 @@ import subprocess
 import sys
 import tempfile
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-NOBODY = 65534
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+sys.path.append(str(ROOT / "tests" / "system"))
+
+from harness import drop_root  # noqa: E402
 
 
 def run(*command, preexec_fn=None, **environment):
     return subprocess.run([str(word) for word in command], env=environment, preexec_fn=preexec_fn,
                           capture_output=True, text=True, timeout=60)
-
-
-def drop_root():
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
 
 
 def assert_missing(done, *texts):

@@ -121,6 +121,13 @@ static inline uint64_t reader_varint(struct reader *r)
         return 0;
 }
 
+static inline void writer_varint(struct writer *w, uint64_t v)
+{
+        for (; v >= 0x80; v >>= 7)
+                writer_u8(w, (uint8_t)(v | 0x80));
+        writer_u8(w, (uint8_t)v);
+}
+
 /* A signed difference as a number that is small if the difference is: 0, -1, 1, -2, ... */
 static inline uint64_t zigzag(int64_t v)
 {

@@ -1,6 +1,6 @@
 /* An error with an explanation: what failed, why, and where. The caller owns it; it needs no cleanup.
  *
- * The rule of the whole tree:
+ * The rule of this program:
  * - A function that can explain its failure takes a `struct error *` as its last argument. When it fails, it
  *   fills the error and returns error->code; when it succeeds, it leaves the error alone.
  * - Any other function that fails returns a plain negative errno.
@@ -9,13 +9,13 @@
 #pragma once
 
 #define ERROR_MESSAGE_MAX 512
-#define ERROR_LOCATION_MAX 160
+#define ERROR_LOCATION_MAX 320 /* a path of a scenario and a number */
 #define ERROR_TEXT_MAX (ERROR_LOCATION_MAX + ERROR_MESSAGE_MAX + 2)
 
 struct error {
         int code;                          /* negative errno; 0: no error */
         char message[ERROR_MESSAGE_MAX];   /* starts in lower case, has no full stop */
-        char location[ERROR_LOCATION_MAX]; /* "push.conf:12", "eth0"; empty: unknown */
+        char location[ERROR_LOCATION_MAX]; /* "eth0", "/data/run.data"; empty: unknown */
 };
 
 /* Replaces the error and returns `code`, a negative errno. `%m` names the code. */

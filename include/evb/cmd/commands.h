@@ -1,4 +1,5 @@
-/* The subcommands, one file each. argv starts at the name of the subcommand; each returns the exit status. */
+/* The subcommands, one file or group of files each. argv starts at the name of the subcommand; each returns
+ * the exit status. */
 #pragma once
 
 #include "evb/cmd/options.h"

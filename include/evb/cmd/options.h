@@ -2,6 +2,7 @@
  * are the same for all subcommands. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,3 +62,6 @@ FILE *options_open_json(const struct options *o);
 /* Closes it; NULL is allowed. Returns `status`, or 1 if the file does not hold all that was written and
  * `status` is 0. main() checks standard output. */
 int options_close_json(const struct options *o, FILE *json, int status);
+/* Writes the report of a command with --json, and releases it; NULL: out of memory. Returns `status`, or if
+ * that is 0: 2 if the file cannot be opened, 1 if it does not hold the whole report. Logs the error. */
+int options_write_json(const struct options *o, json_t *report, int status);

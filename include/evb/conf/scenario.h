@@ -25,6 +25,14 @@ enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
 enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
+/* In the order of the words of network.tcp-congestion. */
+enum scenario_congestion {
+        CONGESTION_AUTO,
+        CONGESTION_RENO,
+        CONGESTION_CUBIC,
+        CONGESTION_BBR,
+        CONGESTION_DCTCP
+};
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
@@ -73,7 +81,7 @@ struct scenario {
         } sfi;
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port, order_port;
-                uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, fault_seed;
+                uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, tcp_congestion, fault_seed;
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */

@@ -16,6 +16,7 @@
 #include "evb/base/histogram.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
+#include "evb/protocol/budget.h"
 #include "evb/protocol/member.h"
 #include "evb/protocol/message.h"
 
@@ -49,7 +50,8 @@ struct dfm_config {
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
-        size_t message_bytes;   /* largest message */
+        size_t message_bytes; /* largest message */
+        struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
         /* Describes event number `event` as its trigger knows it. NULL: the events have only number and
          * time. */
@@ -64,11 +66,11 @@ enum dfm_notice_kind {
         NOTICE_LEFT,      /* it announced that it leaves */
         NOTICE_SILENT,    /* silent for node_timeout_ns */
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
-        NOTICE_TAKEN_UP,  /* a former DFM's run goes on; see `run` */
+        NOTICE_RESUMED,   /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
         NOTICE_FAILED,  /* the output of an SFI failed */
         NOTICE_OVERDUE, /* the duration of a resumed run had passed */
-        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run` */
+        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run`. Not if overdue */
 };
 
 struct dfm_notice {
@@ -89,7 +91,8 @@ struct dfm_node_view {
         uint64_t frames;
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
-        bool vanished; /* an SFI: silent since it was assigned events */
+        bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
+        bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
 };
 
 struct dfm_counts {
@@ -103,8 +106,10 @@ struct dfm_counts {
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 
-/* The receiver of a message: one node, or all (index MESSAGE_TO_ALL, any role). */
+/* The receiver of a message: one node, all nodes (index MESSAGE_TO_ALL, any role), or all ROSs
+ * (MESSAGE_TO_ROSS). A Request to all goes to all ROSs. */
 #define MESSAGE_TO_ALL UINT16_MAX
+#define MESSAGE_TO_ROSS (UINT16_MAX - 1)
 
 struct message_to {
         enum node_role role;

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "evb/core/dfm.h"
+#include "evb/protocol/budget.h"
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/member.h"
 #include "evb/protocol/message.h"
@@ -32,6 +33,7 @@ struct ros_config {
         uint32_t entries; /* maximum number of fragments held */
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
+        struct budget_plan control;
         /* Describes the fragment of an event, for sources that make it on request; pure. NULL: fragments
          * arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);

@@ -17,6 +17,7 @@
 #include "evb/core/dfm.h"
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/member.h"
+#include "evb/protocol/budget.h"
 #include "evb/protocol/message.h"
 
 struct sfi_config {
@@ -27,8 +28,11 @@ struct sfi_config {
         uint32_t slots;        /* events that are open or being written */
         uint64_t buffer_bytes; /* for payload */
         uint32_t credits;      /* maximum number of assigned events; 0: derived from slots and buffer */
-        uint32_t outstanding;  /* pull: maximum number of requested events; 0: derived from room_bytes */
+        uint32_t outstanding;  /* pull: maximum number of requested events; 0: bytes in flight are limited */
         uint64_t room_bytes;   /* bytes that can be in flight without loss (socket buffer); 0: unknown */
+        /* pull: buffer and rate of the switch port to this SFI. 0: unknown; the limit of bytes in flight is
+         * then found from losses and latency, and requests are not spaced. */
+        uint64_t port_bytes, port_rate_bps;
         uint64_t timeout_ns;
         /* maximum consecutive unanswered retries; 0: none, UINT32_MAX: until the event times out */
         uint32_t retries_max;
@@ -36,6 +40,7 @@ struct sfi_config {
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
+        struct budget_plan control;
 };
 
 /* Outcome for a chunk. */
@@ -63,10 +68,14 @@ struct sfi_fragment {
         uint32_t blocks_received; /* units of EVB_BLOCK_BYTES */
         uint16_t order;
         uint8_t form, status;
-        bool known; /* some of it arrived */
-        bool split; /* a chunk held only a part of it */
-        bool whole; /* all of it arrived, or the ROS reported that there is none */
-        bool retried;
+        bool known;            /* some of it arrived */
+        bool split;            /* a chunk held only a part of it */
+        bool whole;            /* all of it arrived, or the ROS reported that there is none */
+        bool retried, hurried; /* requested again; for the first time because others overtook it */
+        /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
+         * and had that number in the sequence of requests to the ROS. */
+        uint32_t asked, asked_from, asked_number;
+        uint64_t asked_ns;
 };
 
 struct sfi_built {
@@ -86,6 +95,7 @@ struct sfi_counts {
         uint64_t late, duplicate, malformed, no_room, retried, recovered;
         uint64_t datagrams_received, datagrams_lost;
         uint64_t datagrams_suspect; /* sequence number jumped too far to be trusted */
+        uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 
 struct sfi;
@@ -101,7 +111,8 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
 /* A data datagram of ROS `source` arrived, with any content. True: it is the newest of this ROS. */
 bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
-/* The newest data message of ROS `source` says that `bytes` more are queued there for this SFI. */
+/* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI, which
+ * requests from idle ROSs first. */
 void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
 
 /* Takes a decoded control message. False: it makes no sense. */
@@ -137,3 +148,11 @@ const struct sfi_counts *sfi_counts(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);
 uint64_t sfi_buffer_used_bytes(const struct sfi *s);
 uint64_t sfi_retry_after_ns(const struct sfi *s);
+/* In pull without a number of outstanding events: the most bytes, as frames at the port, that this SFI
+ * requests before they arrive; uses `port_bytes`, `room_bytes` and `message_bytes`. The derivation is in
+ * src/core/sfi_flow.h. */
+uint64_t sfi_in_flight_max_bytes(const struct sfi_config *config);
+/* The present limit, and the bytes that are requested and did not arrive. 0: the number of events is limited.
+ */
+uint64_t sfi_limit_bytes(const struct sfi *s);
+uint64_t sfi_in_flight_bytes(const struct sfi *s);

@@ -4,11 +4,20 @@
 #include "evb/conf/scenario.h"
 #include "evb/net/address.h"
 #include "evb/net/faults.h"
+#include "evb/protocol/budget.h"
 
 /* Address of a node's port. Errors are logged. */
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port);
 /* Bytes of UDP payload in one packet. */
 size_t network_datagram_bytes(const struct scenario *s);
+/* Bytes of the headers around it, from Ethernet on. */
+uint32_t network_header_bytes(const struct scenario *s);
+/* What control messages may take of each port. Unbounded without network.link-rate. */
+struct budget_plan network_control_plan(const struct scenario *s);
+/* Writes how the share follows from the scenario. */
+void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size);
+/* Bound of all control messages into the port of a node, in bits/s; 0: none. */
+uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role);
 /* Faults of socket number `which` of a node; each socket has its own seed. */
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,
                                          unsigned which);

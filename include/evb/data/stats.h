@@ -53,13 +53,16 @@
         X(shaping_repairs, "repairs of a ROS's shaping after changes by others")                             \
         X(clear_gaps, "Clear messages missing by their sequence numbers")                                    \
         X(buffer_full, "fragments that did not fit into the ROS's buffer")                                   \
+        X(limit_decreases, "losses after which an SFI halved its limit of bytes in flight (pull)")           \
         X(xoff, "times that a ROS asked to hold triggers back")                                              \
         X(send_blocked, "times that the kernel's send buffer was full")                                      \
         X(reconnects, "TCP connections reopened")                                                            \
         X(file_bytes, "bytes written to event files")                                                        \
         X(events_stored, "events in closed event files")                                                     \
         X(control_sent, "control messages sent")                                                             \
-        X(control_received, "control messages received")
+        X(control_received, "control messages received")                                                     \
+        X(control_sent_bytes, "bytes of the control messages sent, with all headers")                        \
+        X(control_received_bytes, "bytes of the control messages received, with all headers")
 
 struct node_stats {
         uint64_t magic; /* NODE_STATS_MAGIC once the rest is initialized */

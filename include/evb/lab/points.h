@@ -35,6 +35,7 @@ struct lab_point {
 /* One curve: the settings that its points add to the measurement's base. */
 struct lab_series {
         const char *name, *settings;
+        bool optional; /* needs a feature that not every kernel has; a verdict does not */
 };
 
 /* One small plot with all series over all x. Its settings precede those of the series. */
@@ -88,7 +89,10 @@ size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bo
 /* The setting that shortens the points of a --quick run. */
 const char *lab_quick_setting(const struct lab_measurement *m);
 /* Whether the testbed has enough nodes and the MTU and buffer that a point needs; if not, `lack` names the
- * missing resource. */
+ * missing resource. Without a testbed, whether this machine's kernel has the congestion control that it
+ * needs. */
 bool lab_can_make(const struct lab_point *p, char *lack, size_t size);
+/* Whether the point belongs to an optional series. */
+bool lab_is_optional(const struct lab_point *p);
 /* The bed's name in results; "" for this machine. */
 const char *lab_bed_name(const struct lab_bed *bed);

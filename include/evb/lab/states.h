@@ -2,12 +2,14 @@
  * had before. */
 #pragma once
 
+#include <sys/types.h>
+
 #define LAB_STATES_PATH_MAX 64
 
 /* Creates the directory and exports its path to child processes. Negative errno. */
 int lab_states_make(char path[static LAB_STATES_PATH_MAX]);
-/* Warns about other processes that measure on this machine. */
-void lab_states_warn(void);
+/* Returns another process that measures on this machine; 0: none does. */
+pid_t lab_states_other(void);
 /* Removes the directory with its files. */
 void lab_states_remove(const char *path);
 /* Removes the directories of dead processes; returns their number. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "evb/conf/scenario.h"
+#include "evb/sys/machine_watch.h"
 
 enum launch_net {
         LAUNCH_LOOPBACK, /* one address of 127.0.0.0/8 per node */
@@ -16,9 +17,11 @@ struct launch_options {
         struct scenario *scenario; /* launch_run() sets the nodes' addresses */
         const char *program;       /* of the nodes */
         enum launch_net net;
-        bool progress; /* on standard error */
-        bool quiet;    /* do not log the reasons for status 1; the report has them */
-        FILE *json;    /* for the report; NULL: a summary on standard output */
+        bool progress;               /* on standard error */
+        bool quiet;                  /* do not log the reasons for status 1; the report has them */
+        FILE *json;                  /* for the report; NULL: a summary on standard output */
+        bool raised;                 /* give nodes precedence over ordinary processes, if that is permitted */
+        struct machine_watch *watch; /* watches while triggers come; NULL: none */
 };
 
 /* Runs to the end and returns the exit status: 0 all events complete, 1 fell short, 2 invalid scenario, 77 a

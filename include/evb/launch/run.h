@@ -3,9 +3,14 @@
  * standby nodes; summary.c only reads it. The filler owns all pointers. One thread. */
 #pragma once
 
+#include "evb/base/util.h"
 #include "evb/launch/child.h"
 #include "evb/launch/cpu_meter.h"
 #include "evb/launch/launch.h"
+#include "evb/launch/testbed.h"
+
+/* How long a node may take to end that has nothing left to do. */
+#define LAUNCH_TERM_NS (5 * NS_PER_S)
 
 struct launch {
         const struct launch_options *options; /* of these, the report uses `json` and `quiet` */
@@ -16,8 +21,8 @@ struct launch {
         size_t n_children;
         uint64_t start_ns, end_ns;
         struct histogram cpu_shares[ROLE_SFI + 1]; /* of each role's processes while triggers came */
-        bool has_switch_drops;
-        uint64_t switch_drops;
+        bool has_switch;                           /* an emulated switch whose ports have a rate */
+        struct testbed_counts at_switch;
         unsigned signals; /* that asked the run to stop */
         bool killed;      /* nodes that did not stop were killed */
 };

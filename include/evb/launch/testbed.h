@@ -3,7 +3,14 @@
  * killed launchers left. Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "evb/conf/scenario.h"
+
+/* "timer" in this environment variable makes timers decide which packets ports drop, as on a kernel without
+ * BPF; for comparisons. */
+#define TESTBED_PORT_ENV "EVB_LAB_PORT"
 
 struct testbed;
 
@@ -13,6 +20,16 @@ int testbed_new(struct testbed **ret, struct scenario *s);
 struct testbed *testbed_free(struct testbed *testbed);
 /* Returns a node's namespace for netns_enter(), borrowed; -1 if the node does not exist. */
 int testbed_node_namespace(const struct testbed *testbed, const char *name);
-/* Counts the packets that the switch's ports have dropped. Returns -ENODATA if links have no rate: then ports
+
+/* What the switch did to packets since the testbed was built. */
+struct testbed_counts {
+        bool is_exact;            /* arithmetic decided at all ports; false: timers did */
+        uint64_t dropped_packets; /* by ports whose buffer was full */
+        uint64_t lost_packets;    /* by queues of the testbed that no real link or port has */
+};
+
+/* Reads the counters; logs a warning if packets were lost. Returns -ENODATA if links have no rate: then ports
  * drop nothing. */
-int testbed_switch_drops(const struct testbed *testbed, uint64_t *ret_packets);
+int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
+/* "exact" or "timer", for reports. */
+const char *testbed_port_name(const struct testbed_counts *counts);

@@ -51,8 +51,8 @@ struct endpoint {
         const struct endpoint_ops *ops;
         int fd; /* for poll; owned */
         struct net_address local;
-        uint64_t granted_receive_bytes,
-                granted_send_bytes; /* usable sizes: half of those that the kernel reports */
+        /* Usable sizes: half of those that the kernel reports. */
+        uint64_t granted_receive_bytes, granted_send_bytes;
         struct endpoint_counts counts;
 };
 
@@ -61,8 +61,8 @@ enum segmentation { SEGMENTATION_AUTO, SEGMENTATION_ON, SEGMENTATION_OFF };
 struct udp_config {
         struct net_address local;          /* address to bind; port 0: any */
         const struct net_address *connect; /* the only peer, or NULL */
-        const struct net_address
-                *group; /* multicast group to bind instead, joined on the device of `local`; or NULL */
+        /* Multicast group to bind instead, joined on the device of `local`; or NULL. */
+        const struct net_address *group;
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* 0: the system's default */
         enum segmentation segmentation;
         uint32_t super_packet_max_bytes; /* 0: the kernel's maximum */

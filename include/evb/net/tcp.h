@@ -17,6 +17,9 @@ int tcp_accept(int listener, uint64_t receive_buffer_bytes, struct net_address *
 /* Starts a connection from `local` (any port): the descriptor, which becomes writable when the connection is
  * established or has failed. */
 int tcp_connect(const struct net_address *local, const struct net_address *to, uint64_t send_buffer_bytes);
+/* Chooses the congestion control by its name (tcp(7), TCP_CONGESTION). -ENOENT: the kernel does not have it;
+ * -EPERM: the user may not use it. */
+int tcp_choose_congestion(int fd, const char *name);
 /* After EPOLLOUT: 0 if the connection is established, else its error. */
 int tcp_connected(int fd);
 /* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is

@@ -19,9 +19,10 @@
 /* X(constant, number, name, direction) */
 #define MESSAGE_TYPES(X)                                                                                     \
         X(MESSAGE_UPDATE, 0x00DCDF00, "Update", "SFI to DFM")                                                \
-        X(MESSAGE_ASSIGN, 0x00DCDF01, "Assign", "DFM to all (push) or to one SFI (pull)")                    \
-        X(MESSAGE_BUILD, 0x00DCDF0F, "Build", "as Assign, for an event that is assigned again")              \
-        X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all")                                                  \
+        X(MESSAGE_ASSIGN, 0x00DCDF01, "Assign", "DFM to one SFI; in push also to all ROSs")                  \
+        X(MESSAGE_BUILD, 0x00DCDF0F, "Build",                                                                \
+          "as Assign, for events that are assigned again; announced to all")                                 \
+        X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all ROSs")                                             \
         X(MESSAGE_KEEP_ALIVE, 0x00DCDF11, "KeepAlive", "DFM to all")                                         \
         X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI to ROS")                                              \
         X(MESSAGE_XON, 0x00DCDF50, "XON", "ROS to DFM")                                                      \
@@ -79,8 +80,7 @@ struct assign_entry {
         uint32_t l1_id;
         uint32_t sequence; /* number of this assignment to the SFI since it joined */
         uint16_t sfi;
-        uint16_t flags;       /* ASSIGN_VOID */
-        uint32_t incarnation; /* low half of the SFI's */
+        uint16_t flags; /* ASSIGN_VOID */
 };
 
 /* The event was taken back from this SFI: the entry carries only its sequence number. */
@@ -160,6 +160,12 @@ struct message {
         union {
                 struct {
                         bool with_info; /* infos[i] belongs to entries[i] */
+                        /* Announces to the ROSs which SFI builds which event: entries of any SFI, without
+                         * sequence and time. Otherwise assigns to one SFI, with consecutive sequences. */
+                        bool announces;
+                        uint16_t sfi;
+                        uint32_t incarnation;  /* low half of that SFI's */
+                        uint32_t finished_ack; /* as in UpdateAck */
                         struct assign_entry entries[MESSAGE_ENTRIES_MAX];
                         struct event_info infos[MESSAGE_ENTRIES_MAX];
                 } assign;
@@ -234,12 +240,24 @@ struct message {
         };
 };
 
-/* Maximum number of entries of a type in a message of `bytes`, header included; at most
- * MESSAGE_ENTRIES_MAX. */
-size_t message_entries_fit(uint32_t type, bool with_info, size_t bytes);
+/* Entries of Assign, Build, Update, Clear and Request take few bytes if events follow each other, and never
+ * more than this (without event information). */
+#define MESSAGE_ENTRY_BYTES_MAX 32
 
-/* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_entries_fit). */
+/* Of event information, with each entry that has it. */
+#define MESSAGE_INFO_BYTES 56
+
+/* Bytes for entries in a message of `bytes`, header included. */
+size_t message_room(uint32_t type, size_t bytes);
+/* Number of entries that always fit; at most MESSAGE_ENTRIES_MAX. */
+size_t message_entries_fit(uint32_t type, size_t bytes);
+/* Accepts entry m->n, which the caller has filled, if it fits into *room. */
+bool message_add(struct message *m, size_t *room);
+
+/* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_add). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
+/* The bytes that message_encode() writes. */
+size_t message_bytes(const struct message *m);
 /* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
 

@@ -14,6 +14,6 @@ struct standby_options {
         size_t n_settings;
 };
 
-/* Runs until a signal. Returns the exit status: 0, 1 failed, 2 the scenario is invalid for this node. Logs
- * errors. */
+/* Runs until a signal. Returns the exit status: 0, 2 the scenario is invalid for this node, 75
+ * (NODE_STATUS_AGAIN) a temporary failure. Logs errors. */
 int standby_run(const struct standby_options *options);

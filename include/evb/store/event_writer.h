@@ -96,6 +96,6 @@ int event_writer_close(struct event_writer *writer, time_t now);
 /* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
 const char *event_writer_describe_error(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
-unsigned event_writer_file_number(const struct event_writer *writer); /* of the newest file */
-const char *
-event_writer_path(const struct event_writer *writer); /* of the newest file, with its current name */
+/* Of the newest file; the path is its current one. */
+unsigned event_writer_file_number(const struct event_writer *writer);
+const char *event_writer_path(const struct event_writer *writer);

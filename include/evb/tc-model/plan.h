@@ -54,7 +54,8 @@ struct tc_request {
         /* Wishes. */
         enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
-        uint16_t control_port;   /* 0: control messages have no class of their own */
+        char control_reason[TC_REASON_MAX]; /* why control_rate_bps; empty: as configured */
+        uint16_t control_port;              /* 0: control messages have no class of their own */
         uint16_t overhead_bytes; /* per packet on the wire, beyond the bytes that the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;

@@ -3,6 +3,7 @@
 
 #include <libmnl/libmnl.h>
 
+#include "evb/base/error.h"
 #include "evb/tc-model/message.h"
 #include "evb/tc-model/object.h"
 
@@ -25,6 +26,8 @@ int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const s
 
 /* Dumps all qdiscs and classes of a device, and the filters at its root; with `deep`, all filters. Sorted. */
 int tc_socket_dump(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret);
+/* tc_socket_dump() with an explanation of its failure. */
+int tc_read_tree(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret, struct error *error);
 
 /* For tests: a hook that can modify each change before it is sent. */
 void tc_socket_set_hook(struct tc_socket *s, void (*hook)(struct nlmsghdr *m, void *ctx), void *ctx);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "evb/launch/cpu_meter.h"
+#include "evb/sys/machine_watch.h"
 #include "evb/traffic/flow_shared.h"
 
 struct flow_group {
@@ -15,7 +16,11 @@ struct flow_group {
                 double cpu_seconds;
         } endpoints[FLOW_ENDPOINTS_MAX];
         unsigned n, n_senders;
+        uint64_t go_ns, stop_ns; /* when flow_group_set() began and ended the measurement */
         struct cpu_meter *meter; /* one group for each endpoint */
+        /* Set by the caller after flow_group_init(): */
+        bool raised;                 /* endpoints have precedence over ordinary processes, if permitted */
+        struct machine_watch *watch; /* watches during the measurement; NULL: none */
 };
 
 int flow_group_init(struct flow_group *g); /* -ENOMEM */

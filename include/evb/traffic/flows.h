@@ -9,6 +9,7 @@
 
 #include "evb/base/histogram.h"
 #include "evb/launch/testbed.h"
+#include "evb/sys/machine_watch.h"
 
 #define FLOWS_MAX 8
 #define FLOW_RECEIVERS_MAX 4
@@ -56,6 +57,8 @@ struct flow_shape {
 };
 
 /* Runs all flows at once in the testbed's namespaces, then waits a moment for queued packets to arrive.
- * Returns negative errno; logs errors. coordinator_run_flows() does the same on standby nodes. */
+ * `watch` watches during the measurement; NULL: none. The endpoints get precedence over ordinary processes,
+ * if that is permitted. Returns negative errno; logs errors. coordinator_run_flows() does the same on standby
+ * nodes, at ordinary priority. */
 int flows_run(struct testbed *testbed, const struct flow *flows, unsigned n, const struct flow_shape *shape,
-              double seconds, struct flow_result *results);
+              double seconds, struct machine_watch *watch, struct flow_result *results);

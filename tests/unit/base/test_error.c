@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "evb/base/error.h"
 
@@ -36,6 +37,21 @@ static void the_innermost_location_stays(void **state)
         assert_string_equal(e.location, "");
 }
 
+/* The longest path that a scenario can name, see SCENARIO_TEXT_MAX. */
+static void a_path_is_whole(void **state)
+{
+        struct error e = {};
+        char path[256], expected[300], text[ERROR_TEXT_MAX];
+
+        (void)state;
+        memset(path, 'x', sizeof path - 1);
+        path[sizeof path - 1] = '\0';
+        snprintf(expected, sizeof expected, "%s:4294967295: cut", path);
+        error_set(&e, -EINVAL, "cut");
+        error_locate(&e, "%s:%u", path, 4294967295u);
+        assert_string_equal(error_format(&e, text), expected);
+}
+
 static void long_texts_are_cut(void **state)
 {
         char text[ERROR_TEXT_MAX], name[2 * ERROR_TEXT_MAX];
@@ -58,6 +74,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_text_has_location_and_message),
                 cmocka_unit_test(the_innermost_location_stays),
+                cmocka_unit_test(a_path_is_whole),
                 cmocka_unit_test(long_texts_are_cut),
         };
 

@@ -79,8 +79,10 @@ static inline void trace_assign(struct trace *t, const struct message *m)
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *e = &m->assign.entries[k];
 
-                /* Of a void entry only the number counts. */
-                if (e->flags & ASSIGN_VOID)
+                /* An announcement has no numbers; of a void entry only the number counts. */
+                if (m->assign.announces)
+                        trace_add(t, " e%llu>sfi%u", (unsigned long long)e->event, e->sfi);
+                else if (e->flags & ASSIGN_VOID)
                         trace_add(t, " void>sfi%u#%u", e->sfi, e->sequence);
                 else
                         trace_add(t, " e%llu>sfi%u#%u", (unsigned long long)e->event, e->sfi, e->sequence);
@@ -194,6 +196,8 @@ static inline void trace_message(struct trace *t, struct message_to to, const st
                 trace_add(t, " | ");
         if (to.index == MESSAGE_TO_ALL)
                 trace_add(t, "all: ");
+        else if (to.index == MESSAGE_TO_ROSS)
+                trace_add(t, "ross: ");
         else if (to.role == ROLE_DFM)
                 trace_add(t, "dfm: ");
         else

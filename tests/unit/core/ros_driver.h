@@ -84,6 +84,7 @@ static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_
 {
         t->message.n = 1;
         t->message.assign.with_info = false;
+        t->message.assign.announces = true;
         t->message.assign.entries[0] =
                 (struct assign_entry){.event = event, .l1_id = (uint32_t)event, .sfi = sfi, .flags = flags};
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));

@@ -91,18 +91,21 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
         sfi_free(t->sfi);
 }
 
-/* An entry with that sequence number, regardless of the previous ones. */
+/* An entry with that sequence number, regardless of the previous ones. One of another SFI is announced. */
 static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t event, uint16_t sfi,
                                   uint32_t sequence, uint16_t flags)
 {
         t->message.n = 1;
         t->message.assign.with_info = false;
+        t->message.assign.announces = sfi != t->config.index;
+        t->message.assign.sfi = sfi;
+        t->message.assign.incarnation = (uint32_t)t->config.member.incarnation;
+        t->message.assign.finished_ack = 0;
         t->message.assign.entries[0] = (struct assign_entry){
                 .event = event,
                 .l1_id = (uint32_t)event,
                 .sequence = sequence,
                 .sfi = sfi,
-                .incarnation = (uint32_t)t->config.member.incarnation,
                 .flags = flags,
         };
         assert_true(to_sfi(t, ROLE_DFM, 0, type, sequence));

@@ -296,7 +296,7 @@ static void the_inquiry_continues_after_a_silence(void **state)
         fini(&t);
 }
 
-static void take_up_after(struct dfm_driver *t, uint64_t age_ns)
+static void resume_after(struct dfm_driver *t, uint64_t age_ns)
 {
         struct dfm_config c = resume_standard();
 
@@ -321,7 +321,7 @@ static void a_resumed_run_may_be_older_than_the_clock(void **state)
 
         (void)state;
         assert_true(TRACE_BEGIN_NS < 50 * NS_PER_S);
-        take_up_after(&t, 50 * NS_PER_S);
+        resume_after(&t, 50 * NS_PER_S);
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
         dfm_pass_ns(&t, 10 * NS_PER_S - 1);
         dfm_says_with(&t, false);
@@ -338,15 +338,17 @@ static void a_resumed_run_past_its_duration_is_reported(void **state)
 {
         struct dfm_driver t;
         struct dfm_notice n;
-        bool noticed = false;
+        bool noticed = false, begun = false;
 
         (void)state;
-        take_up_after(&t, 60 * NS_PER_S);
+        resume_after(&t, 60 * NS_PER_S);
         assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
         assert_true(dfm_is_overdue(t.dfm));
-        while (dfm_take_notice(t.dfm, &n))
+        while (dfm_take_notice(t.dfm, &n)) {
                 noticed |= n.kind == NOTICE_OVERDUE && n.run == TRACE_RUN;
-        assert_true(noticed);
+                begun |= n.kind == NOTICE_BEGUN;
+        }
+        assert_true(noticed && !begun);
         fini(&t);
 }
 

@@ -9,13 +9,14 @@ static void credits_are_never_exceeded(void **state)
         (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2");
+        assert_dfm_says(&t,
+                        "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
         sfi_acks(&t, 0, 3);
         assert_dfm_says(&t, "");
         /* A lower value comes from an overtaken message and takes no credit back. */
         sfi_grants(&t, 0, 4);
         sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "all: Assign e3>sfi0#3");
+        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#3 | ross: Assign e3>sfi0");
         assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
         assert_int_equal(dfm_open_events(t.dfm), 4);
         dfm_driver_fini(&t);
@@ -36,12 +37,12 @@ static void without_credits_it_counts_busy_time(void **state)
         sfi_grants(&t, 0, 10);
         dfm_pass_ns(&t, 2 * NS_PER_MS);
         /* Only one trigger was held back, not one per millisecond. */
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0");
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
         assert_int_equal(dfm_counts(t.dfm)->busy_ns, 7 * NS_PER_MS);
         assert_false(dfm_is_busy(t.dfm));
         assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + NS_PER_MS);
         dfm_pass_ns(&t, NS_PER_MS);
-        assert_dfm_says(&t, "all: Assign e1>sfi0#1");
+        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
         assert_int_equal(dfm_counts(t.dfm)->busy_ns, 7 * NS_PER_MS);
         dfm_driver_fini(&t);
 }
@@ -56,7 +57,8 @@ static void open_events_are_bounded(void **state)
         c.clear_group = 1;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 10);
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 e3>sfi0#3");
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 e3>sfi0#3 | ross: Assign e0>sfi0 "
+                            "e1>sfi0 e2>sfi0 e3>sfi0");
         assert_true(dfm_is_busy(t.dfm));
         sfi_acks(&t, 0, 4);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -116,12 +118,19 @@ static void push_multicasts_assignments_and_pull_does_not(void **state)
                         sfi_grants(&t, i, 2);
                 }
                 if (push)
-                        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi1#0 e2>sfi0#1 e3>sfi1#1");
+                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 "
+                                            "e3>sfi1#1 | ross: Assign e0>sfi0 e1>sfi1 e2>sfi0 e3>sfi1");
                 else
                         assert_dfm_says(
                                 &t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 e3>sfi1#1");
                 dfm_driver_fini(&t);
         }
+}
+
+static void describe(void *ctx, uint64_t event, struct event_info *ret)
+{
+        (void)ctx;
+        *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
 static void a_message_holds_as_many_entries_as_fit(void **state)
@@ -132,21 +141,18 @@ static void a_message_holds_as_many_entries_as_fit(void **state)
         (void)state;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
-                c.message_bytes = MESSAGE_HEADER_BYTES + 8 + 2 * 32 + 31;
+                /* An entry with event information takes 58 bytes, the first one some 70. */
+                c.info = describe;
+                c.message_bytes = MESSAGE_HEADER_BYTES + 32 + 150;
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 3);
                 if (push)
-                        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 | all: Assign e2>sfi0#2");
+                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2 | "
+                                            "ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
                 else
                         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2");
                 dfm_driver_fini(&t);
         }
-}
-
-static void tell_info(void *ctx, uint64_t event, struct event_info *ret)
-{
-        (void)ctx;
-        *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
 static void an_entry_describes_its_trigger(void **state)
@@ -163,12 +169,12 @@ static void an_entry_describes_its_trigger(void **state)
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         assert_int_equal(t.message.assign.entries[0].time_ns, t.now_ns + 3 * NS_PER_S);
         assert_int_equal(t.message.assign.entries[0].l1_id, 0);
-        assert_int_equal(t.message.assign.entries[0].incarnation, 1);
+        assert_int_equal(t.message.assign.incarnation, 1);
         assert_int_equal(t.message.header.transaction, 0);
         assert_false(t.message.assign.with_info);
         dfm_driver_fini(&t);
 
-        c.info = tell_info;
+        c.info = describe;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
@@ -190,7 +196,7 @@ static void unacknowledged_entries_are_resent_with_backoff(void **state)
                 c.push = push;
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 2);
-                assert_dfm_says(&t, push ? "all: Assign e0>sfi0#0 e1>sfi0#1"
+                assert_dfm_says(&t, push ? "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0"
                                          : "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
                 for (size_t i = 0; i < ARRAY_SIZE(distances_ms); i++) {
                         assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + distances_ms[i] * NS_PER_MS);
@@ -218,7 +224,7 @@ static void an_impossible_acknowledgement_is_ignored(void **state)
         (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1");
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
         sfi_acks(&t, 0, 3);
         dfm_pass_ns(&t, 20 * NS_PER_MS);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
@@ -238,18 +244,20 @@ static void finished_events_count_once_and_in_order(void **state)
         };
         const struct dfm_counts *n;
         struct dfm_config c = dfm_standard();
+        struct message_to to;
         struct dfm_driver t;
 
         (void)state;
         dfm_driver_start(&t, &c);
         n = dfm_counts(t.dfm);
         sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2");
+        assert_dfm_says(&t,
+                        "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
         t.sfis[0].ack = 3;
         /* The first Update was lost, so neither events nor credits of the next one count. */
         t.sfis[0].granted = 9;
         sfi_says_update(&t, 0, 1, 2, entries + 1);
-        assert_dfm_says(&t, "sfi0: UpdateAck 0");
+        assert_dfm_says(&t, "");
         assert_int_equal(n->partial + n->complete + n->lost, 0);
         assert_int_equal(n->triggers, 3);
         sfi_says_update(&t, 0, 0, 2, entries);
@@ -268,8 +276,86 @@ static void finished_events_count_once_and_in_order(void **state)
         assert_int_equal(n->fragments_lost, 3);
         assert_int_equal(n->payload_bytes, 100);
         assert_int_equal(n->ended_again, 0);
-        assert_non_null(strstr(dfm_says_with(&t, false), "sfi0: UpdateAck 3"));
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(t.message.assign.finished_ack, 3);
         dfm_driver_fini(&t);
+}
+
+static void an_acknowledgement_goes_with_assignments_or_waits(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.push = false;
+        c.clear_group = 100;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
+        t.sfis[0].ack = 2;
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 5 * NS_PER_MS);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "sfi0: UpdateAck 1");
+
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_grants(&t, 0, 3);
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(t.message.assign.finished_ack, 2);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "");
+        dfm_driver_fini(&t);
+}
+
+/* A full share delays messages, and the next one contains what came meanwhile. */
+static void messages_keep_to_their_share(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        uint64_t sent_bytes[2] = {}, start_ns;
+        unsigned messages[2] = {}, entries = 0;
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.events_max = 4096;
+        c.control = (struct budget_plan){
+                .share_bps = 1000000, .assign_bps = 1000000, .announce_bps = 2000000, .header_bytes = 42};
+        dfm_driver_start(&t, &c);
+        start_ns = t.now_ns;
+        /* Far more events than the share permits: each waits, none is lost. */
+        sfi_grants(&t, 0, 4000);
+        for (int i = 0; i < 10000 && entries < 4000; i++) {
+                bool made = dfm_step(t.dfm, t.now_ns, &to, &t.message);
+
+                if (!made) {
+                        /* In the past if more triggers are due: the DFM takes some at a time. */
+                        t.now_ns = MAX(dfm_deadline_ns(t.dfm), t.now_ns);
+                        continue;
+                }
+                bool to_sfi = to.role == ROLE_SFI && to.index == 0;
+
+                if (to.index == MESSAGE_TO_ALL || to.index == MESSAGE_TO_ROSS || to_sfi) {
+                        sent_bytes[to_sfi] += message_bytes(&t.message) + 42;
+                        messages[to_sfi]++;
+                }
+                if (t.message.header.type != MESSAGE_ASSIGN)
+                        continue;
+                if (to.index == MESSAGE_TO_ROSS)
+                        entries += (unsigned)t.message.n;
+                else
+                        sfi_acks(&t, 0, t.message.header.transaction + (uint32_t)t.message.n);
+        }
+        assert_int_equal(entries, 4000);
+        assert_in_range(messages[1], 16, 40);
+        assert_true(sent_bytes[1] * 8 <= (t.now_ns - start_ns) / 1000 + 2 * 1514 * 8 + 1514 * 8);
+        assert_true(sent_bytes[0] * 8 <= (t.now_ns - start_ns) / 500 + 2 * 1514 * 8 + 1514 * 8);
+        /* The share is also used. */
+        assert_true(sent_bytes[1] * 8 >= (t.now_ns - start_ns) / 1000 / 2);
+        dfm_free(t.dfm);
 }
 
 static void latency_runs_from_trigger_to_end(void **state)
@@ -280,7 +366,7 @@ static void latency_runs_from_trigger_to_end(void **state)
         (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "all: Assign e0>sfi0#0 e1>sfi0#1");
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
         t.sfis[0].ack = 2;
         dfm_pass_ns(&t, 3 * NS_PER_MS);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -306,6 +392,8 @@ int main(void)
                 cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
                 cmocka_unit_test(an_impossible_acknowledgement_is_ignored),
                 cmocka_unit_test(finished_events_count_once_and_in_order),
+                cmocka_unit_test(an_acknowledgement_goes_with_assignments_or_waits),
+                cmocka_unit_test(messages_keep_to_their_share),
                 cmocka_unit_test(latency_runs_from_trigger_to_end),
         };
 

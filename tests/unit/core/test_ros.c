@@ -290,6 +290,28 @@ static void alive_reports_xoff_when_the_message_was_lost(void **state)
         ros_free(t.ros);
 }
 
+/* A ROS whose buffer is at its limit would otherwise send XOFF and XON at any rate. */
+static void xoff_keeps_to_its_share(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+        unsigned messages = 0;
+        uint64_t event = 0;
+
+        (void)state;
+        c.control = (struct budget_plan){.alive_bps = 8000, .header_bytes = 42};
+        ros_driver_init(&t, &c);
+        for (int turn = 0; turn < 100; turn++) {
+                for (int k = 0; k < 9; k++)
+                        ros_gets_assign(&t, event++, 0, 0);
+                messages += ros_says(&t)[0] != '\0';
+                ros_gets_keep_alive(&t, RUN_RUNNING, event, 7);
+                messages += ros_says(&t)[0] != '\0';
+        }
+        assert_in_range(messages, 20, 40);
+        ros_free(t.ros);
+}
+
 static void totals_go_with_alive_to_each_served_sfi(void **state)
 {
         struct ros_config c = ros_standard();
@@ -447,6 +469,7 @@ int main(void)
                 cmocka_unit_test(a_full_buffer_sends_xoff_and_room_sends_xon),
                 cmocka_unit_test(a_refused_fragment_takes_no_room),
                 cmocka_unit_test(alive_reports_xoff_when_the_message_was_lost),
+                cmocka_unit_test(xoff_keeps_to_its_share),
                 cmocka_unit_test(totals_go_with_alive_to_each_served_sfi),
                 cmocka_unit_test(a_partly_sent_fragment_continues),
                 cmocka_unit_test(each_sfi_has_its_own_queue),

@@ -39,8 +39,11 @@ static void the_event_header_comes_from_the_trigger(void **state)
                 sfi_driver_init(&t, &c);
                 t.message.assign.with_info = with_info;
                 t.message.n = 1;
-                t.message.assign.entries[0] = (struct assign_entry){
-                        .event = 2, .l1_id = 40, .sfi = 1, .incarnation = 3, .time_ns = 5000000006};
+                t.message.assign.announces = false;
+                t.message.assign.sfi = 1;
+                t.message.assign.incarnation = 3;
+                t.message.assign.entries[0] =
+                        (struct assign_entry){.event = 2, .l1_id = 40, .sfi = 1, .time_ns = 5000000006};
                 t.message.assign.infos[0] = (struct event_info){.global_id = 90, .l1_id = 40, .bc_id = 7};
                 assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_BUILD, 0));
                 sfi_gets_whole(&t, 2);
@@ -90,6 +93,40 @@ static void unacknowledged_entries_are_resent_with_backoff(void **state)
         sfi_gets_ack(&t, 1); /* overtaken */
         t.now_ns += NS_PER_S;
         assert_sfi_says(&t, "");
+        sfi_driver_fini(&t);
+}
+
+/* At 8 kbit/s, a message of some 120 bytes is paid for in 120 ms, and a burst of two frames goes ahead. */
+static void updates_and_requests_keep_to_their_share(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        unsigned updates = 0;
+
+        (void)state;
+        c.pull = true;
+        c.control = (struct budget_plan){
+                .share_bps = 8000, .update_bps = 8000, .request_bps = 8000, .header_bytes = 42};
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 60; event++) {
+                sfi_gets_assign(&t, event);
+                sfi_says(&t);
+                sfi_gets_whole(&t, event);
+                sfi_writes_with(&t, false);
+                updates += strstr(sfi_says(&t), "Update") != NULL;
+        }
+        assert_in_range(updates, 10, 30);
+        /* What waits leaves together, when the budget permits. */
+        assert_int_equal(sfi_deadline_ns(t.sfi) > t.now_ns, 1);
+        t.now_ns = sfi_deadline_ns(t.sfi);
+        assert_non_null(strstr(sfi_says(&t), "#59:e59 complete"));
+
+        sfi_gets_assign(&t, 60);
+        assert_null(strstr(sfi_says(&t), "Request"));
+        while (!strstr(sfi_says(&t), "Request")) {
+                assert_true(t.now_ns < TRACE_BEGIN_NS + 10 * NS_PER_S);
+                t.now_ns = sfi_deadline_ns(t.sfi);
+        }
         sfi_driver_fini(&t);
 }
 
@@ -192,6 +229,7 @@ int main(void)
                 cmocka_unit_test(a_complete_event_is_reported_with_a_new_credit),
                 cmocka_unit_test(the_event_header_comes_from_the_trigger),
                 cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
+                cmocka_unit_test(updates_and_requests_keep_to_their_share),
                 cmocka_unit_test(an_expired_event_is_built_without_missing_fragments),
                 cmocka_unit_test(an_unwritable_event_is_lost),
                 cmocka_unit_test(credits_follow_the_buffer_size),

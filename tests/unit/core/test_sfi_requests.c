@@ -48,12 +48,13 @@ static void outstanding_events_are_bounded(void **state)
         sfi_driver_fini(&t);
 }
 
-static void outstanding_events_follow_the_socket_buffer(void **state)
+static void outstanding_events_follow_the_buffer_of_a_reliable_transport(void **state)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
         (void)state;
+        c.reliable = true;
         c.room_bytes = 3 * 512 + 100;
         sfi_driver_start(&t, &c, 6);
         assert_requests(&t, 0, "all: Request e0"); /* until the size of an event is known */
@@ -205,7 +206,7 @@ int main(void)
                 cmocka_unit_test(requests_events_in_order_of_assignment),
                 cmocka_unit_test(in_push_there_is_no_first_request),
                 cmocka_unit_test(outstanding_events_are_bounded),
-                cmocka_unit_test(outstanding_events_follow_the_socket_buffer),
+                cmocka_unit_test(outstanding_events_follow_the_buffer_of_a_reliable_transport),
                 cmocka_unit_test(retries_missing_fragments_of_a_silent_ros),
                 cmocka_unit_test(does_not_retry_fragments_that_may_still_be_queued),
                 cmocka_unit_test(requests_the_missing_ranges),

@@ -195,7 +195,7 @@ static void malformed_messages_are_refused(void **state)
         wrong[3].credits = c.slots + 1;
         wrong[4].timeout_ns = 0;
         wrong[5].buffer_bytes = EVB_FRAGMENT_MAX_BYTES - 1;
-        wrong[6].message_bytes = 32 + 8 + 32 * 24 - 1;
+        wrong[6].message_bytes = 32 + 8 + 32 * MESSAGE_ENTRY_BYTES_MAX - 1;
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
                 assert_true(sfi_new(&s, &wrong[i], 0) < 0);
         assert_null(s);

@@ -110,13 +110,23 @@ static inline const struct message *sample_assign(uint64_t event, uint16_t sfi)
                                            .transaction = (uint32_t)event};
         m.dfm = SAMPLE_DFM;
         m.n = 1;
-        m.assign.with_info = false;
+        m.assign.with_info = m.assign.announces = false;
+        m.assign.sfi = sfi;
+        m.assign.incarnation = (uint32_t)SAMPLE_INCARNATION;
         m.assign.entries[0] = (struct assign_entry){
                 .event = event,
                 .l1_id = (uint32_t)event,
                 .sequence = (uint32_t)event,
                 .sfi = sfi,
-                .incarnation = (uint32_t)SAMPLE_INCARNATION,
         };
         return &m;
+}
+
+/* The same, as the DFM announces it to the ROSs. */
+static inline const struct message *sample_announce(uint64_t event, uint16_t sfi)
+{
+        struct message *m = (struct message *)sample_assign(event, sfi);
+
+        m->assign.announces = true;
+        return m;
 }

@@ -122,7 +122,7 @@ static void bench_close(struct bench *b)
 static void assign(struct bench *b, uint16_t sfi, uint64_t first, size_t n)
 {
         for (size_t i = 0; i < n; i++)
-                assert_true(ros_receive(b->sender.core, clock_ns, sample_assign(first + i, sfi)));
+                assert_true(ros_receive(b->sender.core, clock_ns, sample_announce(first + i, sfi)));
 }
 
 static bool turn(struct bench *b)

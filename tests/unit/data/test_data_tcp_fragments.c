@@ -136,7 +136,7 @@ static void pair_close(struct pair *p)
 static void assign(struct pair *p, uint64_t event)
 {
         assert_true(sfi_receive(p->sfi.receiver.core, p->now_ns, sample_assign(event, 0)));
-        assert_true(ros_receive(p->ros.sender.core, p->now_ns, sample_assign(event, 0)));
+        assert_true(ros_receive(p->ros.sender.core, p->now_ns, sample_announce(event, 0)));
 }
 
 /* Turns until the SFI has built an event; checks each byte, and returns its number. */
@@ -434,7 +434,7 @@ static void the_ros_introduces_itself_before_it_sends(void **state)
         listener = tcp_listen(&local, 0);
         assert_true(listener >= 0);
         ros_end_open(&e, 100, NS_PER_S);
-        assert_true(ros_receive(e.sender.core, NS_PER_S, sample_assign(0, 0)));
+        assert_true(ros_receive(e.sender.core, NS_PER_S, sample_announce(0, 0)));
         for (int i = 0; i < 5000 && n < 100; i++) {
                 ssize_t got;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -123,6 +124,21 @@ static void streams_keep_every_byte(void **state)
         close_pair(&p);
 }
 
+static void the_congestion_control_is_chosen(void **state)
+{
+        struct pair p = connect_pair();
+        char name[16] = "";
+        socklen_t size = sizeof name;
+
+        (void)state;
+        /* Every kernel has this one. */
+        assert_int_equal(tcp_choose_congestion(p.out, "reno"), 0);
+        assert_int_equal(getsockopt(p.out, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+        assert_string_equal(name, "reno");
+        assert_int_equal(tcp_choose_congestion(p.out, "nosuchone"), -ENOENT);
+        close_pair(&p);
+}
+
 static void a_full_connection_waits(void **state)
 {
         static uint8_t bytes[65536];
@@ -179,6 +195,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(addresses_are_parsed_and_formatted),
                 cmocka_unit_test(streams_keep_every_byte),
+                cmocka_unit_test(the_congestion_control_is_chosen),
                 cmocka_unit_test(a_full_connection_waits),
                 cmocka_unit_test(refused_connections_are_reported),
                 cmocka_unit_test(pauses_grow),

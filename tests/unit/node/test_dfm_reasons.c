@@ -172,6 +172,8 @@ static void failed_output_and_repeated_events_are_reasons(void **state)
         dfm_driver_fini(&t);
 }
 
+enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
+
 /* Everybody speaks every half second, except SFI 0 if it is `silent`. */
 static void pass_seconds(struct dfm_driver *t, unsigned seconds, bool silent)
 {
@@ -186,7 +188,7 @@ static void pass_seconds(struct dfm_driver *t, unsigned seconds, bool silent)
         }
 }
 
-static void count_reasons_after(bool with_events, bool returns, struct reasons *r)
+static void count_reasons_after(bool with_events, enum fate fate, struct reasons *r)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
@@ -199,8 +201,11 @@ static void count_reasons_after(bool with_events, bool returns, struct reasons *
         dfm_driver_start(&t, &config);
         if (with_events)
                 sfi0_takes(&t, 1);
-        pass_seconds(&t, 3, true);
-        if (returns)
+        if (fate != REPLACED_AT_ONCE)
+                pass_seconds(&t, 3, true);
+        if (fate >= REPLACED)
+                t.sfis[0] = (struct played_sfi){.incarnation = 2};
+        if (fate != SILENT)
                 pass_seconds(&t, 1, false);
         sfi_grants(&t, 1, 1);
         dfm_says_with(&t, false);
@@ -219,15 +224,85 @@ static void an_sfi_that_fell_silent_with_events_is_a_reason(void **state)
         struct reasons r;
 
         (void)state;
-        count_reasons_after(true, false, &r);
+        count_reasons_after(true, SILENT, &r);
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
                             "sfi1 fell silent and did not return: its files may lack an end, or hold "
                             "events that other SFIs built too");
-        count_reasons_after(true, true, &r);
+        count_reasons_after(true, RETURNED, &r);
         assert_int_equal(r.n, 0);
-        count_reasons_after(false, false, &r);
+        count_reasons_after(false, SILENT, &r);
         assert_int_equal(r.n, 0);
+}
+
+/* The new process knows nothing of what the former one built. */
+static void an_sfi_that_restarted_with_events_is_a_reason(void **state)
+{
+        struct reasons r;
+
+        (void)state;
+        for (enum fate fate = REPLACED; fate <= REPLACED_AT_ONCE; fate++) {
+                count_reasons_after(true, fate, &r);
+                assert_int_equal(r.n, 1);
+                assert_string_equal(r.text[0],
+                                    "sfi1 was restarted with open events: its earlier files may lack an "
+                                    "end, or hold events that other SFIs built too");
+                count_reasons_after(false, fate, &r);
+                assert_int_equal(r.n, 0);
+        }
+}
+
+/* All its events ended: only its farewell was lost. */
+static void an_sfi_that_finished_its_events_may_fall_silent(void **state)
+{
+        struct finished_entry writing = {.event = 0, .end = UPDATE_WRITING};
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        (void)state;
+        config.node_timeout_ns = NS_PER_S;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 1);
+        assert_true(sfi_says_update(&t, 0, t.sfis[0].finished++, 1, &writing));
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        pass_seconds(&t, 3, true);
+        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_int_equal(r.n, 0);
+        dfm_driver_fini(&t);
+}
+
+/* The event went to another SFI before the silence was noticed, so none is open on it any more. */
+static void an_sfi_whose_event_timed_out_is_a_reason(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        (void)state;
+        config.node_timeout_ns = 2 * NS_PER_S;
+        config.event_timeout_ns = 3 * NS_PER_S / 2;
+        config.events = 1;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 1);
+        sfi_grants(&t, 1, 1);
+        pass_seconds(&t, 2, true);
+        assert_int_equal(dfm_counts(t.dfm)->reassigned, 1);
+        sfi_acks(&t, 1, 1);
+        dfm_pass_ns(&t, NS_PER_S / 2);
+        dfm_says_with(&t, false);
+        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
+        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_int_equal(r.n, 1);
+        dfm_driver_fini(&t);
 }
 
 /* Further reasons are only counted, and no reason is listed twice. */
@@ -255,6 +330,9 @@ int main(void)
                 cmocka_unit_test(reasons_are_bounded),
                 cmocka_unit_test(failed_output_and_repeated_events_are_reasons),
                 cmocka_unit_test(an_sfi_that_fell_silent_with_events_is_a_reason),
+                cmocka_unit_test(an_sfi_that_restarted_with_events_is_a_reason),
+                cmocka_unit_test(an_sfi_that_finished_its_events_may_fall_silent),
+                cmocka_unit_test(an_sfi_whose_event_timed_out_is_a_reason),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static void keep_alive(struct node *n, uint64_t live)
 
 static void assign(struct node *n, uint64_t event, uint16_t sfi)
 {
-        node_ros.receive(n, NS_PER_S, sample_assign(event, sfi));
+        node_ros.receive(n, NS_PER_S, sample_announce(event, sfi));
 }
 
 /* Jobs for an SFI that has left are dropped once, and those for other SFIs stay. */

@@ -70,9 +70,12 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_ASSIGN:
         case MESSAGE_BUILD:
                 sent.assign.with_info = info;
+                sent.assign.sfi = 2;
+                sent.assign.incarnation = 5;
+                sent.assign.finished_ack = 6;
                 for (size_t i = 0; i < n; i++) {
                         sent.assign.entries[i] = (struct assign_entry){
-                                random_next(&r) >> 1, random_next(&r), (uint32_t)i, 9, 2, 1, 5};
+                                random_next(&r) >> 1, random_next(&r), (uint32_t)i, 77 + (uint32_t)i, 2, 0};
                         sent.assign.infos[i] = (struct event_info){
                                 .global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
                 }
@@ -102,6 +105,16 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         return message_encode(&sent, bytes, size);
 }
 
+/* So many that they fit whatever their values are. */
+static size_t entries_of(uint32_t type, bool info)
+{
+        size_t fit = message_entries_fit(type, 1472);
+
+        return info && (type == MESSAGE_ASSIGN || type == MESSAGE_BUILD)
+                       ? message_room(type, 1472) / (MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
+                       : fit;
+}
+
 static void messages_survive_encoding(void **state)
 {
         uint8_t bytes[9000];
@@ -109,8 +122,7 @@ static void messages_survive_encoding(void **state)
         (void)state;
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
                 for (int info = 0; info < 2; info++) {
-                        size_t fit = message_entries_fit(types[t], info, 1472),
-                               n = make(types[t], fit, info, bytes, 1472);
+                        size_t fit = entries_of(types[t], info), n = make(types[t], fit, info, bytes, 1472);
 
                         assert_true(n > 0 && n <= 1472);
                         memset(&got, 0, sizeof got);
@@ -123,10 +135,73 @@ static void messages_survive_encoding(void **state)
                                 if (!info)
                                         memset(sent.assign.infos, 0, sizeof sent.assign.infos);
                         assert_memory_equal(&got, &sent, sizeof got);
-                        if (fit > 0)
-                                assert_int_equal(make(types[t], fit + 1, info, bytes, 1472), 0);
+                        assert_int_equal(message_bytes(&sent), n);
                 }
         }
+}
+
+static void consecutive_events_take_few_bytes(void **state)
+{
+        size_t room = message_room(MESSAGE_ASSIGN, 1472), before = room;
+
+        (void)state;
+        memset(&sent, 0, sizeof sent);
+        sent.header = (struct message_header){.sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        for (uint64_t k = 0; k < 257; k++) {
+                if (k < 256)
+                        sent.assign.entries[k] = (struct assign_entry){.event = 1000000 + 3 * k,
+                                                                       .l1_id = 1000000 + 3 * (uint32_t)k,
+                                                                       .time_ns = 5000 * k};
+                assert_int_equal(message_add(&sent, &room), k < 256);
+        }
+        /* One byte for the event and two for its time; a few more for the first. */
+        assert_in_range(before - room, 256 * 3, 256 * 3 + 10);
+        assert_int_equal(message_bytes(&sent), MESSAGE_HEADER_BYTES + 32 + before - room);
+
+        /* What does not fit is not taken. */
+        sent.n = 5;
+        room = 2;
+        assert_false(message_add(&sent, &room));
+        assert_int_equal(sent.n, 5);
+        assert_int_equal(room, 2);
+}
+
+/* Wrong bytes with a right check word: refused, or decoded to something that can be encoded again. */
+static void wrong_entries_do_no_harm(void **state)
+{
+        uint32_t decoded = 0, refused = 0;
+        uint8_t bytes[1472], again[16384];
+        struct random r;
+
+        (void)state;
+        random_init(&r, 12);
+        for (int turn = 0; turn < 40000; turn++) {
+                uint32_t type = types[random_below(&r, ARRAY_SIZE(types))];
+                size_t n = make(type, random_below(&r, 8), random_below(&r, 2), bytes, sizeof bytes);
+                struct message_header h = sent.header;
+                uint8_t *copy;
+
+                h.payload_bytes = (uint32_t)(n - MESSAGE_HEADER_BYTES);
+                for (uint64_t k = 1 + random_below(&r, 3); k > 0; k--)
+                        bytes[MESSAGE_HEADER_BYTES + random_below(&r, h.payload_bytes)] =
+                                (uint8_t)random_next(&r);
+                message_header_encode(&h, bytes,
+                                      message_check(bytes + MESSAGE_HEADER_BYTES, h.payload_bytes));
+                /* In separate memory, so that a sanitizer detects a read past the end. */
+                copy = malloc(n);
+                memcpy(copy, bytes, n);
+                if (message_decode(&got, copy, n) == MESSAGE_OK) {
+                        size_t size = message_encode(&got, again, sizeof again);
+
+                        decoded++;
+                        assert_true(size > 0);
+                        assert_int_equal(message_decode(&sent, again, size), MESSAGE_OK);
+                        assert_int_equal(sent.n, got.n);
+                } else
+                        refused++;
+                free(copy);
+        }
+        assert_true(decoded > 1000 && refused > 1000);
 }
 
 static void flipped_bits_and_truncations_are_refused(void **state)
@@ -174,6 +249,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(messages_survive_encoding),
+                cmocka_unit_test(consecutive_events_take_few_bytes),
+                cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(flipped_bits_and_truncations_are_refused),
                 cmocka_unit_test(foreign_messages_are_distinguished),
         };

@@ -202,6 +202,32 @@ static void refuses_second_node_of_a_name(void **state)
         assert_string_equal(line, "{\"welcome\":true}\n");
 }
 
+/* A node of another version may introduce itself in another way; its user must learn why it is refused. */
+static void refuses_unknown_introduction(void **state)
+{
+        static const char *const introductions[] = {
+                "{\"hello\": {\"name\": \"ros1\"}}\n",
+                "{\"standby\": {\"node\": \"ros1\", \"version\": \"0.0.1\"}}\n",
+                "{\"coordinator\": {\"version\": \"0.0.1\"}}\n",
+        };
+        char line[300];
+
+        (void)state;
+        assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(introductions); i++) {
+                int fd = connect_from(t.scenario->nodes[1].address);
+
+                assert_true(send_text(fd, introductions[i]));
+                read_line(fd, line, sizeof line);
+                assert_non_null(strstr(line, "\"refused\""));
+                assert_int_equal(!strstr(line, "unexpected introduction; "), i > 0);
+                assert_non_null(strstr(line, "the DFM runs evb " EVB_VERSION
+                                             "; install the same version on all machines"));
+                close(fd);
+        }
+        assert_int_equal(command_server_nodes(t.server), 0);
+}
+
 /* Runs the server after the idle timeout. */
 static void run_loop_late(void)
 {
@@ -337,7 +363,7 @@ int main(void)
                 CASE(sends_nothing_after_stop),      CASE(raises_descriptor_limit),
                 CASE(refuses_second_node_of_a_name), CASE(disconnects_idle_coordinator),
                 CASE(keeps_busy_coordinator),        CASE(drops_excess_answers),
-                CASE(survives_silent_connections),
+                CASE(survives_silent_connections),   CASE(refuses_unknown_introduction),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

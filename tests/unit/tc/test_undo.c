@@ -85,6 +85,35 @@ static void failure_at_any_message_leaves_the_device_unchanged(void **state)
         tc_shaper_free(s);
 }
 
+/* Spoils all messages from a certain one on. */
+static void spoil_rest(struct nlmsghdr *m, void *ctx)
+{
+        struct spoiler *s = ctx;
+
+        if (s->seen++ >= s->at)
+                ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = 0x7ffffff0;
+}
+
+static void a_failed_rollback_is_reported(void **state)
+{
+        struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
+        struct tc_plan p = sample_plan(&q);
+        struct spoiler spoiler = {.at = 4};
+        struct tc_outcome o = {};
+        struct error e = {};
+        struct tc_shaper *s;
+
+        (void)state;
+        s = network_shaper();
+        tc_socket_set_hook(tc_shaper_socket(s), spoil_rest, &spoiler);
+        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0);
+        tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
+        assert_non_null(strstr(e.message, "; rolling back also failed: "));
+        remove_all(s);
+        tc_shaper_free(s);
+        tc_plan_fini(&p);
+}
+
 static void failure_leaves_a_foreign_root_unchanged(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
@@ -268,6 +297,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(failure_at_any_message_leaves_the_device_unchanged),
+                cmocka_unit_test(a_failed_rollback_is_reported),
                 cmocka_unit_test(failure_leaves_a_foreign_root_unchanged),
                 cmocka_unit_test(warnings_of_the_kernel_are_reported),
                 cmocka_unit_test(foreign_classes_need_force),

@@ -1,0 +1,34 @@
+/* A walk over a message's body, which reads into the fields or writes from them, so that both directions
+ * agree. */
+#pragma once
+
+#include "evb/base/cursor.h"
+#include "evb/protocol/message.h"
+
+struct codec {
+        bool decode;
+        struct reader r;
+        struct writer w;
+};
+
+#define CODEC_FIELD(name, type)                                                                              \
+        static inline void field_##name(struct codec *c, type *v)                                            \
+        {                                                                                                    \
+                if (c->decode)                                                                               \
+                        *v = reader_##name(&c->r);                                                           \
+                else                                                                                         \
+                        writer_##name(&c->w, *v);                                                            \
+        }
+
+CODEC_FIELD(u8, uint8_t)
+CODEC_FIELD(u16, uint16_t)
+CODEC_FIELD(u32, uint32_t)
+CODEC_FIELD(u64, uint64_t)
+CODEC_FIELD(varint, uint64_t)
+#undef CODEC_FIELD
+
+/* The entries of Assign, Build, Update, Clear or Request, whose number is known. False: a value that is never
+ * valid; the cursor reports missing bytes. */
+bool entries_code(struct codec *c, struct message *m);
+/* The bytes of entry k, which follows entries 0 to k - 1. */
+size_t entries_bytes(const struct message *m, size_t k);

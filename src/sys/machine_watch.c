@@ -1,0 +1,319 @@
+/* Reads processor times from /proc and measures the lateness of timers, while other code makes a
+ * measurement. */
+#include "evb/sys/machine_watch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "evb/base/histogram.h"
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/thread.h"
+
+/* At 500 wake-ups per second a probe takes some 0.2 % of a processor. It sees every delay of this length. */
+#define PROBE_PERIOD_NS (2 * NS_PER_MS)
+/* Reading some 20 threads takes 0.3 ms. */
+#define SAMPLE_PERIOD_NS (100 * NS_PER_MS)
+#define PROCESSES_MAX 256u
+#define PROBES_MAX 64u
+/* The lines of the processors come first in /proc/stat. */
+#define STAT_MAX_BYTES 65536u
+
+struct probe {
+        struct machine_watch *watch;
+        pthread_t thread;
+        bool started;
+        struct histogram late_ns; /* written by the thread until it is joined */
+};
+
+/* A measured process. */
+struct watched {
+        pid_t pid;
+        struct thread_times begin, last;
+};
+
+struct machine_watch {
+        struct watched processes[PROCESSES_MAX];
+        size_t n_processes;
+        struct probe *probes;
+        size_t n_probes;
+        _Atomic bool active, stop;
+        _Atomic unsigned n_ready;
+        _Atomic bool denied; /* no real-time priority */
+        cpu_set_t processors;
+        struct machine_times begin, last;
+        uint64_t begin_ns, last_ns; /* 0: never active */
+};
+
+int machine_times_parse(struct machine_times *ret, const char *text, uint64_t tick_ns,
+                        bool (*use)(void *ctx, unsigned processor), void *ctx)
+{
+        struct machine_times t = {};
+
+        for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+                unsigned long long idle, iowait, steal;
+                unsigned processor;
+
+                /* user nice system idle iowait irq softirq steal; the line "cpu" alone is their sum. */
+                if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9' ||
+                    sscanf(line, "cpu%u %*u %*u %*u %llu %llu %*u %*u %llu", &processor, &idle, &iowait,
+                           &steal) != 4 ||
+                    !use(ctx, processor))
+                        continue;
+                t.idle_ns += (idle + iowait) * tick_ns;
+                t.stolen_ns += steal * tick_ns;
+                t.processors++;
+        }
+        if (t.processors == 0)
+                return -EBADMSG;
+        *ret = t;
+        return 0;
+}
+
+int thread_times_add(struct thread_times *to, const char *text)
+{
+        unsigned long long used, waited;
+
+        if (sscanf(text, "%llu %llu", &used, &waited) != 2)
+                return -EBADMSG;
+        to->used_ns += used;
+        to->waited_ns += waited;
+        return 0;
+}
+
+static double since(uint64_t end, uint64_t begin)
+{
+        return end > begin ? (double)(end - begin) : 0;
+}
+
+void machine_view_shares(struct machine_view *ret, const struct machine_times *begin,
+                         const struct machine_times *end, const struct thread_times *used,
+                         uint64_t elapsed_ns)
+{
+        double whole = (double)elapsed_ns * end->processors, stolen = since(end->stolen_ns, begin->stolen_ns);
+        double others = whole - since(end->idle_ns, begin->idle_ns) - stolen - (double)used->used_ns;
+
+        ret->stolen_share = stolen / whole;
+        /* The clocks differ by some ticks. */
+        ret->others_share = fmax(0, others) / whole;
+        ret->waiting_share = (double)used->waited_ns / whole;
+}
+
+static bool read_text(const char *path, char *text, size_t size)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+
+        if (n < 0)
+                return false;
+        text[n] = '\0';
+        return true;
+}
+
+static bool is_ours(void *ctx, unsigned processor)
+{
+        const struct machine_watch *w = ctx;
+
+        return processor < CPU_SETSIZE && CPU_ISSET(processor, &w->processors);
+}
+
+static int read_machine(const struct machine_watch *w, struct machine_times *ret)
+{
+        _cleanup_free_ char *text = malloc(STAT_MAX_BYTES);
+        long ticks_per_s = sysconf(_SC_CLK_TCK);
+
+        if (!text || ticks_per_s <= 0 || !read_text("/proc/stat", text, STAT_MAX_BYTES))
+                return -EIO;
+        return machine_times_parse(ret, text, NS_PER_S / (uint64_t)ticks_per_s, is_ours, (void *)w);
+}
+
+/* Sums up the threads that a process has now. A process that has ended keeps its last times. */
+static void read_process(struct watched *p)
+{
+        struct thread_times t = {};
+        char path[80], text[96];
+        struct dirent *e;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%d/task", (int)p->pid);
+        d = opendir(path);
+        while (d && (e = readdir(d))) {
+                snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", (int)p->pid, e->d_name);
+                if (e->d_name[0] != '.' && read_text(path, text, sizeof text))
+                        (void)thread_times_add(&t, text);
+        }
+        if (d)
+                closedir(d);
+        /* The times of a thread that has ended are gone. */
+        p->last.used_ns = MAX(p->last.used_ns, t.used_ns);
+        p->last.waited_ns = MAX(p->last.waited_ns, t.waited_ns);
+}
+
+static void pause_until(uint64_t at_ns)
+{
+        struct timespec at = {.tv_sec = (time_t)(at_ns / NS_PER_S), .tv_nsec = (long)(at_ns % NS_PER_S)};
+
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+                ;
+}
+
+static void *probe(void *ctx)
+{
+        struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+        struct probe *p = ctx;
+        struct machine_watch *w = p->watch;
+        uint64_t due_ns = clock_now_ns();
+
+        if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority) != 0)
+                atomic_store(&w->denied, true);
+        atomic_fetch_add(&w->n_ready, 1);
+        while (!atomic_load(&w->stop) && !atomic_load(&w->denied)) {
+                bool active = atomic_load(&w->active);
+                uint64_t now_ns;
+
+                due_ns += PROBE_PERIOD_NS;
+                pause_until(due_ns);
+                now_ns = clock_now_ns();
+                /* A delay counts if it overlaps the active time. */
+                if (active || atomic_load(&w->active))
+                        histogram_add(&p->late_ns, now_ns - due_ns, 1);
+                /* Deadlines that passed meanwhile belong to the same delay. */
+                due_ns = MAX(due_ns, now_ns - MIN(now_ns, PROBE_PERIOD_NS));
+        }
+        return NULL;
+}
+
+static int start_probes(struct machine_watch *w)
+{
+        int r = 0;
+
+        for (unsigned cpu = 0; r >= 0 && cpu < CPU_SETSIZE && w->n_probes < PROBES_MAX; cpu++) {
+                struct probe *p = &w->probes[w->n_probes];
+
+                if (!CPU_ISSET(cpu, &w->processors))
+                        continue;
+                *p = (struct probe){.watch = w};
+                histogram_init(&p->late_ns);
+                r = thread_start(&p->thread, "evb-probe", &cpu, 1, probe, p);
+                p->started = r >= 0;
+                w->n_probes += p->started;
+        }
+        /* A process must not be forked while a new thread may hold a lock of the C library. */
+        while (r >= 0 && atomic_load(&w->n_ready) < w->n_probes)
+                pause_until(clock_now_ns() + NS_PER_MS);
+        return r;
+}
+
+int machine_watch_new(struct machine_watch **ret)
+{
+        struct machine_watch *w = calloc(1, sizeof *w);
+        int r;
+
+        if (!w)
+                return -ENOMEM;
+        w->probes = calloc(PROBES_MAX, sizeof *w->probes);
+        r = !w->probes                                                       ? -ENOMEM
+            : sched_getaffinity(0, sizeof w->processors, &w->processors) < 0 ? -errno
+                                                                             : 0;
+        if (r >= 0)
+                r = start_probes(w);
+        if (r < 0) {
+                machine_watch_free(w);
+                return r;
+        }
+        w->processes[w->n_processes++].pid = getpid();
+        *ret = w;
+        return 0;
+}
+
+static void stop_probes(struct machine_watch *w)
+{
+        atomic_store(&w->stop, true);
+        for (size_t i = 0; i < w->n_probes; i++) {
+                if (w->probes[i].started)
+                        pthread_join(w->probes[i].thread, NULL);
+                w->probes[i].started = false;
+        }
+}
+
+struct machine_watch *machine_watch_free(struct machine_watch *w)
+{
+        if (!w)
+                return NULL;
+        if (w->probes)
+                stop_probes(w);
+        free(w->probes);
+        free(w);
+        return NULL;
+}
+
+void machine_watch_add(struct machine_watch *w, pid_t pid)
+{
+        if (w && w->n_processes < PROCESSES_MAX)
+                w->processes[w->n_processes++] = (struct watched){.pid = pid};
+}
+
+static void sample(struct machine_watch *w, uint64_t now_ns)
+{
+        for (size_t i = 0; i < w->n_processes; i++)
+                read_process(&w->processes[i]);
+        if (read_machine(w, &w->last) < 0)
+                return;
+        /* Read again, because reading takes time. */
+        w->last_ns = MAX(now_ns, clock_now_ns());
+        if (w->begin_ns > 0)
+                return;
+        w->begin = w->last;
+        w->begin_ns = w->last_ns;
+        for (size_t i = 0; i < w->n_processes; i++)
+                w->processes[i].begin = w->processes[i].last;
+}
+
+void machine_watch_turn(struct machine_watch *w, uint64_t now_ns, bool active)
+{
+        if (!w)
+                return;
+        atomic_store(&w->active, active);
+        if (active && now_ns - MIN(now_ns, w->last_ns) >= SAMPLE_PERIOD_NS)
+                sample(w, now_ns);
+}
+
+void machine_watch_view(struct machine_watch *w, struct machine_view *ret)
+{
+        struct machine_view v = {0, NAN, NAN, NAN, NAN, NAN};
+        _cleanup_free_ struct histogram *late_ns = malloc(sizeof *late_ns);
+        struct thread_times used = {};
+
+        *ret = v;
+        if (!w || !late_ns)
+                return;
+        stop_probes(w);
+        for (size_t i = 0; i < w->n_processes; i++) {
+                const struct watched *p = &w->processes[i];
+
+                used.used_ns += p->last.used_ns - p->begin.used_ns;
+                /* This process does not belong to what is measured, and waits at an ordinary priority. */
+                used.waited_ns += i > 0 ? p->last.waited_ns - p->begin.waited_ns : 0;
+        }
+        if (w->last_ns > w->begin_ns) {
+                v.seconds = (double)(w->last_ns - w->begin_ns) / 1e9;
+                machine_view_shares(&v, &w->begin, &w->last, &used, w->last_ns - w->begin_ns);
+        }
+        histogram_init(late_ns);
+        for (size_t i = 0; i < w->n_probes; i++)
+                histogram_merge(late_ns, &w->probes[i].late_ns);
+        if (late_ns->count > 0) {
+                v.late_p99_us = (double)histogram_quantile(late_ns, 0.99) / 1e3;
+                v.late_max_us = (double)histogram_quantile(late_ns, 1) / 1e3;
+        }
+        *ret = v;
+}

@@ -1,0 +1,475 @@
+/* Pull without a number of outstanding events: the bytes in flight are limited, and requests are spaced. The
+ * switch port of all tests has 32 KiB and 1 Gbit/s; see tests/sim/test_pull.c for whole systems. */
+#include "sfi_driver.h"
+
+#include "evb/base/random.h"
+
+#define FRAME_BYTES 1408u
+/* A frame with a part of one fragment at the port. */
+#define WIRE_BYTES (FRAME_BYTES + 150u)
+/* 32 KiB less two frames; an eighth of it. */
+#define LIMIT_BYTES (32768u - 2 * WIRE_BYTES)
+#define BATCH_BYTES (LIMIT_BYTES / 8)
+
+static struct sfi_config by_bytes(void)
+{
+        struct sfi_config c = sfi_pulling();
+
+        c.port_bytes = 32768;
+        c.port_rate_bps = UINT64_C(1000000000);
+        c.room_bytes = 8u << 20;
+        c.retry_after_ns = 0;
+        return c;
+}
+
+static void the_first_requests_are_cautious(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 4);
+        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        /* A frame of each fragment, and a batch to each ROS. */
+        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 4 * WIRE_BYTES);
+        /* The size of ROS 0's fragments is known now. ROS 0 has the least to send. */
+        sfi_gets_fragment(&t, 0, 0);
+        assert_requests(&t, 16000, "ros0: Request e2[0,128) e3[0,128) | ros1: Request e2[0,1408) e3[0,1408)");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 5 * WIRE_BYTES + 2 * (128 + 150));
+        for (uint64_t event = 0; event < 4; event++) {
+                sfi_gets_fragment(&t, 1, event);
+                if (event > 0)
+                        sfi_gets_fragment(&t, 0, event);
+        }
+        assert_sfi_writes(&t, "e0 complete | e1 complete | e2 complete | e3 complete");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
+/* An SFI with many events to request, without the assertions of sfi_driver_init(). */
+static void start_with_backlog(struct sfi_driver *t, struct sfi_config *c, uint64_t events)
+{
+        c->slots = 4096;
+        c->credits = (uint32_t)events; /* none is free, so nothing is reserved for further Assigns */
+        *t = (struct sfi_driver){.config = *c, .now_ns = TRACE_BEGIN_NS};
+        assert_int_equal(sfi_new(&t->sfi, c, t->now_ns), 0);
+        sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
+        for (uint64_t event = 0; event < events; event++)
+                sfi_gets_assign(t, event);
+}
+
+static bool next_request(struct sfi_driver *t, struct message_to *to)
+{
+        while (sfi_step(t->sfi, t->now_ns, to, &t->message)) {
+                if (t->message.header.type == MESSAGE_REQUEST)
+                        return true;
+        }
+        return false;
+}
+
+static void requests_are_spaced_exactly_at_the_rate_of_the_port(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct message_to to;
+        struct sfi_driver t;
+        uint64_t bytes = 0;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_rate_bps = 999999937; /* no byte takes a whole number of nanoseconds */
+        start_with_backlog(&t, &c, 2000);
+        for (int turn = 0; turn < 100000 && bytes < 1999 * FRAME_BYTES; turn++) {
+                while (next_request(&t, &to)) {
+                        /* A batch goes ahead of its time. */
+                        uint64_t ahead_ns = BATCH_BYTES * 8 * NS_PER_S / c.port_rate_bps;
+                        uint64_t due_ns = bytes * 8 * NS_PER_S / c.port_rate_bps;
+
+                        if (due_ns > ahead_ns)
+                                assert_int_equal(t.now_ns, TRACE_BEGIN_NS + due_ns - ahead_ns);
+                        for (size_t k = 0; k < t.message.n; k++) {
+                                const struct request_entry e = t.message.request.entries[k];
+
+                                bytes += e.to_bytes - e.from_bytes;
+                                sfi_gets_chunk(&t, chunk_of(0, e.event, 0, FRAME_BYTES, FRAME_BYTES));
+                        }
+                }
+                t.now_ns = sfi_deadline_ns(t.sfi);
+        }
+        assert_true(bytes >= 1999 * FRAME_BYTES);
+        sfi_free(t.sfi);
+}
+
+static void a_late_loop_catches_up_within_the_limit(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct message_to to;
+        struct sfi_driver t;
+
+        (void)state;
+        start_with_backlog(&t, &c, 200);
+        for (int k = 0; k < 3; k++, t.now_ns += 5 * NS_PER_MS) {
+                while (next_request(&t, &to))
+                        ;
+                assert_true(sfi_in_flight_bytes(t.sfi) <= LIMIT_BYTES);
+        }
+        /* Nothing more fits, however late it is: the next batch waits for data. */
+        assert_false(next_request(&t, &to));
+        assert_true(sfi_in_flight_bytes(t.sfi) > LIMIT_BYTES - BATCH_BYTES);
+        assert_true(sfi_deadline_ns(t.sfi) > t.now_ns);
+        sfi_free(t.sfi);
+}
+
+/* Plays ROSs that send what is requested, frame by frame and in any order among them. */
+struct players {
+        struct {
+                uint64_t event;
+                uint32_t from, to;
+        } queue[8][256];
+        uint32_t n[8];
+        uint64_t most_in_flight, sum; /* the bytes that are requested and not sent, as the test counts them */
+};
+
+static uint32_t size_of(uint16_t ros, uint64_t event, uint32_t mean)
+{
+        return 1 + (uint32_t)(random_mix(1000 * event + ros) % (2 * mean));
+}
+
+static uint64_t frames_of(uint32_t from, uint32_t to)
+{
+        return to - from + DIV_ROUND_UP(to - from, FRAME_BYTES) * 150;
+}
+
+static void play_request(struct players *p, uint16_t ros, const struct message *m, uint32_t mean)
+{
+        for (size_t k = 0; k < m->n; k++) {
+                const struct request_entry *e = &m->request.entries[k];
+                uint32_t to = MIN(e->to_bytes, size_of(ros, e->event, mean)), i = p->n[ros]++;
+
+                assert_true(p->n[ros] <= ARRAY_SIZE(p->queue[ros]));
+                assert_true(e->from_bytes < to && e->again == 0);
+                p->queue[ros][i].event = e->event;
+                p->queue[ros][i].from = e->from_bytes;
+                p->queue[ros][i].to = to;
+                p->sum += frames_of(e->from_bytes, to);
+                p->most_in_flight = MAX(p->most_in_flight, p->sum);
+        }
+}
+
+static bool play_frame(struct players *p, struct sfi_driver *t, uint16_t ros, uint32_t mean)
+{
+        uint32_t from, end;
+        uint64_t event;
+
+        if (p->n[ros] == 0)
+                return false;
+        event = p->queue[ros][0].event;
+        from = p->queue[ros][0].from;
+        end = MIN(from + FRAME_BYTES, p->queue[ros][0].to);
+        assert_int_equal(sfi_gets_chunk(t, chunk_of(ros, event, from, end - from, size_of(ros, event, mean))),
+                         SFI_STORE);
+        p->sum -= frames_of(from, end);
+        p->queue[ros][0].from = end;
+        if (end == p->queue[ros][0].to)
+                memmove(p->queue[ros], p->queue[ros] + 1, --p->n[ros] * sizeof p->queue[ros][0]);
+        return true;
+}
+
+static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_bytes)
+{
+        struct sfi_config c = by_bytes();
+        static struct players p;
+        struct message_to to;
+        struct sfi_driver t;
+        struct random r;
+        uint64_t limit;
+
+        random_init(&r, seed);
+        p = (struct players){};
+        c.n_ros = n_ros;
+        c.port_bytes = port_bytes;
+        c.buffer_bytes = 256u << 20;
+        start_with_backlog(&t, &c, 40);
+        limit = sfi_in_flight_max_bytes(&c);
+        for (int turn = 0; turn < 200000 && sfi_counts(t.sfi)->complete < 40; turn++) {
+                while (next_request(&t, &to))
+                        play_request(&p, to.index, &t.message, mean);
+                for (uint64_t k = random_below(&r, 4); k > 0; k--)
+                        play_frame(&p, &t, (uint16_t)random_below(&r, n_ros), mean);
+                t.now_ns += random_below(&r, 50 * NS_PER_US);
+                sfi_writes_with(&t, false);
+        }
+        assert_int_equal(sfi_counts(t.sfi)->complete, 40);
+        assert_int_equal(sfi_counts(t.sfi)->retried, 0);
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        assert_true(p.most_in_flight <= limit);
+        /* A limit that is hardly used would be slow. */
+        if (40 * n_ros * (uint64_t)mean > 8 * limit)
+                assert_true(p.most_in_flight > limit / 3);
+        sfi_free(t.sfi);
+}
+
+static void the_bytes_in_flight_stay_below_the_limit(void **state)
+{
+        (void)state;
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                play(seed, 2 + seed % 7, 500 << seed % 9, UINT64_C(16384) << seed % 5);
+                play(seed, 6, 100000, 4096); /* not even a frame for each ROS */
+        }
+}
+
+static void fragments_larger_than_the_limit_are_requested_in_ranges(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_bytes = 8192; /* a batch of two frames */
+        sfi_driver_start(&t, &c, 1);
+        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, 6000));
+        assert_requests(&t, NS_PER_MS, "ros0: Request e0[1408,4224)");
+        assert_requests(&t, NS_PER_MS, "");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 1408, 1408, 6000));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 2816, 1408, 6000));
+        assert_requests(&t, 0, "ros0: Request e0[4224,6016)");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 4224, 1776, 6000));
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+static void idle_ross_come_first(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+        char asked[1024] = "";
+
+        (void)state;
+        c.n_ros = 3;
+        sfi_driver_start(&t, &c, 1);
+        requests_after(&t, 0);
+        requests_after(&t, NS_PER_MS);
+        for (uint16_t ros = 0; ros < 3; ros++)
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 1408, 1408));
+        /* ROS 2 sends for another SFI, for 4 ms. */
+        sfi_note_queued(t.sfi, t.now_ns, 2, 500000);
+        for (uint64_t event = 1; event < 5; event++)
+                sfi_gets_assign(&t, event);
+        for (int k = 0; k < 20; k++) {
+                const char *text = requests_after(&t, 10 * NS_PER_US);
+
+                snprintf(asked + strlen(asked), sizeof asked - strlen(asked), "%s%s",
+                         asked[0] && text[0] ? " | " : "", text);
+        }
+        /* Once the others have nothing left, it gets its requests too. */
+        assert_string_equal(asked,
+                            "ros1: Request e1[0,1408) e2[0,1408) | ros0: Request e1[0,1408) e2[0,1408) | "
+                            "ros1: Request e3[0,1408) e4[0,1408) | ros0: Request e3[0,1408) e4[0,1408) | "
+                            "ros2: Request e1[0,1408) e2[0,1408) | ros2: Request e3[0,1408) e4[0,1408)");
+        sfi_driver_fini(&t);
+}
+
+static void a_silent_ros_keeps_only_its_share(void **state)
+{
+        struct sfi_config c = by_bytes();
+        static struct players p;
+        struct message_to to;
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 6;
+        p = (struct players){};
+        start_with_backlog(&t, &c, 50);
+        for (int turn = 0; turn < 1000; turn++, t.now_ns += 5 * NS_PER_US) {
+                while (next_request(&t, &to)) {
+                        if (to.index > 0)
+                                play_request(&p, to.index, &t.message, 500);
+                }
+                for (uint16_t ros = 1; ros < 6; ros++)
+                        play_frame(&p, &t, ros, 500);
+        }
+        /* All others sent everything; ROS 0 holds a third. */
+        assert_in_range(sfi_in_flight_bytes(t.sfi), 1, LIMIT_BYTES / 3);
+        for (uint16_t ros = 1; ros < 6; ros++)
+                assert_int_equal(p.n[ros], 0);
+        /* When it is gone, nothing is in flight. */
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 0x3e);
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        sfi_free(t.sfi);
+}
+
+static void a_retry_asks_only_for_what_was_requested(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.retry_after_ns = AFTER_NS;
+        c.port_bytes = 8192;
+        sfi_driver_start(&t, &c, 2);
+        assert_requests(&t, 0, "ros0: Request e0[0,1408) e1[0,1408)");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 704, 6000));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 100, 100)); /* so the rest of the first range was lost */
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 704 + 150);
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[704,1408) again 1 | ros0: Request e0[1408,4224)");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 704 + 150 + 2 * WIRE_BYTES);
+        sfi_driver_fini(&t);
+}
+
+/* A datagram with a fragment of the event, by its number in the sequence. */
+static void gets_datagram(struct sfi_driver *t, uint32_t number, uint64_t event)
+{
+        sfi_count_datagram(t->sfi, 0, number);
+        sfi_gets_chunk(t, chunk_of(0, event, 0, FRAME_BYTES, FRAME_BYTES));
+}
+
+/* Takes all messages that are due: acknowledges Updates, and returns the number of events that are requested
+ * from ROS 0. */
+static size_t take_requests(struct sfi_driver *t, uint64_t events[static 1024])
+{
+        struct message_to to;
+        uint32_t ack = 0;
+        size_t n = 0;
+
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_UPDATE)
+                        ack = t->message.update.first + (uint32_t)t->message.n;
+                if (t->message.header.type != MESSAGE_REQUEST)
+                        continue;
+                for (size_t k = 0; k < t->message.n && n < 1024; k++)
+                        events[n++] = t->message.request.entries[k].event;
+        }
+        if (ack > 0)
+                sfi_gets_ack(t, ack);
+        return n;
+}
+
+/* ROS 0 answers each request after `latency_ns`; `*number` counts its datagrams. */
+static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, uint64_t latency_ns)
+{
+        for (int turn = 0; turn < 100000 && t->now_ns < until_ns; turn++) {
+                uint64_t events[1024];
+                size_t n = take_requests(t, events);
+
+                t->now_ns += latency_ns;
+                for (size_t k = 0; k < n; k++) {
+                        gets_datagram(t, (*number)++, events[k]);
+                        sfi_writes_with(t, false);
+                        sfi_gets_assign(t, t->assign_next);
+                }
+        }
+}
+
+static void a_loss_halves_the_limit_which_recovers(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+        uint32_t number = 0;
+
+        (void)state;
+        c.n_ros = 1;
+        start_with_backlog(&t, &c, 1000);
+        stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        number++;
+        stream(&t, &number, t.now_ns + 1, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES); /* it may only be late */
+        stream(&t, &number, t.now_ns + 400 * NS_PER_US, 300 * NS_PER_US);
+        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
+        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 1);
+        /* For a second it stays below what lost packets. */
+        stream(&t, &number, t.now_ns + 900 * NS_PER_MS, 300 * NS_PER_US);
+        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
+        stream(&t, &number, t.now_ns + 200 * NS_PER_MS, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        sfi_free(t.sfi);
+}
+
+static void packets_in_another_order_are_no_loss(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+        uint32_t number = 0;
+
+        (void)state;
+        c.n_ros = 1;
+        start_with_backlog(&t, &c, 1000);
+        for (int k = 0; k < 100; k++) {
+                stream(&t, &number, t.now_ns + NS_PER_MS, 300 * NS_PER_US);
+                uint32_t missing = number++;
+
+                stream(&t, &number, t.now_ns + 1, 100 * NS_PER_US);
+                sfi_count_datagram(t.sfi, 0, missing);
+        }
+        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
+        sfi_free(t.sfi);
+}
+
+static void an_unknown_limit_grows_until_the_delay_does(void **state)
+{
+        struct sfi_config c = by_bytes();
+        uint32_t number = 0;
+        struct sfi_driver t;
+        uint64_t reached;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_bytes = c.port_rate_bps = 0;
+        c.room_bytes = 100000;
+        start_with_backlog(&t, &c, 1000);
+        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
+        stream(&t, &number, t.now_ns + 2 * NS_PER_MS, 100 * NS_PER_US);
+        reached = sfi_limit_bytes(t.sfi);
+        assert_in_range(reached, 8 * WIRE_BYTES, 100000);
+        /* A queue of 2 ms: the limit shrinks. */
+        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 2 * NS_PER_MS);
+        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
+        /* Then it reaches the socket's buffer, at most. */
+        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 100 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t.sfi), 100000);
+        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
+        sfi_free(t.sfi);
+}
+
+static void the_limit_follows_from_the_buffers(void **state)
+{
+        static const struct {
+                uint64_t port, room, limit;
+        } cases[] = {
+                {131072, 0, 131072 / 16 * 15}, {32768, 0, LIMIT_BYTES},
+                {4096, 0, WIRE_BYTES}, /* something must go out */
+                {131072, 50000, 50000},        {0, 50000, 50000},
+                {0, 100, WIRE_BYTES},
+        };
+        struct sfi_config c = by_bytes();
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                c.port_bytes = cases[i].port;
+                c.room_bytes = cases[i].room;
+                assert_int_equal(sfi_in_flight_max_bytes(&c), cases[i].limit);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_first_requests_are_cautious),
+                cmocka_unit_test(requests_are_spaced_exactly_at_the_rate_of_the_port),
+                cmocka_unit_test(a_late_loop_catches_up_within_the_limit),
+                cmocka_unit_test(the_bytes_in_flight_stay_below_the_limit),
+                cmocka_unit_test(fragments_larger_than_the_limit_are_requested_in_ranges),
+                cmocka_unit_test(idle_ross_come_first),
+                cmocka_unit_test(a_silent_ros_keeps_only_its_share),
+                cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
+                cmocka_unit_test(a_loss_halves_the_limit_which_recovers),
+                cmocka_unit_test(packets_in_another_order_are_no_loss),
+                cmocka_unit_test(an_unknown_limit_grows_until_the_delay_does),
+                cmocka_unit_test(the_limit_follows_from_the_buffers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* Tests the bounds of a valid point, and how often a disturbed one is made again. */
+#include "../test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "evb/lab/valid.h"
+
+/* A view just below all bounds. */
+static const struct machine_view calm = {
+        .seconds = 1,
+        .stolen_share = LAB_STOLEN_SHARE_MAX,
+        .others_share = LAB_CONTESTED_SHARE_MAX,
+        .waiting_share = LAB_CONTESTED_SHARE_MAX,
+        .late_p99_us = 5000,
+        .late_max_us = LAB_LATE_MAX_US,
+};
+
+static char reason[300];
+
+static bool is_disturbed_at(const struct machine_view *v, bool raised)
+{
+        json_t *figures = json_object();
+        const char *text;
+
+        lab_valid_describe(figures, v, raised);
+        text = lab_valid_reason(figures);
+        snprintf(reason, sizeof reason, "%s", text ?: "");
+        json_decref(figures);
+        return text != NULL;
+}
+
+static bool is_disturbed(const struct machine_view *v)
+{
+        return is_disturbed_at(v, true);
+}
+
+static void each_bound_counts(void **state)
+{
+        struct machine_view v = calm;
+
+        (void)state;
+        assert_false(is_disturbed(&calm));
+        v.stolen_share = LAB_STOLEN_SHARE_MAX + 0.011;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "the hypervisor took 3.1 % of the processor time, more than 2 %");
+        v.late_max_us = LAB_LATE_MAX_US * 2;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(
+                reason, "the hypervisor took 3.1 % of the processor time, more than 2 %; a timer was 80.0 "
+                        "ms late, more than 40 ms");
+        v.stolen_share = 0;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "a timer was 80.0 ms late, more than 40 ms");
+}
+
+/* Others disturb only if they run while the point's processes wait. */
+static void only_contested_time_counts(void **state)
+{
+        struct machine_view v = calm;
+
+        (void)state;
+        v.others_share = 0.9;
+        assert_false(is_disturbed(&v));
+        v = calm;
+        v.waiting_share = 3;
+        assert_false(is_disturbed(&v));
+        v.others_share = 0.75;
+        assert_true(is_disturbed(&v));
+        assert_string_equal(reason, "other processes took up to 75 % of the processors from waiting ones");
+        /* At equal priority, less suffices. */
+        v.others_share = 0.25;
+        assert_false(is_disturbed_at(&v, true));
+        assert_true(is_disturbed_at(&v, false));
+        assert_string_equal(reason,
+                            "other processes took up to 25 % of the processors from waiting ones, at equal "
+                            "priority");
+        v.waiting_share = 0.2;
+        assert_false(is_disturbed_at(&v, false));
+}
+
+static void unknown_figures_are_null_and_no_reason(void **state)
+{
+        static const char *const keys[] = {"stolen_share",      "others_share",      "waiting_share",
+                                           "timer_late_p99_us", "timer_late_max_us", "disturbed"};
+        const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN};
+        struct machine_view v = unknown;
+        json_t *figures = json_object();
+
+        (void)state;
+        lab_valid_describe(figures, &unknown, true);
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                assert_true(json_is_null(json_object_get(figures, keys[i])));
+        json_decref(figures);
+        /* One known share alone does not show that others took time from the point. */
+        v.others_share = 1;
+        assert_false(is_disturbed(&v));
+        v = unknown;
+        v.stolen_share = 0.5;
+        assert_true(is_disturbed(&v));
+}
+
+static void old_results_are_valid(void **state)
+{
+        json_t *old = json_pack("{s:s}", "series", "push"), *strange = json_pack("{s:b}", "disturbed", 1);
+
+        (void)state;
+        assert_null(lab_valid_reason(old));
+        assert_null(lab_valid_reason(strange));
+        assert_null(lab_valid_reason(NULL));
+        json_decref(old);
+        json_decref(strange);
+}
+
+/* The injected disturbance: the first `disturbed` attempts have it, attempt number `fails` has no result. */
+static unsigned attempts, disturbed, fails, stop_after;
+
+static json_t *attempt(const struct lab_point *p)
+{
+        struct machine_view v = calm;
+        json_t *figures;
+
+        assert_true(p->x == 7);
+        attempts++;
+        if (attempts == fails)
+                return NULL;
+        if (attempts <= disturbed)
+                v.stolen_share = 0.5;
+        figures = json_pack("{s:i}", "attempt", attempts);
+        lab_valid_describe(figures, &v, true);
+        return figures;
+}
+
+static bool stop(void)
+{
+        return stop_after > 0 && attempts >= stop_after;
+}
+
+static json_t *make(unsigned n_disturbed, unsigned failing, unsigned stopping)
+{
+        const struct lab_point p = {.x = 7};
+
+        attempts = 0;
+        disturbed = n_disturbed;
+        fails = failing;
+        stop_after = stopping;
+        return lab_valid_make(&p, attempt, stop, LAB_REPEATS_MAX);
+}
+
+static void expect(json_t *figures, unsigned number, unsigned repeats, bool is_valid)
+{
+        assert_int_equal(json_integer_value(json_object_get(figures, "attempt")), number);
+        assert_int_equal(json_integer_value(json_object_get(figures, "repeats")), repeats);
+        assert_int_equal(lab_valid_reason(figures) == NULL, is_valid);
+        assert_int_equal(attempts, number);
+        json_decref(figures);
+}
+
+static void a_disturbed_point_is_made_again(void **state)
+{
+        (void)state;
+        assert_int_equal(LAB_REPEATS_MAX, 3);
+        expect(make(0, 0, 0), 1, 0, true);
+        expect(make(1, 0, 0), 2, 1, true);
+        expect(make(3, 0, 0), 4, 3, true);
+        /* The last one is kept, and marked. */
+        expect(make(9, 0, 0), 4, 3, false);
+        expect(make(9, 0, 2), 2, 1, false);
+        assert_null(make(0, 1, 0));
+        assert_null(make(9, 3, 0));
+        assert_int_equal(attempts, 3);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(each_bound_counts),
+                cmocka_unit_test(only_contested_time_counts),
+                cmocka_unit_test(unknown_figures_are_null_and_no_reason),
+                cmocka_unit_test(old_results_are_valid),
+                cmocka_unit_test(a_disturbed_point_is_made_again),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

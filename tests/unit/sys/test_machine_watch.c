@@ -1,0 +1,238 @@
+/* Tests the reading of processor times, and a watch over a process that works and one that is held up. */
+#include "../test.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/machine_watch.h"
+
+/* Some tenths of a second; the clocks of /proc have ticks of 10 ms. */
+#define WORK_NS (400 * NS_PER_MS)
+
+static const char stat_text[] = "cpu  100 20 30 4000 500 6 7 88 0 0\n"
+                                "cpu0 10 2 3 400 50 1 2 8 0 0\n"
+                                "cpu1 90 18 27 3600 450 5 5 80 0 0\n"
+                                "intr 123 4 5 6\n"
+                                "ctxt 99\n";
+
+static bool use_all(void *ctx, unsigned processor)
+{
+        (void)ctx;
+        (void)processor;
+        return true;
+}
+
+static bool use_one(void *ctx, unsigned processor)
+{
+        return processor == *(unsigned *)ctx;
+}
+
+static void processor_times_are_summed(void **state)
+{
+        struct machine_times t;
+        unsigned one = 1, none = 7;
+
+        (void)state;
+        assert_int_equal(machine_times_parse(&t, stat_text, 10 * NS_PER_MS, use_all, NULL), 0);
+        assert_int_equal(t.processors, 2);
+        assert_int_equal(t.idle_ns, 4500 * 10 * NS_PER_MS);
+        assert_int_equal(t.stolen_ns, 88 * 10 * NS_PER_MS);
+        /* Processors that this process may not use do not count. */
+        assert_int_equal(machine_times_parse(&t, stat_text, 10 * NS_PER_MS, use_one, &one), 0);
+        assert_int_equal(t.processors, 1);
+        assert_int_equal(t.idle_ns, 4050 * 10 * NS_PER_MS);
+        assert_int_equal(t.stolen_ns, 80 * 10 * NS_PER_MS);
+        assert_int_equal(machine_times_parse(&t, stat_text, 10, use_one, &none), -EBADMSG);
+}
+
+static void other_texts_are_rejected(void **state)
+{
+        static const char *const texts[] = {
+                "",
+                "\n\n",
+                "cpu",
+                "cpu 1 2 3 4 5 6 7 8\n",
+                "cpu0",
+                "cpu0 1 2 3 4 5 6 7\n",
+                "cpux 1 2 3 4 5 6 7 8",
+                "intr 1 2 3\n",
+        };
+        struct machine_times t = {.processors = 42};
+        struct thread_times used = {1, 2};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+                assert_int_equal(machine_times_parse(&t, texts[i], 1, use_all, NULL), -EBADMSG);
+        assert_int_equal(t.processors, 42);
+        assert_int_equal(thread_times_add(&used, ""), -EBADMSG);
+        assert_int_equal(thread_times_add(&used, "17"), -EBADMSG);
+        assert_int_equal(thread_times_add(&used, "x 17 2"), -EBADMSG);
+        assert_int_equal(used.used_ns, 1);
+        assert_int_equal(thread_times_add(&used, "100 200 3\n"), 0);
+        assert_int_equal(thread_times_add(&used, "18446744073709551000 5 1\n"), 0);
+        assert_int_equal(used.waited_ns, 207);
+}
+
+/* Two processors for one second: 0.4 s of them idle, 0.1 s stolen, 0.9 s ours; 0.6 s remain for others. */
+static void shares_are_parts_of_all_processors(void **state)
+{
+        struct machine_times begin = {7 * NS_PER_S, NS_PER_S, 2},
+                             end = {7 * NS_PER_S + 400 * NS_PER_MS, NS_PER_S + 100 * NS_PER_MS, 2};
+        struct thread_times ours = {900 * NS_PER_MS, 3 * NS_PER_S};
+        struct machine_view v;
+
+        (void)state;
+        machine_view_shares(&v, &begin, &end, &ours, NS_PER_S);
+        assert_float_equal(v.stolen_share, 0.05, 1e-9);
+        assert_float_equal(v.others_share, 0.3, 1e-9);
+        assert_float_equal(v.waiting_share, 1.5, 1e-9);
+        /* A clock that is a tick ahead makes no negative share, nor does one that goes back. */
+        ours.used_ns = 1600 * NS_PER_MS;
+        end.stolen_ns = 0;
+        machine_view_shares(&v, &begin, &end, &ours, NS_PER_S);
+        assert_true(v.others_share == 0 && v.stolen_share == 0);
+}
+
+static pid_t start_work(void)
+{
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                for (;;)
+                        ;
+        }
+        assert_true(pid > 0);
+        return pid;
+}
+
+static void stop_work(pid_t pid)
+{
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Watches a process that works, either as one of ours or as another one. */
+static struct machine_view watch_work(bool ours)
+{
+        struct machine_watch *w = NULL;
+        struct machine_view v;
+        uint64_t begin_ns;
+        pid_t pid;
+
+        assert_int_equal(machine_watch_new(&w), 0);
+        pid = start_work();
+        if (ours)
+                machine_watch_add(w, pid);
+        begin_ns = clock_now_ns();
+        while (clock_now_ns() - begin_ns < WORK_NS) {
+                machine_watch_turn(w, clock_now_ns(), true);
+                usleep(20000);
+        }
+        machine_watch_turn(w, clock_now_ns(), false);
+        machine_watch_view(w, &v);
+        machine_watch_free(w);
+        stop_work(pid);
+        return v;
+}
+
+/* The same work counts as ours or as others'. How much it gets depends on what else runs, so both runs are
+ * repeated until they differ as they must: ours is at least a quarter of a processor. */
+static void work_counts_where_it_belongs(void **state)
+{
+        cpu_set_t processors;
+        double quarter;
+        unsigned tries = 0;
+
+        (void)state;
+        assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
+        quarter = 0.25 / CPU_COUNT(&processors);
+        for (;;) {
+                struct machine_view ours = watch_work(true), others = watch_work(false);
+
+                assert_true(ours.seconds > 0.1 && ours.seconds < 60);
+                assert_true(others.others_share >= 0 && others.others_share <= 1);
+                assert_true(ours.waiting_share >= 0 && others.waiting_share == 0);
+                assert_true(ours.stolen_share >= 0 && ours.stolen_share <= 1);
+                if (others.others_share - ours.others_share > quarter)
+                        break;
+                assert_true(tries++ < 50);
+        }
+}
+
+/* Real-time work delays the probe of its processor; ordinary work does not. */
+static void real_time_work_makes_timers_late(void **state)
+{
+        struct sched_param priority = {.sched_priority = 50};
+        struct machine_watch *w = NULL;
+        struct machine_view v;
+        pid_t pid;
+
+        (void)state;
+        assert_int_equal(machine_watch_new(&w), 0);
+        machine_watch_turn(w, clock_now_ns(), true);
+        pid = fork();
+        if (pid == 0) {
+                uint64_t begin_ns;
+
+                if (sched_setscheduler(0, SCHED_FIFO, &priority) < 0)
+                        _exit(77);
+                begin_ns = clock_now_ns();
+                while (clock_now_ns() - begin_ns < 50 * NS_PER_MS)
+                        ;
+                _exit(0);
+        } else {
+                int status;
+
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+                usleep(10000);
+                machine_watch_turn(w, clock_now_ns(), true);
+                machine_watch_view(w, &v);
+                machine_watch_free(w);
+                if (WEXITSTATUS(status) == 77) {
+                        assert_true(isnan(v.late_max_us));
+                        skip();
+                }
+        }
+        assert_true(v.late_max_us >= 40000 && v.late_p99_us <= v.late_max_us);
+}
+
+static void nothing_is_known_without_a_watch(void **state)
+{
+        struct machine_watch *w = NULL;
+        struct machine_view v;
+
+        (void)state;
+        machine_watch_view(NULL, &v);
+        assert_true(v.seconds == 0 && isnan(v.stolen_share) && isnan(v.others_share) && isnan(v.late_max_us));
+        machine_watch_turn(NULL, 1, true);
+        machine_watch_add(NULL, 1);
+        assert_null(machine_watch_free(NULL));
+        /* A watch that was never active. */
+        assert_int_equal(machine_watch_new(&w), 0);
+        machine_watch_turn(w, clock_now_ns(), false);
+        machine_watch_view(w, &v);
+        assert_true(v.seconds == 0 && isnan(v.waiting_share) && isnan(v.late_p99_us));
+        machine_watch_free(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(processor_times_are_summed),
+                cmocka_unit_test(other_texts_are_rejected),
+                cmocka_unit_test(shares_are_parts_of_all_processors),
+                cmocka_unit_test(work_counts_where_it_belongs),
+                cmocka_unit_test(real_time_work_makes_timers_late),
+                cmocka_unit_test(nothing_is_known_without_a_watch),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
