@@ -16,6 +16,7 @@ static const struct command commands[] = {
         {"lab", cmd_lab, "VERB", "repeat the published measurements"},
         {"check", cmd_check, "FILE", "check a scenario and print its effective values"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
+        {"bench", cmd_bench, "VERB", "measure what this machine can do"},
 };
 
 static int help(FILE *to)

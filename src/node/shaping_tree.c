@@ -92,8 +92,8 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                 log_warning("shaping: %llu bytes for SFIs that have left were dropped",
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
-                t->super_packet_bytes = first && t->backend == TC_BACKEND_HTB ? p.shares[0].burst_bytes
-                                                                              : t->super_packet_bytes;
+                /* HTB would pass a larger one whole, and TBF would cut it at some cost. */
+                t->super_packet_bytes = first ? p.shares[0].burst_bytes : t->super_packet_bytes;
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
                 if (!first && p.shares[0].planned_bps != stats_get(&t->stats->qos_rate_bps))

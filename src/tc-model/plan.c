@@ -13,6 +13,8 @@
 #include "evb/tc-model/units.h"
 
 #define ETHERNET_HEADER_BYTES 14u
+/* IPv4 and TCP with time stamps: the largest headers of a usual segment. */
+#define SEGMENT_HEADERS_BYTES 52u
 /* Share of a port's rate that automatic rates give to data. The rest absorbs late timers. */
 #define DATA_PERMILLE 998u
 #define CONTROL_PERMILLE 5u
@@ -133,13 +135,38 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
         return 0;
 }
 
+/* A super-packet as the kernel counts it: with headers for each of its segments (qdisc_pkt_len_init()). */
+static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_request *q)
+{
+        uint32_t headers_bytes = ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES,
+                 segment_bytes = MAX(p->frame_bytes, 2 * headers_bytes) - headers_bytes;
+
+        return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
+}
+
+/* A quarter of the switch port's buffer, divided among all sources. Up to half of it is tolerated for what
+ * makes shaping cheap and exact at high rates: TBF cuts super-packets that are larger than the burst, which
+ * multiplies the processor time per byte (only if one takes less than 1 ms, as others are few); and a timer
+ * that is late by more than the burst lasts costs rate. */
+static uint64_t tolerated_burst(const struct tc_plan *p, const struct tc_request *q, uint64_t rate_bps)
+{
+        uint64_t quarter = q->switch_buffer_bytes / 4 / MAX(q->sources, 1u),
+                 half = q->switch_buffer_bytes / 2 / MAX(q->sources, 1u), whole = whole_super_packet(p, q),
+                 useful = bytes_in(rate_bps, SHORTEST_BURST_NS);
+
+        if (q->switch_buffer_bytes == 0)
+                return UINT64_MAX;
+        if (whole <= bytes_in(rate_bps, NS_PER_MS) && whole <= half)
+                useful = MAX(useful, whole);
+        return MAX(quarter, MIN(useful, half));
+}
+
 /* 1 ms of the rate, or two frames, suffice to keep up the rate. If all sources send their bursts at once,
- * they fill a quarter of the switch port's buffer at most. */
+ * they fill a quarter of the switch port's buffer, or half of it at high rates. */
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
-        uint64_t tolerated =
-                q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 / MAX(q->sources, 1u) : UINT64_MAX;
+        uint64_t tolerated = tolerated_burst(p, q, s->rate_bps);
 
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
@@ -149,6 +176,11 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 return;
         if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
+        else if (s->burst_bytes == tolerated && tolerated > q->switch_buffer_bytes / 4 / MAX(q->sources, 1u))
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "auto: a whole super-packet and 100 us of the rate, at most switch buffer of %llu "
+                         "bytes / 2 / %u sources",
+                         (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
         else if (s->burst_bytes == tolerated)
                 snprintf(p->reason_burst, sizeof p->reason_burst,
                          "auto: switch buffer of %llu bytes / 4 / %u sources",
@@ -160,15 +192,24 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: 1 ms of the rate");
 }
 
+/* A socket stops when its packets take the memory of its buffer. The queue counts other bytes: headers of
+ * each segment instead of the kernel's structures, up to an eighth more. And the packet that finds the last
+ * free byte of the buffer still goes into the queue, as a whole super-packet. */
+static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_request *q)
+{
+        return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q);
+}
+
 static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
-        s->limit_bytes = q->limit_bytes ?: MIN(q->send_buffer_bytes + s->burst_bytes, (uint64_t)UINT32_MAX);
+        s->limit_bytes = q->limit_bytes ?: MIN(queue_of_senders(p, q) + s->burst_bytes, (uint64_t)UINT32_MAX);
         if (explain && q->limit_bytes > 0)
                 snprintf(p->reason_limit, sizeof p->reason_limit, "as configured");
         else if (explain)
                 snprintf(p->reason_limit, sizeof p->reason_limit,
-                         "auto: burst + %llu bytes of send buffers; a full queue makes senders wait instead "
-                         "of dropping packets",
+                         "auto: burst + %llu bytes, what %llu bytes of send buffers may become; a full queue "
+                         "makes senders wait instead of dropping packets",
+                         (unsigned long long)queue_of_senders(p, q),
                          (unsigned long long)q->send_buffer_bytes);
 }
 

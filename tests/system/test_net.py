@@ -3,6 +3,7 @@
 
     test_net.py EVB CASE
 """
+import json
 import os
 import pathlib
 import re
@@ -36,6 +37,38 @@ def loopback(evb, **keys):
 def lossy(how, evb, datagrams, loss, **keys):
     assert chance_of_missing(datagrams, float(loss)) < CHANCE
     how(evb, network_loss=loss, **keys)
+
+
+def bench_qos(evb):
+    """The bench reports each backend of this kernel; shaping drops nothing, and super-packets stay whole."""
+    need_root()
+    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--json"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    output, errors = bench.communicate(timeout=LIMIT_S)
+    assert bench.returncode == 0, errors
+    points = {p["backend"]: p for p in json.loads(output)["points"]}
+    assert {"none", "htb+tbf", "htb"} <= set(points), errors
+    assert points["none"]["ratio"] == 1, points
+    for p in points.values():
+        assert p["throughput_bytes_per_second"] > 0 and p["nodes_ns_per_byte"] > 0, p
+        assert p["source_packets"] == 0, p
+    assert not left_overs(bench.pid), left_overs(bench.pid)
+    for words in (["--rounds", "0"], ["--seconds", "61"], ["--rate", "fast"], ["--rounds", "x"]):
+        refused = subprocess.run([evb, "bench", "qos", *words], capture_output=True, text=True, timeout=LIMIT_S)
+        assert refused.returncode == 2 and "expected" in refused.stderr, (words, refused)
+
+
+def full_frames(evb):
+    """Overloaded, nearly all datagrams are full, although bursts of assignments end all the time."""
+    need_root()
+    keys = {"ros.count": 6, "sfi.count": 1, "trigger.rate": "max", "trigger.events": 0,
+            "scenario.duration": "2s", "ros.fragment-size": "1KiB", "network.link-rate": "200Mbit", "qos.backend": "auto",
+            "qos.rate": "auto"}
+    with folder() as where, Running(evb, scenario(where), keys, net="lab") as running:
+        report = running.end(expect=(0, 1))
+    sent = sum(n.get("packets_sent", 0) for n in report["nodes"])
+    full = sum(n.get("packets_full", 0) for n in report["nodes"])
+    assert sent > 1000 and full > 0.95 * sent, (sent, full)
 
 
 def congestion(evb):
@@ -170,6 +203,8 @@ main({
     "control-bound-sfis": lambda evb: control(evb, **{"sfi.count": 4, "ros.count": 3}),
     "lab-rate-shaped": lambda evb: rate_shaped(evb, events=250),
     "lab-rate-shaped-small-buffer": lambda evb: rate_shaped(evb, events=60, **{"network.switch-buffer": "128KiB", "ros.fragment-size": "64KiB"}),
+    "bench-qos": bench_qos,
+    "full-frames": full_frames,
     "killed-launcher": killed_launcher,
     "congestion": congestion,
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),

@@ -44,7 +44,7 @@ static void plans_follow_the_rules(void **state)
         assert_int_equal(p.shares[0].rate_bps, UINT64_C(165501666));
         assert_int_equal(p.shares[0].burst_bytes, (256 << 10) / 4 / 6);
         assert_true(p.shares[0].burst_bytes * 6 <= q.switch_buffer_bytes / 2);
-        assert_int_equal(p.shares[0].limit_bytes, (2 << 20) + p.shares[0].burst_bytes);
+        assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
         assert_int_equal(p.control.guaranteed_bps, 5000000);
         assert_int_equal(p.n_warnings, 0);
@@ -85,6 +85,43 @@ static void a_share_reduces_one_rate(void **state)
         tc_tree_fini(&other);
         tc_plan_fini(&before);
         tc_plan_fini(&after);
+}
+
+/* The burst holds a super-packet, and 100 us of the rate, if half of the port's buffer holds those of all
+ * sources. */
+static void bursts_keep_super_packets_whole(void **state)
+{
+        enum { WHOLE = 46 * 1514 }; /* 64 KiB in segments of 1448 bytes */
+        static const struct {
+                uint64_t rate_bps, buffer, burst;
+                uint32_t sources, super_packet;
+        } cases[] = {
+                {UINT64_C(50000000000), 256 << 10, 128 << 10, 1, 65536}, /* 100 us do not fit */
+                {UINT64_C(10000000000), 256 << 10, 125000, 1, 65536},
+                {UINT64_C(1000000000), 256 << 10, WHOLE, 1, 65536},
+                {UINT64_C(1000000000), 256 << 10, 65536, 1, 0},        /* no offload */
+                {UINT64_C(1000000000), 128 << 10, 32 << 10, 1, 65536}, /* too large for half of the buffer */
+                {UINT64_C(1000000000), 256 << 10, 32 << 10, 2, 65536}, /* for both sources together */
+                {UINT64_C(100000000), 256 << 10, 12500, 1, 65536},     /* takes longer than 1 ms */
+                {UINT64_C(166000000), 128 << 10, (128 << 10) / 24, 6, 65536},
+        };
+        struct tc_destination to[1];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+                struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.link_rate_bps = UINT64_C(100000000000);
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.sources = cases[i].sources;
+                q.super_packet_bytes = cases[i].super_packet;
+                p = sample_plan(&q);
+                if (p.shares[0].burst_bytes != cases[i].burst)
+                        fail_msg("case %zu: burst %llu", i, (unsigned long long)p.shares[0].burst_bytes);
+                tc_plan_fini(&p);
+        }
 }
 
 /* If the rates exceed the link together, the guaranteed rates still fit. */
@@ -492,6 +529,7 @@ int main(void)
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(a_share_reduces_one_rate),
                 cmocka_unit_test(plans_say_when_shaping_is_not_needed),
+                cmocka_unit_test(bursts_keep_super_packets_whole),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(broken_rules_cause_warnings),
                 cmocka_unit_test(every_destination_is_checked),
