@@ -42,7 +42,7 @@ struct sfi_config {
         uint64_t keep_alive_ns;
         size_t message_bytes; /* largest message */
         struct budget_plan control;
-        bool follows_losses;  /* reports to the ROSs which share of the planned rate its port takes */
+        bool follows_losses; /* reports to the ROSs which share of the planned rate its port takes */
 };
 
 /* Outcome for a chunk. */

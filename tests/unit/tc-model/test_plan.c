@@ -1,0 +1,254 @@
+/* Plans of shaping: rates, bursts, guarantees, warnings. */
+#include "tc_sample.h"
+
+#include "evb/tc-model/units.h"
+
+static void plans_follow_the_rules(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        (void)state;
+        to[0].rate_bps = to[1].rate_bps = 0;
+        p = sample_plan(&q);
+        /* (1 Gbit/s - 0.5 %) x 99.8 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165501666));
+        assert_int_equal(p.shares[0].burst_bytes, (256 << 10) / 4 / 6);
+        assert_true(p.shares[0].burst_bytes * 6 <= q.switch_buffer_bytes / 2);
+        assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
+        assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
+        assert_int_equal(p.control.guaranteed_bps, 5000000);
+        assert_int_equal(p.n_warnings, 0);
+        tc_plan_fini(&p);
+
+        q.switch_buffer_bytes = 0; /* 1 ms of the rate */
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 165501666 / 8 / 1000);
+        tc_plan_fini(&p);
+}
+
+/* A port that takes less than planned: only its own rate is smaller, and the class stays. */
+static void a_share_reduces_one_rate(void **state)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        struct tc_plan before, after;
+        struct tc_tree one, other;
+        struct tc_diff diff = {};
+
+        (void)state;
+        before = sample_plan(&q);
+        one = sample_tree(&q, NULL);
+        to[1].permille = 490;
+        after = sample_plan(&q);
+        assert_int_equal(after.shares[0].rate_bps, before.shares[0].rate_bps);
+        assert_int_equal(after.shares[1].planned_bps, before.shares[1].rate_bps);
+        assert_int_equal(after.shares[1].rate_bps, before.shares[1].rate_bps * 49 / 100);
+        assert_int_equal(after.shares[1].permille, 490);
+        assert_int_equal(after.sources, 6);
+        other = sample_tree(&q, &one);
+        assert_int_equal(tc_diff_make(&diff, &one, &other), 0);
+        assert_true(diff.n > 0);
+        for (size_t i = 0; i < diff.n; i++)
+                assert_int_equal(diff.changes[i].verb, TC_CHANGE);
+        tc_diff_fini(&diff);
+        tc_tree_fini(&one);
+        tc_tree_fini(&other);
+        tc_plan_fini(&before);
+        tc_plan_fini(&after);
+}
+
+/* The burst holds a super-packet, and 100 us of the rate, if half of the port's buffer holds those of all
+ * sources. */
+static void bursts_keep_super_packets_whole(void **state)
+{
+        enum { WHOLE = 46 * 1514 }; /* 64 KiB in segments of 1448 bytes */
+        static const struct {
+                uint64_t rate_bps, buffer, burst;
+                uint32_t sources, super_packet;
+        } cases[] = {
+                {UINT64_C(50000000000), 256 << 10, 128 << 10, 1, 65536}, /* 100 us do not fit */
+                {UINT64_C(10000000000), 256 << 10, 125000, 1, 65536},
+                {UINT64_C(1000000000), 256 << 10, WHOLE, 1, 65536},
+                {UINT64_C(1000000000), 256 << 10, 65536, 1, 0},        /* no offload */
+                {UINT64_C(1000000000), 128 << 10, 32 << 10, 1, 65536}, /* too large for half of the buffer */
+                {UINT64_C(1000000000), 256 << 10, 32 << 10, 2, 65536}, /* for both sources together */
+                {UINT64_C(100000000), 256 << 10, 12500, 1, 65536},     /* takes longer than 1 ms */
+                {UINT64_C(166000000), 128 << 10, (128 << 10) / 24, 6, 65536},
+        };
+        struct tc_destination to[1];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+                struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.link_rate_bps = UINT64_C(100000000000);
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.sources = cases[i].sources;
+                q.super_packet_bytes = cases[i].super_packet;
+                p = sample_plan(&q);
+                if (p.shares[0].burst_bytes != cases[i].burst)
+                        fail_msg("case %zu: burst %llu", i, (unsigned long long)p.shares[0].burst_bytes);
+                tc_plan_fini(&p);
+        }
+}
+
+/* If the rates exceed the link together, the guaranteed rates still fit. */
+static void plans_say_when_shaping_is_not_needed(void **state)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+        struct error e = {};
+
+        (void)state;
+        q.sources = 6;
+        q.switch_buffer_bytes = 131072;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need,
+                               "if each source sends at most 21845 bytes at once (switch buffer of "
+                               "131072 bytes / 6 sources)"));
+        tc_plan_fini(&p);
+        q.switch_buffer_bytes = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_string_equal(p.reason_need, "");
+        tc_plan_fini(&p);
+        q.sources = 1;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need, "no shaping needed for one source"));
+        tc_plan_fini(&p);
+}
+
+static void guarantees_fit_the_link(void **state)
+{
+        struct tc_destination to[30];
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
+        uint64_t sum = 0;
+        struct tc_plan p;
+
+        (void)state;
+        for (int i = 0; i < 30; i++)
+                to[i].rate_bps = UINT64_C(100000000);
+        p = sample_plan(&q);
+        for (int i = 0; i < 30; i++)
+                sum += p.shares[i].guaranteed_bps;
+        assert_true(sum + p.control.guaranteed_bps + p.other.guaranteed_bps <= q.link_rate_bps);
+        assert_int_equal(p.shares[0].rate_bps, 100000000);
+        tc_plan_fini(&p);
+}
+
+static void broken_rules_cause_warnings(void **state)
+{
+        static const struct {
+                const char *says;
+                uint64_t rate_bps, burst, limit, buffer, send_buffer;
+                uint32_t super_packet;
+                enum tc_backend backend;
+        } cases[] = {
+                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
+                 TC_BACKEND_HTB_TBF},
+                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
+                {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_destination to[1];
+                struct tc_request q = sample_request(to, 1, cases[i].backend);
+                bool found = false;
+                struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.burst_bytes = cases[i].burst;
+                q.limit_bytes = cases[i].limit;
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.send_buffer_bytes = cases[i].send_buffer;
+                q.super_packet_bytes = cases[i].super_packet;
+                p = sample_plan(&q);
+                for (size_t k = 0; k < p.n_warnings; k++)
+                        found |= strstr(p.warnings[k], cases[i].says) != NULL;
+                if (!found)
+                        fail_msg("no warning says \"%s\"", cases[i].says);
+                tc_plan_fini(&p);
+        }
+}
+
+/* Destinations behind a valid first one are checked as well. */
+static void every_destination_is_checked(void **state)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        bool port = false, buffer = false;
+        struct tc_plan p;
+
+        (void)state;
+        to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
+        q.burst_bytes = 200000;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 3); /* one warning per rule */
+        for (size_t k = 0; k < p.n_warnings; k++) {
+                port |= strstr(p.warnings[k], "exceed the port rate") && strstr(p.warnings[k], "10.1.0.2:");
+                buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
+        }
+        assert_true(port && buffer);
+        tc_plan_fini(&p);
+}
+
+static void impossible_requests_are_rejected(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct error e = {};
+        struct tc_plan p;
+
+        (void)state;
+        q.burst_bytes = 1513;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1514"));
+        q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "burst"));
+        q.burst_bytes = 0;
+        q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "control"));
+        q.control_rate_bps = 0;
+        q.limit_bytes = 1000;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        q.limit_bytes = 0;
+        q.link_rate_bps = 0;
+        to[1].rate_bps = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "link"));
+        to[1] = to[0];
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "duplicate"));
+        q.n_destinations = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
+        q.link_rate_bps = 0;
+        to[0].rate_bps = UINT64_C(40000000000);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "32 bits"));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(plans_follow_the_rules),
+                cmocka_unit_test(a_share_reduces_one_rate),
+                cmocka_unit_test(bursts_keep_super_packets_whole),
+                cmocka_unit_test(plans_say_when_shaping_is_not_needed),
+                cmocka_unit_test(guarantees_fit_the_link),
+                cmocka_unit_test(broken_rules_cause_warnings),
+                cmocka_unit_test(every_destination_is_checked),
+                cmocka_unit_test(impossible_requests_are_rejected),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
