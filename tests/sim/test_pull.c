@@ -4,16 +4,16 @@
 
 #define PORT_BPS UINT64_C(1000000000)
 #define FRAME_MAX_BYTES 1514
-#define ASSIGN_BYTES 33
+#define ASSIGN_BYTES 6
 /* Payload of a run: the start, with cautious requests and few credits, is a small part of it. */
 #define RUN_BYTES (24u << 20)
 
-/* The most payload that the port carries per second if all frames are full: of 1,472 bytes in a datagram, 32
- * are the message's header, and a fragment has 32 bytes of header in each. Each event has an Assign. */
+/* The most payload that the port carries per second if all frames are full: of 1,472 bytes in a datagram, 20
+ * are the message's header, and a fragment has an entry of some 4 bytes in each. Each event has an Assign. */
 static double port_limit(const struct sim_config *c)
 {
-        double bytes = c->fragment_bytes, frames = (bytes + 32) / 1440, chunks = frames > 1 ? frames : 1;
-        double event_bytes = (bytes + 32 * chunks) * FRAME_MAX_BYTES / 1440 * c->n_ros + ASSIGN_BYTES;
+        double bytes = c->fragment_bytes, frames = (bytes + 4) / 1452, chunks = frames > 1 ? frames : 1;
+        double event_bytes = (bytes + 4 * chunks) * FRAME_MAX_BYTES / 1452 * c->n_ros + ASSIGN_BYTES;
 
         return (double)PORT_BPS / 8 * bytes * c->n_ros / event_bytes;
 }
