@@ -77,7 +77,7 @@ static void note_excuses(struct port_rate *p, uint64_t now_ns, const struct port
         if (source > 0)
                 p->excused_ns = now_ns + PORT_RATE_EXCUSE_NS;
         if (grown(now->socket_drops, p->seen.socket_drops) > 0)
-                p->excused_ns = MAX(p->excused_ns, now_ns + PORT_RATE_LOOK_NS);
+                p->excused_ns = MAX(p->excused_ns, now_ns + 3 * PORT_RATE_LOOK_NS / 2);
         if (source > 0 && p->undo_lost > 0 && 2 * source >= p->undo_lost &&
             now_ns - p->decreased_ns < PORT_RATE_EXCUSE_NS)
                 undo(p, now_ns);
@@ -85,10 +85,13 @@ static void note_excuses(struct port_rate *p, uint64_t now_ns, const struct port
 
 bool port_rate_look(struct port_rate *p, uint64_t now_ns, const struct port_rate_counts *now)
 {
-        uint64_t lost = grown(now->lost, p->seen.lost), received = grown(now->received, p->seen.received);
+        uint64_t confirmed = MIN(now->lost, p->seen.lost), received = p->received_before;
+        uint64_t lost = grown(confirmed, p->confirmed);
         uint32_t before = p->permille;
 
         note_excuses(p, now_ns, now);
+        p->confirmed = confirmed;
+        p->received_before = grown(now->received, p->seen.received);
         p->seen = *now;
         p->look_ns = now_ns + PORT_RATE_LOOK_NS;
         if (lost >= PORT_RATE_LOST_MIN && lost * 1000 > (received + lost) * PORT_RATE_LOST_PERMILLE &&

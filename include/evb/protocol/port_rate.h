@@ -17,8 +17,9 @@
 #define PORT_RATE_LEAST 50u
 /* Interval of observations. */
 #define PORT_RATE_LOOK_NS (100 * NS_PER_MS)
-/* A decrease needs this time to reach all senders and to empty the switch's buffer. */
-#define PORT_RATE_REACT_NS (300 * NS_PER_MS)
+/* A decrease needs this time to reach all senders and to empty the switch's buffer; a loss counts one
+ * observation later. */
+#define PORT_RATE_REACT_NS (400 * NS_PER_MS)
 /* Time from a decrease back to the share at which the loss occurred. */
 #define PORT_RATE_RECOVER_NS (10 * NS_PER_S)
 /* Fewer losses in an interval, or a smaller fraction of its packets, do not count: bit errors. */
@@ -38,6 +39,8 @@ struct port_rate {
         uint32_t permille; /* the share now */
         uint64_t look_ns;  /* time of the next observation */
         struct port_rate_counts seen;
+        /* Losses that were still missing one observation later; others were only overtaken. */
+        uint64_t confirmed, received_before;
         uint32_t plateau;      /* the share that arrived when the last loss occurred */
         uint64_t decreased_ns; /* time of the last decrease */
         uint64_t excused_ns;   /* until then losses prove nothing about the port */

@@ -125,9 +125,9 @@ static void a_loss_is_reported_to_all_ross_and_repeated(void **state)
         (void)state;
         init_following_sfi(&t);
         assert_string_equal(sfi_observes(&t, 1000, 0), "");
-        assert_string_equal(sfi_observes(&t, 1000, 200), "all: Rate 560");
+        assert_string_equal(sfi_observes(&t, 1000, 200), "");
+        assert_string_equal(sfi_observes(&t, 1000, 0), "all: Rate 560"); /* they are still missing */
         assert_int_equal(t.message.rate.lost, 200);
-        t.now_ns += t.config.keep_alive_ns - NS_PER_MS;
         sfi_free(t.sfi);
 }
 
@@ -143,6 +143,7 @@ static void recovery_is_reported_in_steps_and_at_its_end(void **state)
         sfi_driver_init(&t, &c);
         sfi_observes(&t, 10, 0);
         sfi_observes(&t, 1000, 200);
+        sfi_observes(&t, 1000, 0);
         for (; sfi_port_rate(t.sfi)->permille < PORT_RATE_FULL; looks++) {
                 reports += strstr(sfi_observes(&t, 100, 0), "all: Rate") != NULL;
                 assert_true(looks < 600);
@@ -163,6 +164,7 @@ static void losses_with_a_known_place_are_not_reported(void **state)
         init_following_sfi(&t);
         sfi_set_socket_drops(t.sfi, 200);
         assert_string_equal(sfi_observes(&t, 1000, 200), "");
+        assert_string_equal(sfi_observes(&t, 1000, 0), "");
         t.message.totals.dropped = 300;
         t.message.totals.datagrams = 0;
         assert_true(to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
