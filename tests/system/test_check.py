@@ -4,6 +4,7 @@
     test_check.py EVB CASE
 """
 import contextlib
+import json
 import os
 import pathlib
 import socket
@@ -194,4 +195,26 @@ def run(evb):
         assert done.returncode == 0 and done.stderr == "", done
 
 
-main({"refused": refused, "refused-to-nobody": refused_to_nobody, "accepted": accepted, "shaping": shaping, "granted": granted, "run": run})
+def pull(evb):
+    """States what an SFI derives for pull: from the port's buffer, while it runs, or not at all. The output stays a scenario."""
+    with folder() as where:
+        path = scenario(where)
+        table = [
+            ({"network.link-rate": "1Gbit", "network.switch-buffer": "128KiB"}, "requests at most 122880 bytes ", 122880),
+            ({"network.link-rate": "1Gbit", "network.switch-buffer": "32KiB"}, "requests at most 29652 bytes ", 29652),
+            ({}, "from losses and latency", None),
+            ({"network.link-rate": "1Gbit", "sfi.outstanding": 4}, None, None),
+            ({"network.link-rate": "1Gbit", "scenario.transport": "tcp"}, None, None),
+            ({"network.link-rate": "1Gbit", "scenario.mode": "push"}, None, None),
+        ]
+        for keys, text, limit in table:
+            words = [path, *settings({"scenario.mode": "pull", **keys})]
+            done = subprocess.run([evb, "check", *words], capture_output=True, text=True, timeout=LIMIT_S)
+            assert done.returncode == 0 and (text in done.stdout if text else "# sfi.outstanding" not in done.stdout), (keys, done)
+            derived = json.loads(subprocess.run([evb, "check", *words, "--json"], capture_output=True, timeout=LIMIT_S).stdout)["derived"]
+            assert derived == {"sfi_in_flight_max_bytes": limit}, (keys, derived)
+            again = scenario(where, done.stdout, "again.conf")
+            assert subprocess.run([evb, "check", again], capture_output=True, text=True, timeout=LIMIT_S).stdout == done.stdout, keys
+
+
+main({"refused": refused, "refused-to-nobody": refused_to_nobody, "accepted": accepted, "shaping": shaping, "granted": granted, "run": run, "pull": pull})

@@ -400,7 +400,7 @@ static void packets_in_another_order_are_no_loss(void **state)
                 stream(&t, &number, t.now_ns + NS_PER_MS, 300 * NS_PER_US);
                 uint32_t missing = number++;
 
-                stream(&t, &number, t.now_ns + 1, 100 * NS_PER_US);
+                stream(&t, &number, t.now_ns + 51 * NS_PER_US, 50 * NS_PER_US); /* two turns */
                 sfi_count_datagram(t.sfi, 0, missing);
         }
         assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
