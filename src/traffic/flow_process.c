@@ -74,15 +74,22 @@ static bool pace(uint64_t begin_ns, uint64_t done, uint64_t per_s)
         return clock_now_ns() >= due_ns;
 }
 
+static void pause_receiver(void)
+{
+        nanosleep(&(struct timespec){.tv_nsec = RECEIVE_PAUSE_NS}, NULL);
+}
+
 /* Whether a receiver of limited rate may take another message. It sleeps and then catches up, rather than
- * spin on a processor that the sender needs; the socket buffer holds some 5 ms of such small messages. */
+ * spin on a processor that the sender needs; the socket buffer holds some 5 ms of such small messages. Nor
+ * does it block in recv(): each message would wake it, and three wake-ups per message halve the rate of a
+ * multicast sender, which then never overloads its receivers. */
 static bool may_receive(uint64_t begin_ns, uint64_t done, uint64_t per_s)
 {
         uint64_t due_ns = begin_ns + (uint64_t)((unsigned __int128)done * NS_PER_S / per_s);
 
         if (clock_now_ns() >= due_ns)
                 return true;
-        nanosleep(&(struct timespec){.tv_nsec = RECEIVE_PAUSE_NS}, NULL);
+        pause_receiver();
         return false;
 }
 
@@ -176,9 +183,11 @@ static void receive_on(const struct flow_endpoint *e, struct flow_shared *shared
                 if (e->receiver_packets_per_s > 0 && begin_ns > 0 &&
                     !may_receive(begin_ns, messages, e->receiver_packets_per_s))
                         continue;
-                n = recv(fd, buffer, RECEIVE_BYTES, 0);
+                n = recv(fd, buffer, RECEIVE_BYTES, e->receiver_packets_per_s > 0 ? MSG_DONTWAIT : 0);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
                         flow_fail(shared);
+                if (n < 0 && e->receiver_packets_per_s > 0)
+                        pause_receiver();
                 if (n == 0 && e->kind == FLOW_TCP)
                         break;
                 if (n <= 0)

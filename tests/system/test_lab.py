@@ -410,7 +410,7 @@ def same_pid(evb):
     with folder() as where:
         path = where / "results.jsonl"
         script = ("ip netns add evb-$$-switch && ip netns add evb-$$-sender1 && "
-                  f"exec {evb} lab run A2 --quick --results {path}")
+                  f"exec {evb} lab run A2 --quick {MADE_ONCE[0]} --results {path}")
         with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
             said = running.communicate(timeout=LIMIT_S)[0]
         assert running.returncode in (0, 1) and len(points(path)) == 3, said
