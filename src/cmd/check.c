@@ -81,6 +81,7 @@ static uint64_t in_flight_max_bytes(const struct scenario *s)
                 .n_ros = (uint32_t)s->ros.count,
                 .port_bytes = s->network.switch_buffer_bytes,
                 .message_bytes = network_datagram_bytes(s),
+                .frame_overhead_bytes = network_header_bytes(s) + network_overhead_bytes(s),
         };
 
         return pulls_by_bytes(s) && s->network.link_rate_bps > 0 ? sfi_in_flight_max_bytes(&c) : 0;

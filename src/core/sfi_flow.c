@@ -292,7 +292,7 @@ uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes)
         uint64_t whole = frame_bytes(l->config), last = wire_bytes % whole;
         uint64_t bytes = wire_bytes / whole * sfi_frame_payload_bytes(l->config);
 
-        bytes += last - MIN(last, (uint64_t)SFI_FRAME_OVERHEAD_BYTES);
+        bytes += last - MIN(last, (uint64_t)sfi_frame_overhead_bytes(l->config));
         return (uint32_t)MIN(bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
@@ -359,7 +359,7 @@ void sfi_limit_note_assign(struct sfi_limit *l, size_t n, size_t message_bytes)
 
         if (n == 0)
                 return;
-        bytes = (message_bytes + SFI_FRAME_OVERHEAD_BYTES) * 16 / n;
+        bytes = (message_bytes + l->config->frame_overhead_bytes) * 16 / n;
         if (l->assign_16_bytes == 0)
                 l->assign_16_bytes = bytes;
         else

@@ -32,9 +32,14 @@
 #include "evb/base/util.h"
 #include "evb/core/sfi.h"
 
-/* What a frame adds to the payload of one fragment: Ethernet 14, preamble, checksum and gap 24, IPv6 40, UDP
- * 8, the message's and the chunk's header. */
-#define SFI_FRAME_OVERHEAD_BYTES (86 + 2 * 32)
+/* The message's header, and the entry of a chunk that is alone in its frame. */
+#define SFI_MESSAGE_OVERHEAD_BYTES (FRAGMENTS_HEADER_BYTES + 16u)
+
+/* What a frame adds to the payload of one fragment. */
+static inline uint32_t sfi_frame_overhead_bytes(const struct sfi_config *c)
+{
+        return c->frame_overhead_bytes + SFI_MESSAGE_OVERHEAD_BYTES;
+}
 
 struct sfi_retry {
         const struct sfi_config *config;
@@ -77,13 +82,13 @@ static inline bool sfi_pulls_by_bytes(const struct sfi_config *c)
 /* Payload of a frame that holds a part of one fragment; a multiple of EVB_BLOCK_BYTES. */
 static inline uint32_t sfi_frame_payload_bytes(const struct sfi_config *c)
 {
-        return (uint32_t)(c->message_bytes - 64) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
+        return (uint32_t)(c->message_bytes - SFI_MESSAGE_OVERHEAD_BYTES) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
 /* The most that `bytes` of one fragment can take at the port. */
 static inline uint64_t sfi_wire_bytes(const struct sfi_config *c, uint64_t bytes)
 {
-        return bytes + DIV_ROUND_UP(bytes, sfi_frame_payload_bytes(c)) * SFI_FRAME_OVERHEAD_BYTES;
+        return bytes + DIV_ROUND_UP(bytes, sfi_frame_payload_bytes(c)) * sfi_frame_overhead_bytes(c);
 }
 
 /* The size of one ROS's fragments: smoothed, with its mean deviation, in sixteenths of a byte (as RFC 6298

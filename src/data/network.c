@@ -13,6 +13,8 @@
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
+/* Preamble 8, checksum 4, gap 12 (IEEE 802.3). */
+#define ETHERNET_OVERHEAD_BYTES 24
 
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port)
 {
@@ -43,6 +45,12 @@ uint32_t network_header_bytes(const struct scenario *s)
         return is_v6(s) ? BUDGET_HEADER6_BYTES : BUDGET_HEADER_BYTES;
 }
 
+uint32_t network_overhead_bytes(const struct scenario *s)
+{
+        return s->qos.overhead_bytes == SCENARIO_UNCHANGED ? ETHERNET_OVERHEAD_BYTES
+                                                           : (uint32_t)s->qos.overhead_bytes;
+}
+
 /* 0: unknown, as the fragments come from elsewhere. */
 static uint64_t usual_fragment_bytes(const struct scenario *s)
 {
@@ -68,6 +76,7 @@ struct budget_plan network_control_plan(const struct scenario *s)
                 .with_info = s->ros.source_kind == SOURCE_FILE,
                 .mtu_bytes = (uint32_t)s->network.mtu_bytes,
                 .header_bytes = network_header_bytes(s),
+                .overhead_bytes = network_overhead_bytes(s),
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .configured_bps = s->qos.control_rate_bps == SCENARIO_AUTO ? 0 : s->qos.control_rate_bps,
         });

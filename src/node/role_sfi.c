@@ -92,6 +92,7 @@ static int open_role(struct node *n)
                 .reliable = sc->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = sc->dfm.keep_alive_ns,
                 .message_bytes = n->control.message_bytes,
+                .frame_overhead_bytes = network_header_bytes(sc) + network_overhead_bytes(sc),
                 .control = network_control_plan(sc),
                 .follows_losses = follows_losses(sc),
         };

@@ -49,7 +49,8 @@ static uint64_t permille(uint64_t bps, uint64_t n)
 /* Events/s that fill an SFI's port: each takes one whole fragment of each ROS, in full frames. */
 static double full_rate_hz(const struct budget_demand *d)
 {
-        double header_bytes = FRAGMENTS_HEADER_BYTES + d->header_bytes, frame_bytes = d->mtu_bytes + 14.0,
+        double header_bytes = FRAGMENTS_HEADER_BYTES + d->header_bytes + d->overhead_bytes,
+               frame_bytes = d->mtu_bytes + 14.0 + d->overhead_bytes,
                payload_bytes = (double)d->n_ros * (double)(d->fragment_bytes + CHUNK_BYTES);
 
         return (double)d->link_bps / 8 / (payload_bytes * frame_bytes / (frame_bytes - header_bytes));
@@ -73,13 +74,13 @@ static uint64_t automatic_share(const struct budget_demand *d, struct budget_pla
 
 struct budget_plan budget_plan_make(const struct budget_demand *d)
 {
-        struct budget_plan p = {.header_bytes = d->header_bytes};
+        struct budget_plan p = {.header_bytes = d->header_bytes + d->overhead_bytes};
         uint32_t n_sfi = MAX(d->n_sfi, 1u);
 
         if (d->link_bps == 0)
                 return p;
         if (d->keep_alive_ns > 0)
-                p.totals_bps = (uint64_t)((unsigned __int128)d->n_ros * (TOTALS_BYTES + d->header_bytes) * 8 *
+                p.totals_bps = (uint64_t)((unsigned __int128)d->n_ros * (TOTALS_BYTES + p.header_bytes) * 8 *
                                           NS_PER_S / d->keep_alive_ns);
         p.share_bps = d->configured_bps ?: automatic_share(d, &p);
         /* Many ROSs may leave the DFM less than it needs, but never less than half. */

@@ -92,6 +92,7 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
                 .port_rate_bps = s->config.port_is_unknown ? 0 : s->config.port_bps,
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
+                .frame_overhead_bytes = 42,
         };
 
         n->buffer = n->buffer ?: malloc(c.buffer_bytes);

@@ -40,7 +40,8 @@ struct sfi_config {
         uint64_t retry_after_ns; /* 0: derived from the measured latency */
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
-        size_t message_bytes; /* largest message */
+        size_t message_bytes;          /* largest message */
+        uint32_t frame_overhead_bytes; /* that a port counts for each message: headers, preamble and gap */
         struct budget_plan control;
         bool follows_losses; /* reports to the ROSs which share of the planned rate its port takes */
 };

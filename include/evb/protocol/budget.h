@@ -43,7 +43,8 @@ struct budget_demand {
         uint64_t fragment_bytes; /* usual payload of one ROS's fragment; 0: unknown */
         bool with_info;          /* assignments carry event information */
         uint32_t mtu_bytes;
-        uint32_t header_bytes; /* BUDGET_HEADER_BYTES or BUDGET_HEADER6_BYTES */
+        uint32_t header_bytes;   /* BUDGET_HEADER_BYTES or BUDGET_HEADER6_BYTES */
+        uint32_t overhead_bytes; /* that a port counts in addition to these */
         uint64_t keep_alive_ns;
         uint64_t configured_bps; /* 0: automatic */
 };
@@ -60,7 +61,7 @@ struct budget_plan {
         uint64_t update_bps;   /* into the port of the DFM, from one SFI */
         uint64_t alive_bps;    /* into the port of the DFM, from one ROS */
         uint64_t totals_bps;   /* into the port of each SFI, from all ROSs */
-        uint32_t header_bytes;
+        uint32_t header_bytes; /* of each message, as a port counts them */
 };
 
 struct budget_plan budget_plan_make(const struct budget_demand *d);

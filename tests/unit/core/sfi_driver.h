@@ -32,6 +32,7 @@ static inline struct sfi_config sfi_standard(void)
                 .retry_after_ns = AFTER_NS,
                 .keep_alive_ns = 1000 * NS_PER_S,
                 .message_bytes = 1472,
+                .frame_overhead_bytes = 114,
         };
 }
 
