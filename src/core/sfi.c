@@ -31,7 +31,7 @@ static int init_parts(struct sfi *s)
         if (r < 0)
                 return r;
         s->sequences = calloc(s->config.n_ros, sizeof *s->sequences);
-        return s->sequences ? 0 : -ENOMEM;
+        return s->sequences ? sfi_ports_init(&s->ports, &s->config) : -ENOMEM;
 }
 
 int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
@@ -52,7 +52,6 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        budget_init(&s->request_budget, config->control.request_bps, config->control.header_bytes);
         s->rate_due_ns = NEVER_NS;
         s->rate_sent = PORT_RATE_FULL;
         port_rate_init(&s->rate, now_ns);
@@ -73,6 +72,7 @@ struct sfi *sfi_free(struct sfi *s)
         sfi_requests_fini(&s->requests);
         sfi_updates_fini(&s->updates);
         free(s->sequences);
+        sfi_ports_fini(&s->ports);
         free(s);
         return NULL;
 }
@@ -186,8 +186,7 @@ static void note_event(struct sfi *s, uint64_t event)
                 sfi_slots_note_oldest(&s->slots, event - EVB_EVENT_WINDOW / 2);
 }
 
-/* Announcements are for the ROSs. An SFI learns from them that an event which it may hold went to another
- * one. */
+/* An SFI learns from announcements that an event which it may hold went to another one. */
 static void receive_announcement(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         for (size_t k = 0; k < m->n; k++) {
@@ -352,7 +351,7 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         }
         s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, mean_event_bytes(s),
                                                             sfi_updates_free_credits(&s->updates));
-        s->requests_wait = !budget_allows(&s->request_budget, now_ns);
+        s->requests_wait = now_ns < s->ports.free_ns;
         return !s->requests_wait && sfi_requests_make(&s->requests, now_ns, to, m);
 }
 
@@ -360,17 +359,19 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
 {
         if (!make_message(s, now_ns, ret_to, ret))
                 return false;
-        if (s->config.control.share_bps > 0)
-                budget_charge(ret_to->role == ROLE_DFM ? &s->updates.budget : &s->request_budget, now_ns,
-                              message_bytes(ret));
+        if (s->config.control.share_bps == 0)
+                return true;
+        if (ret_to->role == ROLE_ROS)
+                sfi_ports_charge(&s->ports, &s->config, now_ns, ret_to->index, message_bytes(ret));
+        else
+                budget_charge(&s->updates.budget, now_ns, message_bytes(ret));
         return true;
 }
 
 uint64_t sfi_deadline_ns(const struct sfi *s)
 {
         uint64_t join_ns = may_join(s) ? s->member.join_due_ns : NEVER_NS;
-        uint64_t requests_ns = s->requests_wait ? budget_next_ns(&s->request_budget)
-                                                : sfi_requests_deadline_ns(&s->requests);
+        uint64_t requests_ns = s->requests_wait ? s->ports.free_ns : sfi_requests_deadline_ns(&s->requests);
         uint64_t parts_ns = MIN(requests_ns, sfi_updates_deadline_ns(&s->updates));
 
         if (!member_is_joined(&s->member))

@@ -3,6 +3,7 @@
  * sfi_chunks.c feeds it with samples. */
 #include "sfi_flow.h"
 
+#include <errno.h>
 /* The interval before the first sample, and a margin on top of the estimate. */
 #define RETRY_FIRST_NS (100 * NS_PER_MS)
 #define RETRY_MARGIN_NS (10 * NS_PER_MS)
@@ -395,4 +396,30 @@ uint64_t sfi_limit_credits(const struct sfi_limit *l, uint64_t mean_event_bytes,
 
         room = MIN(MAX(room, assigns_share_bytes(l, mean_event_bytes)), l->bytes / 2);
         return MAX(room / assign_bytes(l), UINT64_C(1));
+}
+
+int sfi_ports_init(struct sfi_ports *p, const struct sfi_config *config)
+{
+        p->budgets = calloc(config->n_ros, sizeof *p->budgets);
+        if (!p->budgets)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < config->n_ros; i++)
+                budget_init(&p->budgets[i], config->control.request_bps, config->control.header_bytes);
+        return 0;
+}
+
+void sfi_ports_fini(struct sfi_ports *p)
+{
+        free(p->budgets);
+}
+
+void sfi_ports_charge(struct sfi_ports *p, const struct sfi_config *config, uint64_t now_ns, uint16_t ros,
+                      size_t bytes)
+{
+        for (uint32_t i = 0; i < config->n_ros; i++) {
+                if (ros != MESSAGE_TO_ALL && ros != i)
+                        continue;
+                budget_charge(&p->budgets[i], now_ns, bytes);
+                p->free_ns = MAX(p->free_ns, budget_next_ns(&p->budgets[i]));
+        }
 }

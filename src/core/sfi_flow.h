@@ -73,6 +73,19 @@ static inline bool sfi_retry_budget_is_spent(const struct sfi_retry *r)
         return r->budget_bytes == 0;
 }
 
+/* The budgets of what this SFI sends to the port of each ROS. Requests wait while one of them is exhausted,
+ * until `free_ns`. */
+struct sfi_ports {
+        struct budget *budgets;
+        uint64_t free_ns;
+};
+
+int sfi_ports_init(struct sfi_ports *p, const struct sfi_config *config);
+void sfi_ports_fini(struct sfi_ports *p); /* also after a failed init */
+/* A message of `bytes` goes to ROS `ros`, or to all (MESSAGE_TO_ALL). */
+void sfi_ports_charge(struct sfi_ports *p, const struct sfi_config *config, uint64_t now_ns, uint16_t ros,
+                      size_t bytes);
+
 /* Pull by bytes: the limit decides what is requested, rather than a number of events. */
 static inline bool sfi_pulls_by_bytes(const struct sfi_config *c)
 {

@@ -35,8 +35,8 @@ struct sfi {
         uint64_t gaps_open, datagrams_late; /* when the present look at gaps began; late ones since */
         uint64_t gaps_seen;                 /* datagrams that count as lost */
         struct sfi_requests requests;
-        struct budget request_budget; /* of what this SFI sends to the port of each ROS */
-        bool requests_wait;           /* for that budget */
+        struct sfi_ports ports;
+        bool requests_wait; /* for the budget of a port */
         struct sfi_updates updates;
 
         struct sfi_sequence *sequences; /* of each ROS */

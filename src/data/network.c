@@ -93,7 +93,7 @@ void network_control_reason(const struct scenario *s, const struct budget_plan *
                 snprintf(text, size,
                          "auto: assignments of %s events/s, which fill the port, need %s; 0.2 %% of %s for "
                          "headers "
-                         "and acknowledgements; from 0.3 to 10 %%",
+                         "and acknowledgements; at most 10 %%",
                          quantity_format_count((uint64_t)p->event_rate_hz, events),
                          quantity_format_rate(p->needed_bps, needed), link);
         else

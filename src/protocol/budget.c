@@ -6,9 +6,10 @@
 
 /* Automatic share: what assignments need, and this on top for headers, acknowledgements and retries. */
 #define SPARE_PERMILLE 2u
-#define LEAST_PERMILLE 3u
+#define LEAST_PERMILLE 2u
 #define UNKNOWN_PERMILLE 5u
 #define MOST_PERMILLE 100u
+#define REQUEST_PERMILLE 100u
 #define LEAST_BPS UINT64_C(1000000)
 /* Usual bytes of an assignment: two for the event, up to four for its time. */
 #define ASSIGN_BYTES 6u
@@ -88,7 +89,9 @@ struct budget_plan budget_plan_make(const struct budget_demand *d)
         p.assign_bps = p.share_bps - p.totals_bps;
         /* The ports of ROSs and DFM receive no data, so all SFIs may need their share there at once. */
         p.announce_bps = (uint64_t)MIN((unsigned __int128)p.share_bps * n_sfi, MAX(d->link_bps / 4, 1u));
-        p.request_bps = p.update_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / n_sfi, 1u));
+        p.update_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / n_sfi, 1u));
+        /* Small windows need many requests, and they only pass ports that receive no data. */
+        p.request_bps = MAX(permille(d->link_bps, REQUEST_PERMILLE) / n_sfi, 1u);
         p.alive_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / MAX(d->n_ros, 1u), 1u));
         return p;
 }

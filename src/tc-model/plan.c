@@ -16,7 +16,7 @@
 /* IPv4 and TCP with time stamps: the largest headers of a usual segment. */
 #define SEGMENT_HEADERS_BYTES 52u
 /* Share of a port's rate that automatic rates give to data. The rest absorbs late timers. */
-#define DATA_PERMILLE 998u
+#define DATA_PERMILLE 999u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
 #define QUANTUM_MAX_BYTES 60000u
@@ -144,29 +144,20 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
         return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
 }
 
-/* A quarter of the switch port's buffer, divided among all sources. Up to half of it is tolerated for what
- * makes shaping cheap and exact at high rates: TBF cuts super-packets that are larger than the burst, which
- * multiplies the processor time per byte (only if one takes less than 1 ms, as others are few); and a timer
- * that is late by more than the burst lasts costs rate. */
-static uint64_t tolerated_burst(const struct tc_plan *p, const struct tc_request *q, uint64_t rate_bps)
+/* All sources may send their bursts at once, and the port then holds all of them: an arrival curve of rate
+ * and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). A quarter of the
+ * buffer is left for control messages and for what the source's link adds. */
+static uint64_t tolerated_burst(const struct tc_request *q)
 {
-        uint64_t quarter = q->switch_buffer_bytes / 4 / MAX(q->sources, 1u),
-                 half = q->switch_buffer_bytes / 2 / MAX(q->sources, 1u), whole = whole_super_packet(p, q),
-                 useful = bytes_in(rate_bps, SHORTEST_BURST_NS);
-
-        if (q->switch_buffer_bytes == 0)
-                return UINT64_MAX;
-        if (whole <= bytes_in(rate_bps, NS_PER_MS) && whole <= half)
-                useful = MAX(useful, whole);
-        return MAX(quarter, MIN(useful, half));
+        return q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 * 3 / MAX(q->sources, 1u) : UINT64_MAX;
 }
 
-/* 1 ms of the rate, or two frames, suffice to keep up the rate. If all sources send their bursts at once,
- * they fill a quarter of the switch port's buffer, or half of it at high rates. */
+/* 1 ms of the rate, or two frames, suffice to keep up the rate although timers are late. TBF cuts a
+ * super-packet that is larger than the burst; those that take longer than 1 ms are few. */
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
-        uint64_t tolerated = tolerated_burst(p, q, s->rate_bps);
+        uint64_t tolerated = tolerated_burst(q);
 
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
@@ -176,14 +167,9 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 return;
         if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
-        else if (s->burst_bytes == tolerated && tolerated > q->switch_buffer_bytes / 4 / MAX(q->sources, 1u))
-                snprintf(p->reason_burst, sizeof p->reason_burst,
-                         "auto: a whole super-packet and 100 us of the rate, at most switch buffer of %llu "
-                         "bytes / 2 / %u sources",
-                         (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
         else if (s->burst_bytes == tolerated)
                 snprintf(p->reason_burst, sizeof p->reason_burst,
-                         "auto: switch buffer of %llu bytes / 4 / %u sources",
+                         "auto: 3/4 of the switch buffer of %llu bytes / %u sources",
                          (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
         else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
@@ -229,7 +215,8 @@ static void check_burst(struct tc_plan *p, const struct tc_request *q, const str
 {
         uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
 
-        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 2 && is_first(warned, RULE_BUFFER))
+        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 8 * 7 &&
+            is_first(warned, RULE_BUFFER))
                 warn(p,
                      "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu "
                      "bytes; the switch may drop packets",

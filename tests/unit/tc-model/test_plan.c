@@ -12,19 +12,24 @@ static void plans_follow_the_rules(void **state)
         (void)state;
         to[0].rate_bps = to[1].rate_bps = 0;
         p = sample_plan(&q);
-        /* (1 Gbit/s - 0.5 %) x 99.8 % / 6 */
-        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165501666));
-        assert_int_equal(p.shares[0].burst_bytes, (256 << 10) / 4 / 6);
-        assert_true(p.shares[0].burst_bytes * 6 <= q.switch_buffer_bytes / 2);
+        /* (1 Gbit/s - 0.5 %) x 99.9 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165667500));
+        /* 1 ms of the rate, as the port's buffer holds six of them */
+        assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
         assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
         assert_int_equal(p.control.guaranteed_bps, 5000000);
         assert_int_equal(p.n_warnings, 0);
         tc_plan_fini(&p);
 
-        q.switch_buffer_bytes = 0; /* 1 ms of the rate */
+        q.switch_buffer_bytes = 0;
         p = sample_plan(&q);
-        assert_int_equal(p.shares[0].burst_bytes, 165501666 / 8 / 1000);
+        assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
+        tc_plan_fini(&p);
+
+        q.switch_buffer_bytes = 128 << 10; /* three quarters of it for all bursts */
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, (128 << 10) / 4 * 3 / 6);
         tc_plan_fini(&p);
 }
 
@@ -59,23 +64,22 @@ static void a_share_reduces_one_rate(void **state)
         tc_plan_fini(&after);
 }
 
-/* The burst holds a super-packet, and 100 us of the rate, if half of the port's buffer holds those of all
- * sources. */
-static void bursts_keep_super_packets_whole(void **state)
+/* The burst is 1 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
+ * port's buffer hold those of all sources. */
+static void bursts_fit_the_buffer(void **state)
 {
-        enum { WHOLE = 46 * 1514 }; /* 64 KiB in segments of 1448 bytes */
         static const struct {
                 uint64_t rate_bps, buffer, burst;
-                uint32_t sources, super_packet;
+                uint32_t sources;
         } cases[] = {
-                {UINT64_C(50000000000), 256 << 10, 128 << 10, 1, 65536}, /* 100 us do not fit */
-                {UINT64_C(10000000000), 256 << 10, 125000, 1, 65536},
-                {UINT64_C(1000000000), 256 << 10, WHOLE, 1, 65536},
-                {UINT64_C(1000000000), 256 << 10, 65536, 1, 0},        /* no offload */
-                {UINT64_C(1000000000), 128 << 10, 32 << 10, 1, 65536}, /* too large for half of the buffer */
-                {UINT64_C(1000000000), 256 << 10, 32 << 10, 2, 65536}, /* for both sources together */
-                {UINT64_C(100000000), 256 << 10, 12500, 1, 65536},     /* takes longer than 1 ms */
-                {UINT64_C(166000000), 128 << 10, (128 << 10) / 24, 6, 65536},
+                {UINT64_C(50000000000), 256 << 10, 192 << 10, 1},
+                {UINT64_C(10000000000), 256 << 10, 192 << 10, 1},
+                {UINT64_C(1000000000), 256 << 10, 125000, 1},
+                {UINT64_C(1000000000), 128 << 10, 96 << 10, 1},
+                {UINT64_C(1000000000), 256 << 10, 96 << 10, 2},
+                {UINT64_C(100000000), 256 << 10, 12500, 1},
+                {UINT64_C(166000000), 128 << 10, 16 << 10, 6},
+                {UINT64_C(10000000), 16 << 10, 2 * 1514, 12},
         };
         struct tc_destination to[1];
 
@@ -88,7 +92,6 @@ static void bursts_keep_super_packets_whole(void **state)
                 q.link_rate_bps = UINT64_C(100000000000);
                 q.switch_buffer_bytes = cases[i].buffer;
                 q.sources = cases[i].sources;
-                q.super_packet_bytes = cases[i].super_packet;
                 p = sample_plan(&q);
                 if (p.shares[0].burst_bytes != cases[i].burst)
                         fail_msg("case %zu: burst %llu", i, (unsigned long long)p.shares[0].burst_bytes);
@@ -242,7 +245,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(a_share_reduces_one_rate),
-                cmocka_unit_test(bursts_keep_super_packets_whole),
+                cmocka_unit_test(bursts_fit_the_buffer),
                 cmocka_unit_test(plans_say_when_shaping_is_not_needed),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(broken_rules_cause_warnings),
