@@ -32,7 +32,7 @@ def benchmarks(python):
     """Each missing requirement has its own line."""
     with tempfile.TemporaryDirectory(prefix="evb-test-") as empty:
         for name, programs in (("bench.py", ("ip", "ss", "iperf3")), ("bench-qos.py", ("ip",)),
-                               ("bench-devices.py", ("ip",))):
+                               ("bench-devices.py", ("ip",)), ("sweep.py", ())):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
             assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
             assert ("need root" in done.stderr) == (os.geteuid() != 0), done
