@@ -201,7 +201,7 @@ def pull(evb):
         path = scenario(where)
         table = [
             ({"network.link-rate": "1Gbit", "network.switch-buffer": "128KiB"}, "requests at most 122880 bytes ", 122880),
-            ({"network.link-rate": "1Gbit", "network.switch-buffer": "32KiB"}, "requests at most 29652 bytes ", 29652),
+            ({"network.link-rate": "1Gbit", "network.switch-buffer": "32KiB"}, "requests at most 29748 bytes ", 29748),
             ({}, "from losses and latency", None),
             ({"network.link-rate": "1Gbit", "sfi.outstanding": 4}, None, None),
             ({"network.link-rate": "1Gbit", "scenario.transport": "tcp"}, None, None),

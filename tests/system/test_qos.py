@@ -46,7 +46,7 @@ def plan(evb):
     for d in (first, second):
         assert d["overlimits"] is None and d["backlog_bytes"] is None and d["requeues"] is None
     for d in (first, second):
-        assert d["burst_bytes"] * 6 <= 128 * 1024 / 2 and d["limit_bytes"] > 0, d
+        assert d["burst_bytes"] * 6 <= 128 * 1024 * 3 / 4 and d["limit_bytes"] > 0, d
     assert len(report["tc_commands"]) == 14 and all(c.startswith("tc ") for c in report["tc_commands"]), report["tc_commands"]
     text = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit").stdout
     assert "tc qdisc add dev lo root handle e7b: htb" in text and "reasons" in text
