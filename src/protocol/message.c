@@ -373,7 +373,7 @@ size_t message_entries_fit(uint32_t type, size_t bytes)
 bool message_add(struct message *m, size_t *room)
 {
         bool with_info =
-                m->assign.with_info && (m->header.type == MESSAGE_ASSIGN || m->header.type == MESSAGE_BUILD);
+                (m->header.type == MESSAGE_ASSIGN || m->header.type == MESSAGE_BUILD) && m->assign.with_info;
         size_t bytes;
 
         if (m->n == MESSAGE_ENTRIES_MAX)
