@@ -135,9 +135,11 @@ static void body_info(struct codec *c, struct event_info *i)
 
 static bool body_assign(struct codec *c, struct message *m)
 {
-        uint32_t flags =
-                (m->assign.with_info ? ASSIGN_WITH_INFO : 0) | (m->assign.announces ? ASSIGN_ANNOUNCES : 0);
+        uint32_t flags = 0;
 
+        if (!c->decode)
+                flags = (m->assign.with_info ? ASSIGN_WITH_INFO : 0) |
+                        (m->assign.announces ? ASSIGN_ANNOUNCES : 0);
         if (!count(c, m))
                 return false;
         field_u32(c, &flags);
