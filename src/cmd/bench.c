@@ -54,9 +54,10 @@ static struct machine_time read_machine(void)
                            &t[4], &t[5], &t[6], &t[7]);
                 fclose(f);
         }
-        return n < 8 ? (struct machine_time){}
-                     : (struct machine_time){(double)(t[0] + t[1] + t[2] + t[5] + t[6]) * tick_s,
-                                             (double)t[7] * tick_s};
+        if (n < 8)
+                return (struct machine_time){};
+        return (struct machine_time){(double)(t[0] + t[1] + t[2] + t[5] + t[6]) * tick_s,
+                                     (double)t[7] * tick_s};
 }
 
 static int make_scenario(struct scenario **ret, const struct bench_options *o, const char *backend)

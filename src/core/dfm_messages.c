@@ -55,7 +55,7 @@ static bool add_entry(struct dfm *d, struct message *m, size_t *room, const stru
                 entry->l1_id = m->assign.infos[m->n].l1_id;
         }
         if (m->assign.announces) {
-                entry->sfi = e->sfi;
+                entry->sfi = e ? e->sfi : 0;
         } else {
                 entry->sequence = m->header.transaction + (uint32_t)m->n;
                 entry->sfi = m->assign.sfi;

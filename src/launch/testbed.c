@@ -291,7 +291,7 @@ static int enable_stamps(void)
 static int shape_wires(struct testbed *testbed)
 {
         const struct scenario *s = testbed->scenario;
-        struct testbed_counts counts;
+        struct testbed_counts counts = {};
         int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
 
         testbed->is_exact = true;

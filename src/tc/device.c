@@ -144,7 +144,7 @@ static int note_facts(const struct tc_device *d, const struct tc_device *now, st
 
 int tc_device_follow(struct tc_device *d, struct strbuf *what)
 {
-        struct tc_device now;
+        struct tc_device now = {};
         char name[IF_NAMESIZE];
         int r = if_indextoname((unsigned)d->ifindex, name) ? tc_device_read(&now, name) : -ENODEV;
         int changes = 0;
