@@ -11,16 +11,8 @@
 
 /* Required share of the payload limit of an overloaded port. */
 #define FULL_SHARE 0.96
-/* Required share of the load of a port that is not overloaded. Overloaded points judge what shaping lets
- * pass; here, a single pause of 50 ms on a busy machine holds triggers back that a run of 1 s does not make
- * up for. */
-#define LOAD_SHARE 0.95
 /* Throughputs that differ by less count as equal. */
 #define EQUAL_SHARE 0.99
-/* Where nothing fills the port, processors are the limit, and shaping needs some of them. Other work on the
- * machine makes this so where a free machine fills the port. */
-#define COSTLY_SHARE 0.85
-
 #define IS_QUICK(buffer, load) ((load) == 50 || (load) == 150) && (buffer) <= 256
 #define PANEL(buffer, load, seconds)                                                                         \
         {                                                                                                    \
@@ -66,17 +58,6 @@ static double best_pull(struct judging *j, size_t like, double equal)
         return best;
 }
 
-/* Whether any series fills the port at the x and panel of point `like`; if not, processors are the limit. */
-static bool is_filled(struct judging *j, size_t like)
-{
-        bool filled = false;
-
-        for (size_t i = 0; i < j->n; i++)
-                filled |= is_same_place(&j->points[i], &j->points[like]) &&
-                          figure_of(j, i, "port_share") >= FULL_SHARE;
-        return filled;
-}
-
 struct worst {
         double share;
         const struct lab_point *at; /* NULL: not measured */
@@ -107,7 +88,6 @@ static bool is_at_least(const struct worst *w, double share)
 /* What shaped push builds, at worst. */
 struct shaped_push {
         struct worst full, pull; /* of an overloaded port, and of the best pull there */
-        struct worst costly;     /* of the best pull where nothing fills the port */
         struct worst spare;      /* of the load of other ports */
         size_t n;
 };
@@ -115,24 +95,21 @@ struct shaped_push {
 static void look_at(struct judging *j, struct shaped_push *s, size_t i)
 {
         const struct lab_point *p = &j->points[i];
-        bool filled = is_filled(j, i);
-        double equal = filled ? EQUAL_SHARE : COSTLY_SHARE, best;
+        double best;
 
         s->n++;
         if (figure_of(j, i, "offered_share") <= 1) {
-                keep_worst(j, &s->spare, figure_of(j, i, "built_share"), LOAD_SHARE, p);
+                keep_worst(j, &s->spare, figure_of(j, i, "built_share"), EQUAL_SHARE, p);
                 return;
         }
-        best = best_pull(j, i, equal);
-        if (filled)
-                keep_worst(j, &s->full, figure_of(j, i, "port_share"), FULL_SHARE, p);
+        best = best_pull(j, i, EQUAL_SHARE);
+        keep_worst(j, &s->full, figure_of(j, i, "port_share"), FULL_SHARE, p);
         if (best > 0)
-                keep_worst(j, filled ? &s->pull : &s->costly,
-                           figure_of(j, i, "whole_bytes_per_second") / best, equal, p);
+                keep_worst(j, &s->pull, figure_of(j, i, "whole_bytes_per_second") / best, EQUAL_SHARE, p);
 }
 
-/* Shaped push must lose nothing, fill an overloaded port, match the best pull, and build the load of a port
- * that is not overloaded. */
+/* Shaped push must lose nothing, fill an overloaded port, match the best pull, and build the whole load of a
+ * port that is not overloaded. */
 JUDGE(c6)
 {
         struct query shaped = of(j, "push, shaped");
@@ -152,11 +129,9 @@ JUDGE(c6)
                    lost, dropped, s.n);
         add_worst(&b, "; under overload it builds", "the port's payload limit", &s.full);
         add_worst(&b, " and", "the best pull", &s.pull);
-        add_worst(&b, "; where processors are the limit, it builds", "the best pull", &s.costly);
         add_worst(&b, "; otherwise it builds", "the offered load", &s.spare);
-        if ((!s.full.at && !s.costly.at) || !is_at_least(&s.full, FULL_SHARE) ||
-            !is_at_least(&s.pull, EQUAL_SHARE) || !is_at_least(&s.costly, COSTLY_SHARE) ||
-            !is_at_least(&s.spare, LOAD_SHARE))
+        if (!s.full.at || !is_at_least(&s.full, FULL_SHARE) || !is_at_least(&s.pull, EQUAL_SHARE) ||
+            !is_at_least(&s.spare, EQUAL_SHARE))
                 return LAB_DIFFERS;
         return lost == 0 && dropped == 0 ? LAB_BETTER : LAB_DIFFERS;
 }
@@ -201,7 +176,6 @@ JUDGE(c8)
 {
         double plain = sum(of(j, "TCP"), "switch_packets"),
                shaped = sum(of(j, "TCP, shaped"), "switch_packets");
-        double filled = most(of(j, NULL), "port_share");
         double shaped_mb = most(of(j, "TCP, shaped"), "whole_bytes_per_second") / 1e6,
                plain_mb = most(of(j, "TCP"), "whole_bytes_per_second") / 1e6;
 
@@ -209,9 +183,7 @@ JUDGE(c8)
                  "the port drops %.0f packets without shaping and %.0f with shaping, at %.0f MB/s and %.0f "
                  "MB/s",
                  plain, shaped, plain_mb, shaped_mb);
-        return shaped < plain && shaped_mb >= (filled >= FULL_SHARE ? 0.97 : COSTLY_SHARE) * plain_mb
-                       ? LAB_BETTER
-                       : LAB_DIFFERS;
+        return shaped < plain && shaped_mb >= 0.97 * plain_mb ? LAB_BETTER : LAB_DIFFERS;
 }
 
 JUDGE(c9)
@@ -246,8 +218,7 @@ static const struct lab_measurement measurements[] = {
                            /* All sources together use this share of the port, in %. */
                            {"push, paced by the program", "paced=98.4"},
                            {"push, shaped", LAB_SHAPED}},
-                /* Quick: sizes at which a busy machine's processors do not limit the throughput. */
-                .sweep = LAB_SWEEP(LAB_LIST(256, 1024, 4096, 14336, 32768, 65536), LAB_LIST(14336, 65536),
+                .sweep = LAB_SWEEP(LAB_LIST(256, 1024, 4096, 14336, 32768, 65536), LAB_LIST(1024, 65536),
                                    LAB_PANELS(buffers_and_loads)),
                 .vary = vary_fragment_bytes,
                 .judge = judge_c6,

@@ -88,15 +88,6 @@ double sum(struct query q, const char *key)
         return fold(q, key, add);
 }
 
-double mean(struct query q, const char *key)
-{
-        size_t n = 0;
-
-        for (size_t i = 0; i < q.j->n; i++)
-                n += is_in(&q, &q.j->points[i]);
-        return sum(q, key) / (double)n;
-}
-
 static bool is_text(const json_t *r, const char *key, const char *text)
 {
         return strcmp(json_string_value(json_object_get(r, key)) ?: "", text) == 0;

@@ -42,7 +42,6 @@ double figure_of(struct judging *j, size_t i, const char *key);
 double most(struct query q, const char *key);
 double least(struct query q, const char *key);
 double sum(struct query q, const char *key);
-double mean(struct query q, const char *key);
 
 /* Plans the points and finds their results. Returns 0 or -ENOMEM. */
 int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,

@@ -78,7 +78,7 @@ static void c6_has_every_combination(void **state)
                 assert_non_null(find(n, panel, "pull, auto", x));
         }
         few = lab_points(lab_find("C6"), NULL, true, points, LAB_POINTS_MAX);
-        find(few, "buffer 256 KiB, offered 50 %", "push, shaped", 14336);
+        find(few, "buffer 256 KiB, offered 50 %", "push, shaped", 1024);
         find(few, "buffer 128 KiB, offered 150 %", "pull, 4", 65536);
         for (size_t i = 0; i < few; i++)
                 assert_true(setting_of(&points[i], "scenario.duration", 0) == 1);

@@ -41,7 +41,7 @@ static const struct {
         {"A3", "loss_percent", LAB_AGREES},
         {"A4", "loss_percent", LAB_AGREES},
         {"A5", "received_mbps", LAB_AGREES},
-        {"A6", "sender_cpu_percent sender_cpu_p50_percent", LAB_AGREES},
+        {"A6", "sender_cpu_percent sender_cpu_p50_percent", LAB_BETTER},
         {"A7", "gap_p50_us gap_p99_us", LAB_BETTER},
         {"A8", "gap_p50_us", LAB_AGREES},
         {"B1", "mbyte_per_s", LAB_BETTER},
@@ -61,7 +61,7 @@ static const struct {
          "whole_bytes_per_second",
          LAB_BETTER},
         {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
-        {"C8", "whole_bytes_per_second switch_packets port_share", LAB_BETTER},
+        {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
         {"C9", "echo_p99_us", LAB_BETTER},
         {"C10", "events_lost events_partial switch_packets source_packets built_share", LAB_BETTER},
 };
@@ -356,8 +356,6 @@ static enum lab_verdict judge_changed(const char *id, const char *series, const 
 
 static void verdicts_can_differ(void **state)
 {
-        json_t *c8 = results_of("C8", true, good);
-
         (void)state;
         assert_int_equal(judge_changed("A1", "", "", "loss_percent", 0.1), LAB_DIFFERS);
         assert_int_equal(judge_changed("A3", "", "", "loss_percent", 3), LAB_DIFFERS);
@@ -369,13 +367,9 @@ static void verdicts_can_differ(void **state)
         assert_int_equal(judge_changed("C4", "push", "", "complete_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C8", "TCP, shaped", "", "whole_bytes_per_second", 100e6),
                          LAB_DIFFERS);
-        change(c8, "TCP, shaped", "", "whole_bytes_per_second", json_real(100e6));
-        change(c8, "", "", "port_share", json_real(0.8));
-        assert_int_equal(judge("C8", c8), LAB_BETTER);
-        assert_int_equal(judge_changed("B3", "MTU 9000", "", "received_mbps", 960), LAB_DIFFERS);
+        assert_int_equal(judge_changed("B3", "MTU 9000", "", "received_mbps", 979), LAB_DIFFERS);
         assert_int_equal(judge_changed("B6", "", "", "least_mbps", 80), LAB_DIFFERS);
-        assert_int_equal(judge_changed("A6", "QoS at 1000 Mbit/s", "", "sender_cpu_percent", 76),
-                         LAB_DIFFERS);
+        assert_int_equal(judge_changed("A6", "QoS at 1000 Mbit/s", "", "sender_cpu_percent", 76), LAB_AGREES);
         assert_int_equal(judge_changed("A5", "QoS at 1000 Mbit/s", "", "received_mbps", 760), LAB_DIFFERS);
         /* One lost packet in either system. */
         assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
@@ -393,10 +387,8 @@ static void c6_is_strict(void **state)
         assert_int_equal(judge_changed("C6", shaped, spare, "source_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
-        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.9), LAB_DIFFERS);
-        assert_int_equal(judge_changed("C6", "", over, "port_share", 0.8), LAB_BETTER);
-        assert_non_null(
-                strstr(why, "; where processors are the limit, it builds at least 100.0 % of the best pull"));
+        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.98), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", "", over, "port_share", 0.8), LAB_DIFFERS);
         /* Neither a pull without overload nor drops of unshaped push count. */
         assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);
