@@ -116,7 +116,7 @@ def deaf_ros(evb):
     need_root()
     with folder() as where:
         keys = {"scenario.duration": "14s", "trigger.events": 0, "trigger.rate": "400Hz", "ros.count": 3, "ros.fragment-size": 8000,
-                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
+                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.event-timeout": "16s", "sfi.timeout": "8s",
                 "dfm.lost-after": 0}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(6)
@@ -124,7 +124,7 @@ def deaf_ros(evb):
             names = re.findall(r"^\[node (\S+)\]", running.config(), re.M)
             filter_multicast(running.process.pid, f"port{1 + names.index('ros2')}")
             report = running.end(expect=(1,))
-        assert report["balanced"] and report["events_complete"] > 0, report
+        assert report["events_complete"] == report["triggers"] > 0, report
         assert any(re.fullmatch(r"dfm: ros2 held triggers back \(XOFF\) for the last \d+ s of the run", reason)
                    for reason in report["reasons"]), report["reasons"]
 
