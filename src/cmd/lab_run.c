@@ -170,15 +170,17 @@ static enum made make(struct running *r, struct lab_point *p)
         return MADE;
 }
 
-static void warn_of_other(void)
+static void warn_of_others(void)
 {
-        pid_t other = lab_states_other();
+        enum { OTHERS_MAX = 16 };
+        pid_t others[OTHERS_MAX];
+        size_t n = lab_states_others(others, OTHERS_MAX);
 
-        if (other > 0)
+        for (size_t i = 0; i < n; i++)
                 fprintf(stderr,
                         "evb lab run: process %d also measures on this machine; each disturbs the results of "
                         "the other\n",
-                        (int)other);
+                        (int)others[i]);
 }
 
 static int prepare(const char *words, const struct lab_bed *bed, struct running *r)
@@ -194,7 +196,7 @@ static int prepare(const char *words, const struct lab_bed *bed, struct running 
         if (!r->results)
                 return 2;
         r->n = lab_plan(words, bed, o->quick, r->points, LAB_POINTS_MAX, &r->skipped);
-        warn_of_other();
+        warn_of_others();
         return 0;
 }
 

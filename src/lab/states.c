@@ -67,17 +67,19 @@ static pid_t owner_of(const char *name)
         return pid > 0 && *end == '-' && pid != (long)getpid() && kill((pid_t)pid, 0) == 0 ? (pid_t)pid : 0;
 }
 
-pid_t lab_states_other(void)
+size_t lab_states_others(pid_t *owners, size_t most)
 {
         DIR *d = opendir(DIRECTORY);
         struct dirent *e;
-        pid_t owner = 0;
+        size_t n = 0;
 
-        while (d && owner == 0 && (e = readdir(d)))
-                owner = owner_of(e->d_name);
+        while (d && n < most && (e = readdir(d))) {
+                owners[n] = owner_of(e->d_name);
+                n += owners[n] > 0;
+        }
         if (d)
                 closedir(d);
-        return owner;
+        return n;
 }
 
 int lab_states_clean(void)
