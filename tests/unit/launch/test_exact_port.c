@@ -25,21 +25,27 @@ struct packet {
 };
 
 /* Returns the program's decision. */
-static uint32_t decide(const struct exact_port *port, const struct packet *p)
+static uint32_t run_decision(const struct exact_port *port, const struct __sk_buff *context)
 {
         uint8_t frame[FRAME_LEAST] = {[12] = 0x08};
+        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(port),
+                                        .data_in = (uint64_t)(uintptr_t)frame,
+                                        .data_size_in = sizeof frame,
+                                        .ctx_in = (uint64_t)(uintptr_t)context,
+                                        .ctx_size_in = sizeof *context}};
+
+        assert_return_code(syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr), errno);
+        return attr.test.retval;
+}
+
+static uint32_t decide(const struct exact_port *port, const struct packet *p)
+{
         struct __sk_buff context = {.tstamp = p->arrival_ns,
                                     .wire_len = p->bytes,
                                     .gso_segs = p->segments,
                                     .gso_size = p->segments > 0 ? 1400 : 0};
-        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(port),
-                                        .data_in = (uint64_t)(uintptr_t)frame,
-                                        .data_size_in = sizeof frame,
-                                        .ctx_in = (uint64_t)(uintptr_t)&context,
-                                        .ctx_size_in = sizeof context}};
 
-        assert_return_code(syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr), errno);
-        return attr.test.retval;
+        return run_decision(port, &context);
 }
 
 static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
@@ -245,17 +251,10 @@ static void a_link_sends_one_frame_after_another(void **state)
 /* Returns the decision of the program that the testbed uses, for a frame with a mark. */
 static uint32_t decide_marked(const struct exact_port *port, uint32_t from, uint64_t arrival_ns)
 {
-        uint8_t frame[FRAME_LEAST] = {[12] = 0x08};
         struct __sk_buff context = {
                 .ingress_ifindex = from, .mark = (uint32_t)arrival_ns, .wire_len = FRAME_MOST};
-        union bpf_attr attr = {.test = {.prog_fd = (uint32_t)exact_port_decision(port),
-                                        .data_in = (uint64_t)(uintptr_t)frame,
-                                        .data_size_in = sizeof frame,
-                                        .ctx_in = (uint64_t)(uintptr_t)&context,
-                                        .ctx_size_in = sizeof context}};
 
-        assert_return_code(syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof attr), errno);
-        return attr.test.retval;
+        return run_decision(port, &context);
 }
 
 /* Frames that were stamped one after another do not collide because they are decided together. */
