@@ -4,8 +4,8 @@
     scripts/check-house.py [ROOT]
 
 A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
-no circles. Files, functions, lines and layers have a largest size. A header include/evb/LAYER/x.h belongs to
-src/LAYER/x*.c or holds all of its code. Every declared function is defined, and every public one is used by
+no circles. Files, functions, lines and folders have a largest size. A header include/evb/LAYER/x.h belongs to
+x*.c in src/LAYER or a folder there, or holds all of its code. Every declared function is defined, and every public one is used by
 another file. Comments name files that exist. A library links only what its files include.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
@@ -17,7 +17,7 @@ import sys
 LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
           ["node"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
-FUNCTION_MAX, FILE_MAX, LAYER_MAX, WIDTH_MAX = 70, 500, 25, 110
+FUNCTION_MAX, FILE_MAX, FOLDER_MAX, WIDTH_MAX = 70, 500, 25, 110
 # Named in comments, and not ours.
 FOREIGN_FILES = {"sysexits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -31,6 +31,11 @@ def sources(root):
             for name in sorted(names):
                 if name.endswith((".c", ".h")):
                     yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def files_of(folder):
+    return [os.path.join(where, name) for where, _, names in os.walk(folder) for name in sorted(names)
+            if name.endswith((".c", ".h"))]
 
 
 def layer_of(path):
@@ -81,12 +86,13 @@ def check_home(root, path, text):
         yield 1, f"src/{parts[2]} does not exist"
         return
     declared = set(re.findall(r"\b([a-z0-9_]+)\(", " ".join(DECLARED.findall(text))))
-    for name in os.listdir(folder):
+    for source in files_of(folder):
+        name = os.path.basename(source)
         if not name.endswith(".c"):
             continue
         if name[:-2] == stem or name.startswith(stem):
             return
-        with open(os.path.join(folder, name)) as f:
+        with open(source) as f:
             if any(re.search(rf"^[a-z].*\b{function}\(", f.read(), re.M) for function in declared):
                 return
     yield 1, f"no file of src/{parts[2]} belongs to it"
@@ -205,15 +211,13 @@ def find_circles(words, defined):
                 todo += [(other, way + [other]) for other in left.get(at, [])]
 
 
-def check_layers(root):
+def check_folders(root):
     for levels in LEVELS:
         for layer in levels:
-            folder = os.path.join(root, "src", layer)
-            if not os.path.isdir(folder):
-                continue
-            files = [name for name in os.listdir(folder) if name.endswith((".c", ".h"))]
-            if len(files) > LAYER_MAX:
-                yield os.path.join("src", layer), 1, f"{len(files)} files, at most {LAYER_MAX}"
+            for where, _, names in os.walk(os.path.join(root, "src", layer)):
+                n = sum(name.endswith((".c", ".h")) for name in names)
+                if n > FOLDER_MAX:
+                    yield os.path.relpath(where, root), 1, f"{n} files, at most {FOLDER_MAX}"
 
 
 def check_links(root):
@@ -227,10 +231,9 @@ def check_links(root):
                 linked = re.search(r"_lib = static_library\(.*?dependencies: \[([^\]]*)\]", f.read(), re.S)
             included = set()
             for folder in (os.path.join(root, "src", layer), os.path.join(root, "include", "evb", layer)):
-                for name in os.listdir(folder) if os.path.isdir(folder) else ():
-                    if name.endswith((".c", ".h")):
-                        with open(os.path.join(folder, name)) as f:
-                            included |= set(re.findall(r'^#\s*include\s+[<"]([^>"]+)', f.read(), re.M))
+                for name in files_of(folder):
+                    with open(name) as f:
+                        included |= set(re.findall(r'^#\s*include\s+[<"]([^>"]+)', f.read(), re.M))
             for dependency in linked[1].replace(" ", "").split(",") if linked else ():
                 prefix = LIBRARIES.get(dependency, f"evb/{dependency[:-4].replace('_', '-')}/")
                 if not any(header.startswith(prefix) for header in included):
@@ -246,7 +249,7 @@ def check_tree(root, texts):
     yield from check_symbols(codes, words, defined)
     for way in find_circles(words, defined):
         yield way[0], 1, f"a circle of calls: {' -> '.join(way)}"
-    yield from check_layers(root)
+    yield from check_folders(root)
     yield from check_links(root)
 
 

@@ -1,5 +1,5 @@
-/* The membership of a ROS or SFI in a run: makes Join and judges Welcome. core/dfm_join.c is the other side.
- */
+/* The membership of a ROS or SFI in a run: makes Join and judges Welcome. The other side is
+ * src/core/dfm/dfm_join.c. */
 #include "evb/protocol/member.h"
 
 #include <string.h>

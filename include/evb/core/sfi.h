@@ -157,7 +157,7 @@ uint64_t sfi_buffer_used_bytes(const struct sfi *s);
 uint64_t sfi_retry_after_ns(const struct sfi *s);
 /* In pull without a number of outstanding events: the most bytes, as frames at the port, that this SFI
  * requests before they arrive; uses `port_bytes`, `room_bytes` and `message_bytes`. The derivation is in
- * src/core/sfi_flow.h. */
+ * src/core/sfi/sfi_flow.h. */
 uint64_t sfi_in_flight_max_bytes(const struct sfi_config *config);
 /* The present limit, and the bytes that are requested and did not arrive. 0: the number of events is limited.
  */
