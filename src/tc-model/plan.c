@@ -144,12 +144,36 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
         return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
 }
 
-/* All sources may send their bursts at once, and the port then holds all of them: an arrival curve of rate
- * and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). A quarter of the
- * buffer is left for control messages and for what the source's link adds. */
+/* How many bursts may meet in a port's buffer. All sources may send theirs at once: an arrival curve of rate
+ * and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). In the queue of a
+ * source's link, a burst to one destination delays packets to another by burst / link rate, and these arrive
+ * as a larger burst (6.4). As N sources share a port's rate, they add one burst for each other destination.
+ */
+static uint32_t bursts_that_meet(const struct tc_request *q)
+{
+        return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1;
+}
+
+/* A quarter of the buffer is left for control messages and for what the source's link adds. */
 static uint64_t tolerated_burst(const struct tc_request *q)
 {
-        return q->switch_buffer_bytes > 0 ? q->switch_buffer_bytes / 4 * 3 / MAX(q->sources, 1u) : UINT64_MAX;
+        if (q->switch_buffer_bytes == 0)
+                return UINT64_MAX;
+        return q->switch_buffer_bytes / 4 * 3 / bursts_that_meet(q);
+}
+
+static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
+{
+        unsigned long long buffer_bytes = q->switch_buffer_bytes;
+        uint32_t sources = MAX(q->sources, 1u);
+
+        if (q->n_destinations == 1)
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "auto: 3/4 of the switch buffer of %llu bytes / %u sources", buffer_bytes, sources);
+        else
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "auto: 3/4 of the switch buffer of %llu bytes / (%u sources + %zu destinations - 1)",
+                         buffer_bytes, sources, q->n_destinations);
 }
 
 /* 1 ms of the rate, or two frames, suffice to keep up the rate although timers are late. TBF cuts a
@@ -168,9 +192,7 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
         if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
         else if (s->burst_bytes == tolerated)
-                snprintf(p->reason_burst, sizeof p->reason_burst,
-                         "auto: 3/4 of the switch buffer of %llu bytes / %u sources",
-                         (unsigned long long)q->switch_buffer_bytes, MAX(q->sources, 1u));
+                explain_tolerated(p, q);
         else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
                          p->frame_bytes);
@@ -213,14 +235,14 @@ static bool is_first(unsigned *warned, unsigned rule)
 static void check_burst(struct tc_plan *p, const struct tc_request *q, const struct tc_share *s,
                         unsigned *warned, const char *address)
 {
-        uint64_t all = s->burst_bytes * MAX(q->sources, 1u);
+        uint64_t all = s->burst_bytes * bursts_that_meet(q);
 
         if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 8 * 7 &&
             is_first(warned, RULE_BUFFER))
                 warn(p,
-                     "%s: bursts of %llu bytes from %u sources may meet in a switch port's buffer of %llu "
-                     "bytes; the switch may drop packets",
-                     address, (unsigned long long)s->burst_bytes, MAX(q->sources, 1u),
+                     "%s: %u bursts of %llu bytes may meet in a switch port's buffer of %llu bytes; the "
+                     "switch may drop packets",
+                     address, bursts_that_meet(q), (unsigned long long)s->burst_bytes,
                      (unsigned long long)q->switch_buffer_bytes);
         if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(warned, RULE_SHORT))
                 warn(p, "%s: a burst of %llu bytes is shorter than 100 us; the rate may not be reached",

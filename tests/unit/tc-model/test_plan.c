@@ -14,7 +14,7 @@ static void plans_follow_the_rules(void **state)
         p = sample_plan(&q);
         /* (1 Gbit/s - 0.5 %) x 99.9 % / 6 */
         assert_int_equal(p.shares[0].rate_bps, UINT64_C(165667500));
-        /* 1 ms of the rate, as the port's buffer holds six of them */
+        /* 1 ms of the rate, as the port's buffer holds seven of them */
         assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
         assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
@@ -27,9 +27,10 @@ static void plans_follow_the_rules(void **state)
         assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
         tc_plan_fini(&p);
 
-        q.switch_buffer_bytes = 128 << 10; /* three quarters of it for all bursts */
+        /* three quarters of it for the bursts of six sources and what those to the other destination add */
+        q.switch_buffer_bytes = 128 << 10;
         p = sample_plan(&q);
-        assert_int_equal(p.shares[0].burst_bytes, (128 << 10) / 4 * 3 / 6);
+        assert_int_equal(p.shares[0].burst_bytes, (128 << 10) / 4 * 3 / 7);
         tc_plan_fini(&p);
 }
 
@@ -65,27 +66,30 @@ static void a_share_reduces_one_rate(void **state)
 }
 
 /* The burst is 1 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
- * port's buffer hold those of all sources. */
+ * port's buffer hold those of all sources, and what bursts to other destinations add to them. */
 static void bursts_fit_the_buffer(void **state)
 {
         static const struct {
                 uint64_t rate_bps, buffer, burst;
                 uint32_t sources;
+                size_t destinations;
         } cases[] = {
-                {UINT64_C(50000000000), 256 << 10, 192 << 10, 1},
-                {UINT64_C(10000000000), 256 << 10, 192 << 10, 1},
-                {UINT64_C(1000000000), 256 << 10, 125000, 1},
-                {UINT64_C(1000000000), 128 << 10, 96 << 10, 1},
-                {UINT64_C(1000000000), 256 << 10, 96 << 10, 2},
-                {UINT64_C(100000000), 256 << 10, 12500, 1},
-                {UINT64_C(166000000), 128 << 10, 16 << 10, 6},
-                {UINT64_C(10000000), 16 << 10, 2 * 1514, 12},
+                {UINT64_C(50000000000), 256 << 10, 192 << 10, 1, 1},
+                {UINT64_C(10000000000), 256 << 10, 192 << 10, 1, 1},
+                {UINT64_C(1000000000), 256 << 10, 125000, 1, 1},
+                {UINT64_C(1000000000), 128 << 10, 96 << 10, 1, 1},
+                {UINT64_C(1000000000), 256 << 10, 96 << 10, 2, 1},
+                {UINT64_C(1000000000), 256 << 10, 64 << 10, 2, 2},
+                {UINT64_C(100000000), 256 << 10, 12500, 1, 1},
+                {UINT64_C(166000000), 128 << 10, 16 << 10, 6, 1},
+                {UINT64_C(166000000), 128 << 10, 12 << 10, 6, 3},
+                {UINT64_C(10000000), 16 << 10, 2 * 1514, 12, 1},
         };
-        struct tc_destination to[1];
+        struct tc_destination to[3];
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+                struct tc_request q = sample_request(to, cases[i].destinations, TC_BACKEND_HTB_TBF);
                 struct tc_plan p;
 
                 to[0].rate_bps = cases[i].rate_bps;
@@ -99,7 +103,6 @@ static void bursts_fit_the_buffer(void **state)
         }
 }
 
-/* If the rates exceed the link together, the guaranteed rates still fit. */
 static void plans_say_when_shaping_is_not_needed(void **state)
 {
         struct tc_destination to[1];
@@ -125,6 +128,7 @@ static void plans_say_when_shaping_is_not_needed(void **state)
         tc_plan_fini(&p);
 }
 
+/* If the rates exceed the link together, the guaranteed rates still fit. */
 static void guarantees_fit_the_link(void **state)
 {
         struct tc_destination to[30];
