@@ -10,8 +10,10 @@ on every machine.
 
 Each line shows the point, the packets that the ports dropped, and the payload that was built as a share of what the
 SFIs' ports carry in full frames (1448 of 1514 bytes). "cpu" is the share of the processors that was busy; above 90 %
-the processors may be the limit. "goal" is the efficiency that an overloaded point is to reach: 0.90 from 256 bytes,
-0.97 from 1 KiB, 0.99 from 14 KiB. The exit status is 1 if a port dropped a packet. The script needs root.
+the processors may be the limit. "goal" is the efficiency that an overloaded point with one SFI is to reach: 0.90 from
+256 bytes, 0.97 from 1 KiB, 0.99 from 14 KiB. Points with a goal take three times as long. If the hypervisor took more
+than 0.5 % of the processor time meanwhile, such a point is made again, at most twice; drops of all attempts count. The
+exit status is 1 if a port dropped a packet. The script needs root.
 """
 import argparse
 import json
@@ -27,7 +29,8 @@ import need
 
 LINK_BYTES = 125e6
 FRAME, PAYLOAD = 1514, 1448
-BUSY = 0.9
+BUSY, STOLEN = 0.9, 0.005
+ATTEMPTS = 3
 GOALS = ((14 << 10, 0.99), (1 << 10, 0.97), (256, 0.90))
 SCENARIO = """[scenario]
 mode = push
@@ -54,13 +57,19 @@ def draw(r):
 
 
 def processors():
-    """Returns busy, stolen and all processor time so far, in ticks."""
+    """Returns busy, stolen and all processor time so far, in ticks. Time of processes that give way (nice) is not busy."""
     with open("/proc/stat") as f:
         ticks = [int(word) for word in f.readline().split()[1:9]]
-    return sum(ticks) - ticks[3] - ticks[4], ticks[7], sum(ticks)
+    return sum(ticks) - ticks[1] - ticks[3] - ticks[4], ticks[7], sum(ticks)
 
 
-def make(evb, path, point, seconds):
+def goal_of(point):
+    if point["sfis"] > 1 or not (point["load"] == "max" or point["load"] > 1):
+        return None
+    return next(goal for least, goal in GOALS if point["fragment"] >= least)
+
+
+def measure(evb, path, point, seconds):
     keys = {"scenario.duration": f"{seconds}s", "trigger.rate": point["rate"], "ros.count": point["sources"],
             "sfi.count": point["sfis"], "ros.fragment-size": point["fragment"], "network.switch-buffer": point["buffer"]}
     before = processors()
@@ -71,18 +80,27 @@ def make(evb, path, point, seconds):
     if not done.stdout:
         sys.exit(f"sweep.py: evb run failed with status {done.returncode}: {done.stderr.strip()}")
     report = json.loads(done.stdout)
-    share = (report["throughput_bytes_per_second"] or 0) / point["carried"]
-    overloaded = point["load"] == "max" or point["load"] > 1
-    goal = next((goal for least, goal in GOALS if point["fragment"] >= least), None)
-    return {**point, "share": share, "dropped": report["drops"]["switch_packets"], "port": report["port"],
-            "testbed_lost": report["testbed_lost_packets"], "partial": report["events_partial"], "lost": report["events_lost"],
-            "busy": (after[0] - before[0]) / (after[2] - before[2]), "stolen": after[1] - before[1],
-            "goal": goal if overloaded and point["sfis"] == 1 else None}
+    ticks = after[2] - before[2]
+    return {"share": (report["throughput_bytes_per_second"] or 0) / point["carried"], "dropped": report["drops"]["switch_packets"],
+            "port": report["port"], "testbed_lost": report["testbed_lost_packets"], "partial": report["events_partial"],
+            "lost": report["events_lost"], "busy": (after[0] - before[0]) / ticks, "stolen": (after[1] - before[1]) / ticks}
+
+
+def make(evb, path, point, seconds):
+    goal, attempts = goal_of(point), []
+    while not attempts or (goal is not None and attempts[-1]["stolen"] > STOLEN and len(attempts) < ATTEMPTS):
+        attempts.append(measure(evb, path, point, seconds if goal is None else 3 * seconds))
+    losses = {key: max(a[key] or 0 for a in attempts) for key in ("dropped", "testbed_lost", "partial", "lost")}
+    return {**point, **attempts[-1], **losses, "goal": goal, "attempts": len(attempts)}
+
+
+def why_missed(p):
+    return "processors" if p["busy"] > BUSY else "disturbed" if p["stolen"] > STOLEN else "missed"
 
 
 def show(number, p):
     goal = "" if p["goal"] is None else f"  goal {p['goal']:.2f} " + (
-        "reached" if p["share"] >= p["goal"] else "processors" if p["busy"] > BUSY else "missed")
+        "reached" if p["share"] >= p["goal"] else why_missed(p))
     print(f"{number:4} {p['sources']:2} x {p['sfis']}, {p['fragment']:6} B, buffer {p['buffer'] // 1024:3} KiB, load {p['load']!s:4}: "
           f"{p['dropped']} dropped, share {p['share']:.3f}, cpu {100 * p['busy']:3.0f} %{goal}", flush=True)
 
@@ -91,12 +109,13 @@ def summary(points):
     dropped = [p for p in points if p["dropped"]]
     goals = [p for p in points if p["goal"] is not None]
     reached = [p for p in goals if p["share"] >= p["goal"]]
-    starved = [p for p in goals if p["share"] < p["goal"] and p["busy"] > BUSY]
+    missed = [why_missed(p) for p in goals if p["share"] < p["goal"]]
     print(f"{len(points)} points: a port dropped packets at {len(dropped)}, events are partial or lost at "
           f"{sum(1 for p in points if p['partial'] + p['lost'])}, the testbed lost packets at {sum(1 for p in points if p['testbed_lost'])}")
-    print(f"{len(goals)} points with a goal: {len(reached)} reach it, {len(starved)} are limited by the processors, "
-          f"{len(goals) - len(reached) - len(starved)} miss it")
-    print(f"{os.cpu_count()} processors, Linux {platform.release()}, {sum(p['stolen'] for p in points)} ticks stolen")
+    print(f"{len(goals)} points with a goal: {len(reached)} reach it, {missed.count('processors')} are limited by the processors, "
+          f"{missed.count('disturbed')} were disturbed, {missed.count('missed')} miss it")
+    print(f"{os.cpu_count()} processors, Linux {platform.release()}, at most {100 * max(p['stolen'] for p in points):.1f} % of the "
+          "processor time stolen at a point")
     return 1 if dropped else 0
 
 
