@@ -202,7 +202,7 @@ const struct scenario_key scenario_keys[] = {
                   RATE_MIN, RATE_MAX,
                   "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
                   "what the "
-                  "assignments of small events need, 0.2 % of network.link-rate or more)."),
+                  "assignments of small events need, 0.1 % of network.link-rate or more)."),
         NUMBER_OR(KEY_BYTES, "qos", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
                   256,
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "

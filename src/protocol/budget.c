@@ -5,8 +5,8 @@
 #include "evb/protocol/chunk.h"
 
 /* Automatic share: what assignments need, and this on top for headers, acknowledgements and retries. */
-#define SPARE_PERMILLE 2u
-#define LEAST_PERMILLE 2u
+#define SPARE_PERMILLE 1u
+#define LEAST_PERMILLE 1u
 #define UNKNOWN_PERMILLE 5u
 #define MOST_PERMILLE 100u
 #define REQUEST_PERMILLE 100u

@@ -15,8 +15,9 @@
 #define ETHERNET_HEADER_BYTES 14u
 /* IPv4 and TCP with time stamps: the largest headers of a usual segment. */
 #define SEGMENT_HEADERS_BYTES 52u
-/* Share of a port's rate that automatic rates give to data. The rest absorbs late timers. */
-#define DATA_PERMILLE 999u
+/* Share of a port's rate that automatic rates give to data, in units of 1/10000. The clocks of two Ethernet
+ * ports may differ by 200 ppm (IEEE 802.3). */
+#define DATA_SHARE 9995u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
 #define QUANTUM_MAX_BYTES 60000u
@@ -124,11 +125,11 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
                                          "report; set the rate or the link rate");
                 if (q->destinations[i].rate_bps > 0)
                         continue;
-                *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 1000 *
-                           DATA_PERMILLE / sources;
+                *ret_bps = (q->link_rate_bps - MIN(p->control.guaranteed_bps, q->link_rate_bps / 2)) / 10000 *
+                           DATA_SHARE / sources;
                 snprintf(p->reason_rate, sizeof p->reason_rate,
-                         "auto: %u.%u %% of (port rate %s - control %s) / %u sources", DATA_PERMILLE / 10,
-                         DATA_PERMILLE % 10, quantity_format_rate(q->link_rate_bps, port),
+                         "auto: %u.%02u %% of (port rate %s - control %s) / %u sources", DATA_SHARE / 100,
+                         DATA_SHARE % 100, quantity_format_rate(q->link_rate_bps, port),
                          quantity_format_rate(p->control.guaranteed_bps, control), sources);
                 break;
         }

@@ -12,10 +12,10 @@ static void plans_follow_the_rules(void **state)
         (void)state;
         to[0].rate_bps = to[1].rate_bps = 0;
         p = sample_plan(&q);
-        /* (1 Gbit/s - 0.5 %) x 99.9 % / 6 */
-        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165667500));
+        /* (1 Gbit/s - 0.5 %) x 99.95 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165750416));
         /* 1 ms of the rate, as the port's buffer holds seven of them */
-        assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
+        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 1000);
         assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
         assert_int_equal(p.control.guaranteed_bps, 5000000);
@@ -24,7 +24,7 @@ static void plans_follow_the_rules(void **state)
 
         q.switch_buffer_bytes = 0;
         p = sample_plan(&q);
-        assert_int_equal(p.shares[0].burst_bytes, 165667500 / 8 / 1000);
+        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 1000);
         tc_plan_fini(&p);
 
         /* three quarters of it for the bursts of six sources and what those to the other destination add */
