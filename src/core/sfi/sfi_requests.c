@@ -292,6 +292,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         f->asked += bytes;
         f->asked_number = ++q->streams[ros].number;
         f->asked_ns = now_ns;
+        f->skipped = false;
         sfi_slots_count(q->slots, ros, f);
         if (!e->requested) {
                 sfi_slots_set_requested(q->slots, now_ns, slot);
@@ -319,12 +320,12 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
 
         if (slot == SLOT_NONE)
                 return false;
-        const struct sfi_fragment *f = sfi_fragment(t, slot, ros);
+        struct sfi_fragment *f = sfi_fragment(t, slot, ros);
 
-        if (sfi_fragment_has_rest(f))
-                wanted = (uint32_t)ALIGN_UP(f->bytes - f->asked, EVB_BLOCK_BYTES);
-        else if (!f->known)
+        if (!f->known)
                 wanted = sfi_size_expected(&q->streams[ros].size, q->config);
+        else if (sfi_fragment_has_rest(f))
+                wanted = (uint32_t)ALIGN_UP(f->bytes - f->asked, EVB_BLOCK_BYTES);
         if (wanted > most && (m->n > 0 || most == 0))
                 return false;
         if (t->sources[ros].next == slot)
@@ -333,6 +334,8 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
                 wanted = most > frame ? most / frame * frame : most;
         if (wanted > 0)
                 request_range(q, now_ns, m, slot, ros, wanted);
+        else
+                f->skipped = true;
         *room -= MIN(sfi_wire_bytes(q->config, wanted), *room);
         return true;
 }

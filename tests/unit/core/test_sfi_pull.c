@@ -288,6 +288,32 @@ static void a_retry_asks_only_for_what_was_requested(void **state)
         sfi_driver_fini(&t);
 }
 
+/* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
+ * its bytes give way to an older event. */
+static void what_was_never_requested_is_requested_after_giving_way(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 2);
+        sfi_gets_fragment(&t, 0, 1);
+        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,128)");
+        assert_requests(&t, NS_PER_MS, "");
+        for (uint16_t ros = 0; ros < 2; ros++) {
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 128, big));
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 128, big - 128, big));
+        }
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
+        assert_non_null(strstr(requests_after(&t, NS_PER_MS), "ros0: Request e1[0,"));
+        sfi_gets_whole(&t, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -299,6 +325,7 @@ int main(void)
                 cmocka_unit_test(idle_ross_come_first),
                 cmocka_unit_test(a_silent_ros_keeps_only_its_share),
                 cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
+                cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
