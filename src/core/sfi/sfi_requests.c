@@ -441,8 +441,7 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
 {
-        if (q->hurry_ns == NEVER_NS)
-                q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
+        q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
 }
 
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
@@ -453,12 +452,10 @@ void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hu
                 q->reordering_ns = MIN(2 * q->reordering_ns, REORDERING_MOST_NS);
 }
 
-/* Makes each slot due of which a younger fragment of the same ROS overtook one, once. */
-static void hurry(struct sfi_requests *q, uint64_t now_ns)
+void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns)
 {
         struct sfi_slots *t = q->slots;
 
-        q->hurry_ns = NEVER_NS;
         for (uint32_t slot = t->collecting[true].first; slot != SLOT_NONE; slot = t->items[slot].next) {
                 bool is_due = false;
 
@@ -478,8 +475,6 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
 {
         struct heap *due = &q->slots->due;
 
-        if (now_ns >= q->hurry_ns)
-                hurry(q, now_ns);
         if (now_ns < q->scan_from_ns || now_ns < heap_first_key(due) || q->n_overdue > 0)
                 return;
         sfi_retry_begin_round(q->retry, now_ns);

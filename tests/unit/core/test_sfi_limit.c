@@ -92,6 +92,35 @@ static void packets_in_another_order_are_no_loss(void **state)
         sfi_free(t.sfi);
 }
 
+/* A gap that opens while an older one may still close has its own time, and counts without a third one. */
+static void a_younger_gap_is_a_loss_too(void **state)
+{
+        struct sfi_config c = by_bytes();
+        uint32_t number = 0, late;
+        struct sfi_driver t;
+        uint64_t events[1024];
+
+        (void)state;
+        c.n_ros = 1;
+        start_with_backlog(&t, &c, 1000);
+        stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
+        assert_true(take_requests(&t, events) >= 3);
+        late = number++;
+        gets_datagram(&t, number++, events[0]);
+        t.now_ns += 100 * NS_PER_US;
+        number++;
+        gets_datagram(&t, number++, events[1]);
+        sfi_count_datagram(t.sfi, 0, late);
+        t.now_ns += 150 * NS_PER_US;
+        take_requests(&t, events);
+        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
+        assert_in_range(sfi_deadline_ns(t.sfi), t.now_ns + 1, t.now_ns + 200 * NS_PER_US);
+        t.now_ns += 200 * NS_PER_US;
+        take_requests(&t, events);
+        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 1);
+        sfi_free(t.sfi);
+}
+
 static void an_unknown_limit_grows_until_the_delay_does(void **state)
 {
         struct sfi_config c = by_bytes();
@@ -143,6 +172,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_loss_halves_the_limit_which_recovers),
                 cmocka_unit_test(packets_in_another_order_are_no_loss),
+                cmocka_unit_test(a_younger_gap_is_a_loss_too),
                 cmocka_unit_test(an_unknown_limit_grows_until_the_delay_does),
                 cmocka_unit_test(the_limit_follows_from_the_buffers),
         };
