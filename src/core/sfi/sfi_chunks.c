@@ -226,6 +226,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 if (!sfi_is_reserved(s, p) || f->whole)
                         continue;
                 uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
+                uint64_t in_flight_bytes = s->slots.in_flight_bytes;
 
                 sfi_slots_discount(&s->slots, p->source, f);
                 if (here == all)
@@ -237,7 +238,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 }
                 sfi_slots_count(&s->slots, p->source, f);
                 if (s->slots.sources)
-                        sfi_limit_note_bytes(&s->limit, now_ns, p->chunk.length);
+                        sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
                 if (f->blocks_received == all)

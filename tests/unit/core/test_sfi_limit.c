@@ -147,6 +147,26 @@ static void an_unknown_limit_grows_until_the_delay_does(void **state)
         sfi_free(t.sfi);
 }
 
+/* A round ends once the bytes of the limit arrived, counted as frames like the limit. Repeated data are none
+ * of them. */
+static void a_round_counts_what_was_in_flight(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_bytes = c.port_rate_bps = 0;
+        start_with_backlog(&t, &c, 10);
+        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
+        for (int k = 0; k < 10; k++)
+                sfi_gets_chunk(&t, chunk_of(0, 0, 0, 704, FRAME_BYTES));
+        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 704, 704, FRAME_BYTES));
+        assert_int_equal(sfi_limit_bytes(t.sfi), 2 * WIRE_BYTES);
+        sfi_free(t.sfi);
+}
+
 static void the_limit_follows_from_the_buffers(void **state)
 {
         static const struct {
@@ -174,6 +194,7 @@ int main(void)
                 cmocka_unit_test(packets_in_another_order_are_no_loss),
                 cmocka_unit_test(a_younger_gap_is_a_loss_too),
                 cmocka_unit_test(an_unknown_limit_grows_until_the_delay_does),
+                cmocka_unit_test(a_round_counts_what_was_in_flight),
                 cmocka_unit_test(the_limit_follows_from_the_buffers),
         };
 
