@@ -21,7 +21,7 @@
         X(MESSAGE_UPDATE, 0x00DCDF00, "Update", "SFI to DFM")                                                \
         X(MESSAGE_ASSIGN, 0x00DCDF01, "Assign", "DFM to one SFI; in push also to all ROSs")                  \
         X(MESSAGE_BUILD, 0x00DCDF0F, "Build",                                                                \
-          "as Assign, for events that are assigned again; announced to all")                                 \
+          "as Assign, for events that are assigned again; in push announced to all")                         \
         X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all ROSs")                                             \
         X(MESSAGE_KEEP_ALIVE, 0x00DCDF11, "KeepAlive", "DFM to all")                                         \
         X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI to ROS")                                              \
