@@ -308,7 +308,7 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
 }
 
 /* Header and directory of a data message. They are copied, because payload bypasses the staging buffer. */
-static int take_head(struct tcp_peer *p, uint64_t now_ns)
+static int take_head(struct tcp_peer *p)
 {
         const struct data_context *c = &p->receiver->context;
         uint64_t cookie = sfi_member(p->receiver->core)->cookie;
@@ -334,7 +334,6 @@ static int take_head(struct tcp_peer *p, uint64_t now_ns)
         (void)chunk_reader_begin(&p->message, p->head, p->message.head_bytes, cookie);
         tcp_reader_consume(&p->reader, p->message.head_bytes);
         p->in_message = true;
-        sfi_note_queued(p->receiver->core, now_ns, (uint16_t)p->ros, p->message.header.queued_bytes);
         stats_add(&c->stats->packets_received, 1);
         return 1;
 }
@@ -346,7 +345,7 @@ static int take_message(struct tcp_peer *p, uint64_t now_ns)
 
         if (r <= 0)
                 return r;
-        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p, now_ns)
+        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p)
                                                                            : take_header(p, now_ns);
 }
 

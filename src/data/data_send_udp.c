@@ -34,6 +34,7 @@ struct udp_path {
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
         uint64_t held_until_ns; /* what is queued waits for more; 0: it does not */
+        bool was_held;          /* until then: it waits no longer */
         bool failure_logged;
 };
 
@@ -174,7 +175,7 @@ static bool hold(struct data_sender *s, struct udp_path *p, uint32_t sfi, size_t
         /* The next batch fills it. */
         if (n > 1 && ros_queued(s->core, sfi).jobs > jobs)
                 return true;
-        wait_ns = MIN(backlog_ns(s, p), HOLD_MAX_NS);
+        wait_ns = p->was_held ? 0 : MIN(backlog_ns(s, p), HOLD_MAX_NS);
         if (wait_ns < HOLD_LEAST_NS)
                 return false;
         p->held_until_ns = clock_now_ns() + wait_ns;
@@ -185,11 +186,13 @@ static bool is_held(const struct data_sender *s, struct udp_path *p, uint32_t sf
 {
         const struct udp_sender *u = s->state;
         struct ros_queued queued = ros_queued(s->core, sfi);
+        bool fills = queued.bytes >= u->datagram_bytes || queued.jobs >= CHUNKS_MAX;
 
         if (p->held_until_ns == 0)
                 return false;
-        if (queued.bytes < u->datagram_bytes && queued.jobs < CHUNKS_MAX && clock_now_ns() < p->held_until_ns)
+        if (!fills && clock_now_ns() < p->held_until_ns)
                 return true;
+        p->was_held = !fills;
         p->held_until_ns = 0;
         return false;
 }
@@ -213,6 +216,7 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
 
         for (int i = 0; i < taken; i++)
                 bytes += d[i].size_bytes;
+        p->was_held = false;
         p->tokens -= (double)(bytes + (uint64_t)taken * FRAME_BEYOND_UDP_BYTES);
         ros_sent(s->core, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
         ros_count_datagrams(s->core, sfi, (uint32_t)taken);

@@ -9,12 +9,11 @@
 #include "evb/base/quantity.h"
 #include "evb/base/random.h"
 #include "evb/data/source.h"
+#include "evb/tc-model/plan.h"
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
-/* Preamble 8, checksum 4, gap 12 (IEEE 802.3). */
-#define ETHERNET_OVERHEAD_BYTES 24
 
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port)
 {
@@ -47,7 +46,7 @@ uint32_t network_header_bytes(const struct scenario *s)
 
 uint32_t network_overhead_bytes(const struct scenario *s)
 {
-        return s->qos.overhead_bytes == SCENARIO_UNCHANGED ? ETHERNET_OVERHEAD_BYTES
+        return s->qos.overhead_bytes == SCENARIO_UNCHANGED ? TC_ETHERNET_OVERHEAD_BYTES
                                                            : (uint32_t)s->qos.overhead_bytes;
 }
 

@@ -229,7 +229,8 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
-        bool from_sfi = m->header.type == MESSAGE_REQUEST || m->header.type == MESSAGE_RATE;
+        /* What an SFI sends to all is for the ROSs; the group is the DFM's. */
+        bool from_sfi = c->role == ROLE_SFI;
 
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 send_to(c, address_book_find(&c->nodes, to.role, to.index), m);

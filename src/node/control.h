@@ -65,8 +65,8 @@ bool control_has_more(const struct control *c);
 /* Returns the next message that comes from the address of the node it names, or NULL. It is valid until the
  * next call. */
 const struct message *control_receive(struct control *c);
-/* Queues a message for one node, all ROSs, or all nodes. A Request to all goes to each ROS, starting with ROS
- * `first`. */
+/* Queues a message for one node, all ROSs, or all nodes. What an SFI sends to all goes to each ROS, starting
+ * with ROS `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* Sends the queued messages. */
 void control_flush(struct control *c);

@@ -274,8 +274,13 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 {
         const struct port_rate *p = sfi_port_rate(s->core);
 
-        s->receiver.ops->account(&s->receiver);
-        sfi_set_socket_drops(s->core, stats_get(&n->stats->packets_socket_dropped));
+        if (!follows_losses(n->scenario))
+                return;
+        /* The core is about to observe an interval. */
+        if (now_ns >= p->look_ns) {
+                s->receiver.ops->account(&s->receiver);
+                sfi_set_socket_drops(s->core, stats_get(&n->stats->packets_socket_dropped));
+        }
         if (s->reduced == (p->permille < PORT_RATE_FULL))
                 return;
         s->reduced = !s->reduced;
@@ -284,13 +289,13 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
                         "%llu packets were lost at this SFI's port although the plan allows no loss: other "
                         "traffic, or a slower switch; the ROSs reduce their rate to %u %% of the planned "
                         "rate",
-                        (unsigned long long)p->lost, p->permille / 10);
+                        (unsigned long long)(p->lost - p->lost_before), p->permille / 10);
         else
                 log_warning("the ROSs send at the planned rate again, after %.1f s of a rate reduced down to "
                             "%u %%, "
                             "with %llu packets lost",
                             (double)(now_ns - p->since_ns) / (double)NS_PER_S, p->least / 10,
-                            (unsigned long long)p->lost);
+                            (unsigned long long)(p->lost - p->lost_before));
 }
 
 static int take_turn(struct node *n, uint64_t now_ns)

@@ -36,6 +36,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                                 const struct scenario_node *ros, const struct tc_device *device,
                                 struct tc_destination *destinations, const bool *wanted, struct error *e)
 {
+        /* A configured rate counts bytes as the kernel does; see network_overhead_bytes(). */
         uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
         struct tc_request q = {
                 .link_rate_bps = s->network.link_rate_bps

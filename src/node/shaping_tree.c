@@ -11,7 +11,6 @@
 #include "evb/node/shaping_request.h"
 #include "evb/sys/loop.h"
 #include "evb/tc-model/layout.h"
-#include "evb/tc-model/status.h"
 #include "evb/tc/drift.h"
 
 /* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
@@ -346,7 +345,8 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
-/* Adds the drops of each destination's queue to the total of its SFI. */
+/* Adds the drops of each destination's queue to the total of its SFI. Fewer than before are those of a new
+ * class. */
 static void count_rows(struct shaping_tree *t, const struct tc_status *status)
 {
         for (unsigned i = 0; i < t->scenario->sfi.count; i++) {
@@ -360,32 +360,37 @@ static void count_rows(struct shaping_tree *t, const struct tc_status *status)
 
                         if (!tc_address_equal(&status->rows[k].address, &address))
                                 continue;
-                        stats_add(&t->dropped[i], drops > t->row_drops[i] ? drops - t->row_drops[i] : 0);
+                        stats_add(&t->dropped[i], drops - (drops < t->row_drops[i] ? 0 : t->row_drops[i]));
                         t->row_drops[i] = drops;
                 }
         }
 }
 
-/* The kernel counts from zero in a new class, e.g. after a repair; our total continues. */
-static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
+void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired)
 {
-        struct tc_status status = {};
         uint64_t more = 0;
 
-        if (tc_status_make(&status, have, NULL, 0) >= 0) {
-                stats_set(&t->stats->qos_backend, status.backend);
-                if (status.drops > t->drops)
-                        more = status.drops - t->drops;
-                else if (status.drops < t->drops && repaired)
-                        more = status.drops;
-                if (t->drops != status.drops)
-                        count_rows(t, &status);
-                t->drops = status.drops;
-        }
+        if (status->drops > t->drops)
+                more = status->drops - t->drops;
+        else if (status->drops < t->drops && repaired)
+                more = status->drops;
+        if (repaired || t->drops != status->drops)
+                count_rows(t, status);
+        t->drops = status->drops;
         stats_add(&t->stats->packets_source_dropped, more);
         if (more > 0)
                 log_warning("shaping: %llu more packets were dropped at the source",
                             (unsigned long long)more);
+}
+
+static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)
+{
+        struct tc_status status = {};
+
+        if (tc_status_make(&status, have, NULL, 0) >= 0) {
+                stats_set(&t->stats->qos_backend, status.backend);
+                shaping_tree_count_drops(t, &status, repaired);
+        }
         tc_status_fini(&status);
 }
 

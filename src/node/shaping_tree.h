@@ -4,6 +4,7 @@
 
 #include "evb/conf/scenario.h"
 #include "evb/data/stats.h"
+#include "evb/tc-model/status.h"
 #include "evb/tc/shaper.h"
 #include "evb/tc/watch.h"
 
@@ -28,7 +29,7 @@ struct shaping_tree {
         uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: it is not */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
-        bool changed;      /* `live` is not installed yet */
+        bool changed;      /* `demand` is not installed yet */
         uint64_t again_ns; /* apply again at this time: a class drains, or the kernel refused */
         uint64_t insist_ns;
         uint64_t look_ns;   /* compare with the kernel at this time */
@@ -57,4 +58,7 @@ void shaping_tree_close(struct shaping_tree *t);
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand);
 /* Executes what is due. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
+/* Counts the drops that the kernel reports. It counts from zero in a new class, e.g. after a repair; the
+ * totals continue. */
+void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

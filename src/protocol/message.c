@@ -384,7 +384,9 @@ bool message_add(struct message *m, size_t *room)
         if (bytes > *room)
                 return false;
         *room -= bytes;
-        m->n++;
+        if (m->n++ == 0)
+                m->header.payload_bytes = (uint32_t)(fixed_bytes(m->header.type) - MESSAGE_HEADER_BYTES);
+        m->header.payload_bytes += (uint32_t)bytes;
         return true;
 }
 
@@ -409,6 +411,8 @@ size_t message_bytes(const struct message *m)
         uint8_t bytes[MESSAGE_HEADER_BYTES + 512 +
                       MESSAGE_ENTRIES_MAX * (MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)];
 
+        if (m->header.payload_bytes > 0)
+                return MESSAGE_HEADER_BYTES + m->header.payload_bytes;
         return message_encode(m, bytes, sizeof bytes);
 }
 

@@ -42,6 +42,8 @@ static void decrease(struct port_rate *p, uint64_t now_ns, uint64_t received, ui
         p->plateau = (uint32_t)MAX(p->permille * received / (received + lost), (uint64_t)PORT_RATE_LEAST);
         p->decreased_ns = now_ns;
         p->decreases++;
+        if (p->permille == PORT_RATE_FULL)
+                p->lost_before = p->lost;
         p->lost += lost;
         set_share(p, now_ns, p->plateau * BETA / 1000);
 }

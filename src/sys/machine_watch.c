@@ -44,6 +44,7 @@ struct watched {
 struct machine_watch {
         struct watched processes[PROCESSES_MAX];
         size_t n_processes;
+        bool incomplete; /* more processes were added than fit */
         struct probe *probes;
         size_t n_probes;
         _Atomic bool active, stop;
@@ -262,8 +263,12 @@ struct machine_watch *machine_watch_free(struct machine_watch *w)
 
 void machine_watch_add(struct machine_watch *w, pid_t pid)
 {
-        if (w && w->n_processes < PROCESSES_MAX)
+        if (!w)
+                return;
+        if (w->n_processes < PROCESSES_MAX)
                 w->processes[w->n_processes++] = (struct watched){.pid = pid};
+        else
+                w->incomplete = true;
 }
 
 static void sample(struct machine_watch *w, uint64_t now_ns)
@@ -315,6 +320,8 @@ void machine_watch_view(struct machine_watch *w, struct machine_view *ret)
                 v.seconds = (double)(w->last_ns - w->begin_ns) / 1e9;
                 machine_view_shares(&v, &w->begin, &w->last, &used, w->last_ns - w->begin_ns);
         }
+        if (w->incomplete)
+                v.others_share = v.waiting_share = v.wait_mean_us = NAN;
         histogram_init(late_ns);
         for (size_t i = 0; i < w->n_probes; i++)
                 histogram_merge(late_ns, &w->probes[i].late_ns);

@@ -37,7 +37,7 @@ struct dfm_config {
         struct member_keys keys;
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
-        bool push; /* assigns by multicast to all; otherwise to the SFI alone */
+        bool push; /* after an assignment to its SFI, announces it to all ROSs */
         enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;

@@ -79,6 +79,7 @@ struct sfi_fragment {
          * and had that number in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
+        bool skipped; /* it was whole when its turn came, so it was never requested */
 };
 
 struct sfi_built {

@@ -12,7 +12,9 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
 size_t network_datagram_bytes(const struct scenario *s);
 /* Bytes of the headers around it, from Ethernet on. */
 uint32_t network_header_bytes(const struct scenario *s);
-/* What a port counts in addition: preamble, checksum and gap, as configured. */
+/* What a port counts in addition: preamble, checksum and gap, as configured. A port does so whatever qos.rate
+ * is; a ROS's shaping adds them to automatic rates alone, because configured ones count bytes as the kernel
+ * does (docs/shaping.md). */
 uint32_t network_overhead_bytes(const struct scenario *s);
 /* What control messages may take of each port. Unbounded without network.link-rate. */
 struct budget_plan network_control_plan(const struct scenario *s);

@@ -21,7 +21,7 @@
         X(MESSAGE_UPDATE, 0x00DCDF00, "Update", "SFI to DFM")                                                \
         X(MESSAGE_ASSIGN, 0x00DCDF01, "Assign", "DFM to one SFI; in push also to all ROSs")                  \
         X(MESSAGE_BUILD, 0x00DCDF0F, "Build",                                                                \
-          "as Assign, for events that are assigned again; announced to all")                                 \
+          "as Assign, for events that are assigned again; in push announced to all")                         \
         X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all ROSs")                                             \
         X(MESSAGE_KEEP_ALIVE, 0x00DCDF11, "KeepAlive", "DFM to all")                                         \
         X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI to ROS")                                              \
@@ -48,8 +48,8 @@ struct message_header {
         enum node_role sender_role;
         uint16_t sender_index;
         uint32_t type;
-        uint32_t transaction; /* sequence number, in a sequence that depends on the type */
-        uint32_t payload_bytes;
+        uint32_t transaction;   /* sequence number, in a sequence that depends on the type */
+        uint32_t payload_bytes; /* as received; of a message to send, 0 or what message_add() counted */
         /* Fragments only: bytes that the ROS has queued for this SFI after this message, at most UINT32_MAX
          */
         uint32_t queued_bytes;
@@ -258,12 +258,13 @@ struct message {
 size_t message_room(uint32_t type, size_t bytes);
 /* Number of entries that always fit; at most MESSAGE_ENTRIES_MAX. */
 size_t message_entries_fit(uint32_t type, size_t bytes);
-/* Accepts entry m->n, which the caller has filled, if it fits into *room. */
+/* Accepts entry m->n, which the caller has filled, if it fits into *room. All entries of a message are added
+ * in this way, or none. */
 bool message_add(struct message *m, size_t *room);
 
 /* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_add). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
-/* The bytes that message_encode() writes. */
+/* The bytes that message_encode() writes. Costs nothing if message_add() counted them. */
 size_t message_bytes(const struct message *m);
 /* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);

@@ -49,6 +49,7 @@ struct port_rate {
         uint64_t undo_lost; /* 0: nothing to undo */
         /* For reports. */
         uint64_t decreases, lost;    /* lost: packets that led to decreases */
+        uint64_t lost_before;        /* of these, before the present or last time below the plan */
         uint64_t since_ns, below_ns; /* start of the present time below the plan; sum of the earlier times */
         uint32_t least;              /* smallest share since since_ns */
 };

@@ -37,8 +37,8 @@ struct machine_watch;
 int machine_watch_new(struct machine_watch **ret);
 /* Ends the threads. Takes NULL, as do all functions below, which then do nothing. */
 struct machine_watch *machine_watch_free(struct machine_watch *w);
-/* Adds a process to the measured ones. This process is one of them from the start. A process that does not
- * fit counts among the others. */
+/* Adds a process to the measured ones. This process is one of them from the start. With more than 256, the
+ * figures that tell these processes from others are unknown. */
 void machine_watch_add(struct machine_watch *w, pid_t pid);
 /* Call often: watches from the first call with `active` to the last one before one without. */
 void machine_watch_turn(struct machine_watch *w, uint64_t now_ns, bool active);

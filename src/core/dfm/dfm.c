@@ -239,10 +239,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
                 deadline = MIN(deadline, trigger_next_ns(&d->trigger));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
-        for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                if (dfm_sfi_is_live(d, &d->sfis[i]))
-                        deadline = MIN(deadline, MIN(d->sfis[i].resend_ns, d->sfis[i].ack_due_ns));
-        deadline = MIN(deadline, dfm_budget_deadline_ns(d));
+        deadline = MIN(deadline, dfm_streams_deadline_ns(d));
         if (d->resume.active || d->resume.late)
                 deadline = MIN(deadline, dfm_resume_deadline_ns(d));
         return deadline;

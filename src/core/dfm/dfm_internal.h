@@ -203,8 +203,8 @@ bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 /* Charges the budgets of the ports that the message reaches. */
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
-/* When the next message that waits for its budget may leave; NEVER_NS: none waits. */
-uint64_t dfm_budget_deadline_ns(const struct dfm *d);
+/* When the next message to a single SFI or announcement is due, and its budget permits it; NEVER_NS: none. */
+uint64_t dfm_streams_deadline_ns(const struct dfm *d);
 
 /* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
  * of the run, all events have ended elsewhere. */

@@ -173,19 +173,19 @@ void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, con
                         budget_charge(&d->sfis[i].budget, now_ns, bytes);
 }
 
-uint64_t dfm_budget_deadline_ns(const struct dfm *d)
+uint64_t dfm_streams_deadline_ns(const struct dfm *d)
 {
         uint64_t deadline = NEVER_NS;
-
         const struct dfm_event *e;
 
         if (may_announce(d, &e))
                 deadline = budget_next_ns(&d->ros_budget);
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 const struct dfm_sfi *s = &d->sfis[i];
+                uint64_t due_ns = s->sent != s->next ? 0 : MIN(s->resend_ns, s->ack_due_ns);
 
-                if (dfm_sfi_is_live(d, s) && s->sent != s->next)
-                        deadline = MIN(deadline, budget_next_ns(&s->budget));
+                if (dfm_sfi_is_live(d, s))
+                        deadline = MIN(deadline, MAX(due_ns, budget_next_ns(&s->budget)));
         }
         return deadline;
 }

@@ -142,8 +142,8 @@ static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct r
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
                 return;
         }
-        /* A fragment that still waits here is not lost, only late. A second copy would delay it further. */
-        if (q->again > 0 && e->queued > 0 && e->queued_sfi == sfi && q->from_bytes == 0)
+        /* What still waits here is not lost, only late. A second copy would delay it further. */
+        if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
                 return;
         ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
 }

@@ -21,6 +21,8 @@ struct ros_entry {
         uint32_t place;      /* in `order` */
         uint32_t queued;     /* number of queued items */
         uint16_t queued_sfi; /* SFI of the newest item */
+        /* All bytes from `queued_from` on below `queued_to` are in items for that SFI. */
+        uint32_t queued_from, queued_to;
         uint64_t wanted_ns;
         uint32_t wanted_to; /* on arrival, the bytes below this go out */
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
@@ -102,4 +104,7 @@ void ros_check_room(struct ros *r);
 /* ros_queue.c */
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status);
+/* Whether all bytes of the entry from `from` on below `to` are queued for that SFI. It may miss some that are
+ * queued, but claims none that are not. */
+bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to);
 void ros_empty_queue(struct ros *r, uint32_t sfi);

@@ -17,6 +17,33 @@ static uint32_t payload_bytes(const struct ros *r, uint32_t entry, uint32_t from
         return to > from ? to - from : 0;
 }
 
+/* Ranges that follow each other count as one. */
+static void note_queued(struct ros_entry *e, uint16_t sfi, uint32_t from, uint32_t to)
+{
+        bool follows =
+                e->queued > 0 && e->queued_sfi == sfi && from >= e->queued_from && from <= e->queued_to;
+
+        e->queued_from = follows ? e->queued_from : from;
+        e->queued_to = follows ? MAX(e->queued_to, to) : to;
+        e->queued_sfi = sfi;
+        e->queued++;
+}
+
+static void note_removed(struct ros_entry *e, uint32_t sfi, const struct ros_item *item)
+{
+        if (e->queued == 0)
+                return;
+        e->queued--;
+        if (e->queued_sfi == sfi)
+                e->queued_from = MAX(e->queued_from, item->to_bytes);
+}
+
+bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to)
+{
+        return e->queued > 0 && e->queued_sfi == sfi && from >= e->queued_from &&
+               end_of_range(&e->fragment, to) <= e->queued_to;
+}
+
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status)
 {
@@ -47,10 +74,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         q->last = i;
         q->bytes += r->items[i].bytes;
         r->n_items++;
-        if (entry != IDMAP_NONE) {
-                r->entries[entry].queued++;
-                r->entries[entry].queued_sfi = (uint16_t)sfi;
-        }
+        if (entry != IDMAP_NONE)
+                note_queued(&r->entries[entry], (uint16_t)sfi, from, to);
 }
 
 /* Removes the item after `before` (NO_ITEM: the first one). */
@@ -59,8 +84,8 @@ static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         uint32_t i = before == NO_ITEM ? q->first : r->items[before].next;
         uint32_t next = r->items[i].next, entry = idmap_get(&r->by_event, r->items[i].event);
 
-        if (entry != IDMAP_NONE && r->entries[entry].queued > 0)
-                r->entries[entry].queued--;
+        if (entry != IDMAP_NONE)
+                note_removed(&r->entries[entry], (uint32_t)(q - r->queues), &r->items[i]);
         if (before == NO_ITEM)
                 q->first = next;
         else

@@ -283,8 +283,6 @@ static bool receive_from_dfm(struct sfi *s, uint64_t now_ns, const struct messag
         case MESSAGE_INQUIRY:
                 sfi_inventory_receive(&s->updates, m);
                 return true;
-        case MESSAGE_CLEAR:
-                return true; /* for the ROSs */
         }
         return false;
 }

@@ -142,14 +142,18 @@ static uint64_t count_gaps(const struct sfi *s)
         return gaps;
 }
 
+static void begin_look(struct sfi *s, uint64_t now_ns, uint64_t gaps)
+{
+        s->gaps_open = gaps;
+        s->datagrams_late = 0;
+        sfi_requests_hurry(&s->requests, now_ns);
+}
+
 static void note_gap(struct sfi *s, uint64_t now_ns)
 {
         s->has_gap = false;
-        if (!s->slots.sources || s->requests.hurry_ns != NEVER_NS)
-                return;
-        s->gaps_open = count_gaps(s);
-        s->datagrams_late = 0;
-        sfi_requests_hurry(&s->requests, now_ns);
+        if (s->slots.sources && s->requests.hurry_ns == NEVER_NS)
+                begin_look(s, now_ns, count_gaps(s));
 }
 
 void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
@@ -163,11 +167,14 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
         open = MIN(s->gaps_open - MIN(s->datagrams_late, s->gaps_open), gaps);
         if (gaps < s->gaps_seen)
                 sfi_requests_note_spurious(&s->requests, now_ns, true);
-        if (open > s->gaps_seen)
+        if (open > s->gaps_seen) {
                 s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
-        else
-                s->requests.hurry_ns = NEVER_NS; /* all gaps are closed: nothing to request again */
+                sfi_requests_retry_overtaken(&s->requests, now_ns);
+        }
         s->gaps_seen = gaps < s->gaps_seen ? gaps : MAX(open, s->gaps_seen);
+        s->requests.hurry_ns = NEVER_NS;
+        if (gaps > open)
+                begin_look(s, now_ns, gaps); /* the younger ones get their own time */
 }
 
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
@@ -219,6 +226,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 if (!sfi_is_reserved(s, p) || f->whole)
                         continue;
                 uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
+                uint64_t in_flight_bytes = s->slots.in_flight_bytes;
 
                 sfi_slots_discount(&s->slots, p->source, f);
                 if (here == all)
@@ -230,7 +238,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 }
                 sfi_slots_count(&s->slots, p->source, f);
                 if (s->slots.sources)
-                        sfi_limit_note_bytes(&s->limit, now_ns, p->chunk.length);
+                        sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
                 if (f->blocks_received == all)

@@ -246,10 +246,10 @@ static void end_round(struct sfi_limit *l, uint64_t now_ns)
         l->was_reached = false;
 }
 
-void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint32_t bytes)
+void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         l->round_bytes += bytes;
-        l->recover_bytes -= MIN(l->recover_bytes, (uint64_t)bytes);
+        l->recover_bytes -= MIN(l->recover_bytes, bytes);
         if (l->round_bytes >= l->bytes)
                 end_round(l, now_ns);
 }

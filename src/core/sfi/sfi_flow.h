@@ -141,8 +141,9 @@ struct sfi_limit {
 };
 
 void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *config);
-/* What arrived: payload bytes; a whole fragment and its latency; a gap in a ROS's sequence numbers. */
-void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint32_t bytes);
+/* What arrived: bytes that were in flight, as frames at the port; a whole fragment and its latency; a gap in
+ * a ROS's sequence numbers. */
+void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
 void sfi_limit_note_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
 /* Losses among the bytes that were in flight at a decrease belong to it (RFC 6582). True: the limit was
  * decreased. */

@@ -292,6 +292,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         f->asked += bytes;
         f->asked_number = ++q->streams[ros].number;
         f->asked_ns = now_ns;
+        f->skipped = false;
         sfi_slots_count(q->slots, ros, f);
         if (!e->requested) {
                 sfi_slots_set_requested(q->slots, now_ns, slot);
@@ -319,12 +320,12 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
 
         if (slot == SLOT_NONE)
                 return false;
-        const struct sfi_fragment *f = sfi_fragment(t, slot, ros);
+        struct sfi_fragment *f = sfi_fragment(t, slot, ros);
 
-        if (sfi_fragment_has_rest(f))
-                wanted = (uint32_t)ALIGN_UP(f->bytes - f->asked, EVB_BLOCK_BYTES);
-        else if (!f->known)
+        if (!f->known)
                 wanted = sfi_size_expected(&q->streams[ros].size, q->config);
+        else if (sfi_fragment_has_rest(f))
+                wanted = (uint32_t)ALIGN_UP(f->bytes - f->asked, EVB_BLOCK_BYTES);
         if (wanted > most && (m->n > 0 || most == 0))
                 return false;
         if (t->sources[ros].next == slot)
@@ -333,6 +334,8 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
                 wanted = most > frame ? most / frame * frame : most;
         if (wanted > 0)
                 request_range(q, now_ns, m, slot, ros, wanted);
+        else
+                f->skipped = true;
         *room -= MIN(sfi_wire_bytes(q->config, wanted), *room);
         return true;
 }
@@ -438,8 +441,7 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
 {
-        if (q->hurry_ns == NEVER_NS)
-                q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
+        q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
 }
 
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
@@ -450,12 +452,10 @@ void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hu
                 q->reordering_ns = MIN(2 * q->reordering_ns, REORDERING_MOST_NS);
 }
 
-/* Makes each slot due of which a younger fragment of the same ROS overtook one, once. */
-static void hurry(struct sfi_requests *q, uint64_t now_ns)
+void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns)
 {
         struct sfi_slots *t = q->slots;
 
-        q->hurry_ns = NEVER_NS;
         for (uint32_t slot = t->collecting[true].first; slot != SLOT_NONE; slot = t->items[slot].next) {
                 bool is_due = false;
 
@@ -475,8 +475,6 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
 {
         struct heap *due = &q->slots->due;
 
-        if (now_ns >= q->hurry_ns)
-                hurry(q, now_ns);
         if (now_ns < q->scan_from_ns || now_ns < heap_first_key(due) || q->n_overdue > 0)
                 return;
         sfi_retry_begin_round(q->retry, now_ns);

@@ -50,8 +50,10 @@ void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 void sfi_requests_queue(struct sfi_requests *q, uint32_t slot);
 /* Sets the time of the slot's next retry. */
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
-/* Datagrams are missing: what does not arrive soon is requested again, without waiting for its time. */
+/* Datagrams are missing: sets `hurry_ns`, until which those that were overtaken may still arrive. Afterwards,
+ * the fragments that younger ones of the same ROS overtook are requested again once, before their time. */
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
+void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
 /* Both the original and its repetition arrived. */
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
 /* Ends the slots that expired, and collects those that need a retry. */

@@ -430,6 +430,7 @@ void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
                         .asked_from = f->asked_from,
                         .asked_number = f->asked_number,
                         .asked_ns = f->asked_ns,
+                        .skipped = f->skipped,
                 };
                 sfi_slots_count(t, i, f);
         }

@@ -40,8 +40,8 @@ struct sfi_slot {
 /* In pull by bytes: the accounts of one ROS. */
 struct sfi_source {
         uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
-        uint32_t rests;           /* fragments of which a known part was never requested */
-        uint32_t next; /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
+        uint32_t rests; /* fragments of which a part was never requested, although their turn has passed */
+        uint32_t next;  /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
 };
 
 /* Collecting slots in order of opening. */
@@ -103,9 +103,10 @@ static inline uint32_t sfi_slots_find(const struct sfi_slots *t, uint64_t event)
         return slot == IDMAP_NONE ? SLOT_NONE : slot;
 }
 
+/* Of a fragment that was skipped, the rest is all of it once its bytes gave way to an older event. */
 static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
 {
-        return f->known && !f->whole && f->asked < f->bytes;
+        return f->known ? !f->whole && f->asked < f->bytes : f->skipped;
 }
 
 /* Adds a fragment to the accounts of its ROS, or (`sign` -1) takes it out. */

@@ -100,14 +100,14 @@ void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event)
 
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence)
 {
-        uint32_t ahead = sequence - u->assign_next, bit = sequence % SFI_ASSIGN_WINDOW;
+        uint32_t ahead = sequence - (uint32_t)u->assign_next, bit = sequence % SFI_ASSIGN_WINDOW;
 
         return ahead >= SFI_ASSIGN_WINDOW || (u->assign_bits[bit / 64] >> bit % 64 & 1);
 }
 
 void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence)
 {
-        uint32_t bit = sequence % SFI_ASSIGN_WINDOW;
+        uint64_t bit = sequence % SFI_ASSIGN_WINDOW;
 
         u->assign_bits[bit / 64] |= UINT64_C(1) << bit % 64;
         for (bit = u->assign_next % SFI_ASSIGN_WINDOW; u->assign_bits[bit / 64] >> bit % 64 & 1;
@@ -183,7 +183,7 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
         u->granted = MAX(u->granted, u->finished_total + credits);
         member_address(u->member, m, MESSAGE_UPDATE);
         m->update.granted = u->granted;
-        m->update.assign_ack = u->assign_next;
+        m->update.assign_ack = (uint32_t)u->assign_next;
         m->update.first = u->finished_sent;
         m->update.incarnation = u->config->member.incarnation;
         while (u->finished_sent != u->finished_next) {

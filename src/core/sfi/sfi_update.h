@@ -23,8 +23,9 @@ struct sfi_updates {
         const struct member *member;
         struct sfi_slots *slots;
 
-        /* Assignments: all below `assign_next` arrived, and those whose bit is set. */
-        uint32_t assign_next;
+        /* Assignments: all below `assign_next` arrived, and those whose bit is set. Messages have the low 32
+         * bits of their sequence; credits and ends are counted in 64. */
+        uint64_t assign_next;
         uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
         bool update_due;
         uint64_t update_due_ns;

@@ -222,3 +222,34 @@ static inline struct sfi_config sfi_pulling(void)
         c.pull = true;
         return c;
 }
+
+/* Pull by bytes: the switch port has 32 KiB and 1 Gbit/s. */
+#define FRAME_BYTES 1408u
+/* A frame with a part of one fragment at the port. */
+#define WIRE_BYTES (FRAME_BYTES + 150u)
+/* 32 KiB less two frames; an eighth of it. */
+#define LIMIT_BYTES (32768u - 2 * WIRE_BYTES)
+#define BATCH_BYTES (LIMIT_BYTES / 8)
+
+static inline struct sfi_config by_bytes(void)
+{
+        struct sfi_config c = sfi_pulling();
+
+        c.port_bytes = 32768;
+        c.port_rate_bps = UINT64_C(1000000000);
+        c.room_bytes = 8u << 20;
+        c.retry_after_ns = 0;
+        return c;
+}
+
+/* An SFI with many events to request, without the assertions of sfi_driver_init(). */
+static inline void start_with_backlog(struct sfi_driver *t, struct sfi_config *c, uint64_t events)
+{
+        c->slots = 4096;
+        c->credits = (uint32_t)events; /* none is free, so nothing is reserved for further Assigns */
+        *t = (struct sfi_driver){.config = *c, .now_ns = TRACE_BEGIN_NS};
+        assert_int_equal(sfi_new(&t->sfi, c, t->now_ns), 0);
+        sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
+        for (uint64_t event = 0; event < events; event++)
+                sfi_gets_assign(t, event);
+}

@@ -358,6 +358,32 @@ static void messages_keep_to_their_share(void **state)
         dfm_free(t.dfm);
 }
 
+/* What is due and may not be sent yet must not wake the caller. */
+static void an_exhausted_share_delays_an_acknowledgement(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.control = (struct budget_plan){
+                .share_bps = 8000, .assign_bps = 8000, .announce_bps = 8000000, .header_bytes = 42};
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(&t, 0, 1);
+        for (int i = 0; i < 20; i++) { /* KeepAlive alone takes more than the share */
+                dfm_pass_ns(&t, c.keep_alive_ns);
+                assert_dfm_says(&t, "");
+        }
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "");
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        dfm_pass_ns(&t, NS_PER_S);
+        assert_non_null(strstr(dfm_says_with(&t, false), "ross: Clear #0 oldest 1: e0"));
+        dfm_driver_fini(&t);
+}
+
 static void latency_runs_from_trigger_to_end(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -394,6 +420,7 @@ int main(void)
                 cmocka_unit_test(finished_events_count_once_and_in_order),
                 cmocka_unit_test(an_acknowledgement_goes_with_assignments_or_waits),
                 cmocka_unit_test(messages_keep_to_their_share),
+                cmocka_unit_test(an_exhausted_share_delays_an_acknowledgement),
                 cmocka_unit_test(latency_runs_from_trigger_to_end),
         };
 

@@ -8,7 +8,7 @@
 static void freeze(struct ros_driver *t, uint16_t sfi)
 {
         for (uint32_t i = 0; i < 2 * ITEMS; i++)
-                ros_gets_request_part(t, sfi, 0, 32, 64, 1);
+                ros_gets_request_part(t, sfi, 0, 32, 64, 0);
 }
 
 static void a_frozen_sfi_leaves_the_others_their_share(void **state)
@@ -23,17 +23,17 @@ static void a_frozen_sfi_leaves_the_others_their_share(void **state)
         freeze(&t, 0);
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
         for (uint32_t i = 0; i < share; i++) {
-                ros_gets_request_part(&t, 1, 1, 32, 64, 1);
-                ros_gets_request_part(&t, 2, 1, 32, 64, 1);
+                ros_gets_request_part(&t, 1, 1, 32, 64, 0);
+                ros_gets_request_part(&t, 2, 1, 32, 64, 0);
         }
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
-        ros_gets_request_part(&t, 2, 1, 32, 64, 1);
+        ros_gets_request_part(&t, 2, 1, 32, 64, 0);
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share) + 1);
         /* The others continue, round after round. */
         for (uint32_t i = 0; i < 3 * ITEMS; i++) {
                 assert_int_equal(ros_jobs(t.ros, 1, &job, 1), 1);
                 ros_sent(t.ros, 1, 1, 0);
-                ros_gets_request_part(&t, 1, 1, 32, 64, 1);
+                ros_gets_request_part(&t, 1, 1, 32, 64, 0);
         }
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share) + 1);
         ros_free(t.ros);

@@ -1,5 +1,6 @@
 /* The SFI and its assignments: out of order, repeated, void, for others, and beyond its capacity. */
 #include "sfi_driver.h"
+#include "sfi_update.h"
 
 static void an_acknowledgement_waits_for_finished_events(void **state)
 {
@@ -293,6 +294,25 @@ static void an_assignment_without_a_slot_is_not_acknowledged(void **state)
         sfi_driver_fini(&t);
 }
 
+/* The wire's sequence numbers wrap; credits and ends do not. */
+static void credits_outlast_the_sequence_numbers(void **state)
+{
+        struct sfi_updates u = {
+                .assign_next = UINT32_MAX - 1,
+                .finished_total = UINT32_MAX - 4,
+                .granted = UINT64_C(1) << 32 | 7,
+        };
+
+        (void)state;
+        for (uint32_t k = 0; k < 4; k++) {
+                assert_false(sfi_updates_has_assignment(&u, UINT32_MAX - 1 + k));
+                sfi_updates_note_assignment(&u, UINT32_MAX - 1 + k);
+                assert_true(sfi_updates_has_assignment(&u, UINT32_MAX - 1 + k));
+        }
+        assert_int_equal(sfi_updates_open(&u), 7);
+        assert_int_equal(sfi_updates_free_credits(&u), 5);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -311,6 +331,7 @@ int main(void)
                 cmocka_unit_test(a_returned_event_is_built),
                 cmocka_unit_test(an_event_that_expired_empty_is_built_when_it_returns),
                 cmocka_unit_test(an_assignment_without_a_slot_is_not_acknowledged),
+                cmocka_unit_test(credits_outlast_the_sequence_numbers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,26 +1,8 @@
-/* Pull without a number of outstanding events: the bytes in flight are limited, and requests are spaced. The
- * switch port of all tests has 32 KiB and 1 Gbit/s; see tests/sim/test_pull.c for whole systems. */
+/* Pull without a number of outstanding events: the bytes in flight are limited, and requests are spaced. See
+ * test_sfi_limit.c for the limit itself, and tests/sim/test_pull.c for whole systems. */
 #include "sfi_driver.h"
 
 #include "evb/base/random.h"
-
-#define FRAME_BYTES 1408u
-/* A frame with a part of one fragment at the port. */
-#define WIRE_BYTES (FRAME_BYTES + 150u)
-/* 32 KiB less two frames; an eighth of it. */
-#define LIMIT_BYTES (32768u - 2 * WIRE_BYTES)
-#define BATCH_BYTES (LIMIT_BYTES / 8)
-
-static struct sfi_config by_bytes(void)
-{
-        struct sfi_config c = sfi_pulling();
-
-        c.port_bytes = 32768;
-        c.port_rate_bps = UINT64_C(1000000000);
-        c.room_bytes = 8u << 20;
-        c.retry_after_ns = 0;
-        return c;
-}
 
 static void the_first_requests_are_cautious(void **state)
 {
@@ -45,18 +27,6 @@ static void the_first_requests_are_cautious(void **state)
         assert_sfi_writes(&t, "e0 complete | e1 complete | e2 complete | e3 complete");
         assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
         sfi_driver_fini(&t);
-}
-
-/* An SFI with many events to request, without the assertions of sfi_driver_init(). */
-static void start_with_backlog(struct sfi_driver *t, struct sfi_config *c, uint64_t events)
-{
-        c->slots = 4096;
-        c->credits = (uint32_t)events; /* none is free, so nothing is reserved for further Assigns */
-        *t = (struct sfi_driver){.config = *c, .now_ns = TRACE_BEGIN_NS};
-        assert_int_equal(sfi_new(&t->sfi, c, t->now_ns), 0);
-        sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
-        for (uint64_t event = 0; event < events; event++)
-                sfi_gets_assign(t, event);
 }
 
 static bool next_request(struct sfi_driver *t, struct message_to *to)
@@ -318,140 +288,30 @@ static void a_retry_asks_only_for_what_was_requested(void **state)
         sfi_driver_fini(&t);
 }
 
-/* A datagram with a fragment of the event, by its number in the sequence. */
-static void gets_datagram(struct sfi_driver *t, uint32_t number, uint64_t event)
+/* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
+ * its bytes give way to an older event. */
+static void what_was_never_requested_is_requested_after_giving_way(void **state)
 {
-        sfi_count_datagram(t->sfi, 0, number);
-        sfi_gets_chunk(t, chunk_of(0, event, 0, FRAME_BYTES, FRAME_BYTES));
-}
-
-/* Takes all messages that are due: acknowledges Updates, and returns the number of events that are requested
- * from ROS 0. */
-static size_t take_requests(struct sfi_driver *t, uint64_t events[static 1024])
-{
-        struct message_to to;
-        uint32_t ack = 0;
-        size_t n = 0;
-
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
-                if (t->message.header.type == MESSAGE_UPDATE)
-                        ack = t->message.update.first + (uint32_t)t->message.n;
-                if (t->message.header.type != MESSAGE_REQUEST)
-                        continue;
-                for (size_t k = 0; k < t->message.n && n < 1024; k++)
-                        events[n++] = t->message.request.entries[k].event;
-        }
-        if (ack > 0)
-                sfi_gets_ack(t, ack);
-        return n;
-}
-
-/* ROS 0 answers each request after `latency_ns`; `*number` counts its datagrams. */
-static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, uint64_t latency_ns)
-{
-        for (int turn = 0; turn < 100000 && t->now_ns < until_ns; turn++) {
-                uint64_t events[1024];
-                size_t n = take_requests(t, events);
-
-                t->now_ns += latency_ns;
-                for (size_t k = 0; k < n; k++) {
-                        gets_datagram(t, (*number)++, events[k]);
-                        sfi_writes_with(t, false);
-                        sfi_gets_assign(t, t->assign_next);
-                }
-        }
-}
-
-static void a_loss_halves_the_limit_which_recovers(void **state)
-{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
-        uint32_t number = 0;
 
         (void)state;
-        c.n_ros = 1;
-        start_with_backlog(&t, &c, 1000);
-        stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
-        number++;
-        stream(&t, &number, t.now_ns + 1, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES); /* it may only be late */
-        stream(&t, &number, t.now_ns + 400 * NS_PER_US, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 1);
-        /* For a second it stays below what lost packets. */
-        stream(&t, &number, t.now_ns + 900 * NS_PER_MS, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
-        stream(&t, &number, t.now_ns + 200 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
-        sfi_free(t.sfi);
-}
-
-static void packets_in_another_order_are_no_loss(void **state)
-{
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-        uint32_t number = 0;
-
-        (void)state;
-        c.n_ros = 1;
-        start_with_backlog(&t, &c, 1000);
-        for (int k = 0; k < 100; k++) {
-                stream(&t, &number, t.now_ns + NS_PER_MS, 300 * NS_PER_US);
-                uint32_t missing = number++;
-
-                stream(&t, &number, t.now_ns + 51 * NS_PER_US, 50 * NS_PER_US); /* two turns */
-                sfi_count_datagram(t.sfi, 0, missing);
+        sfi_driver_start(&t, &c, 2);
+        sfi_gets_fragment(&t, 0, 1);
+        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,128)");
+        assert_requests(&t, NS_PER_MS, "");
+        for (uint16_t ros = 0; ros < 2; ros++) {
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 128, big));
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 128, big - 128, big));
         }
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
-        sfi_free(t.sfi);
-}
-
-static void an_unknown_limit_grows_until_the_delay_does(void **state)
-{
-        struct sfi_config c = by_bytes();
-        uint32_t number = 0;
-        struct sfi_driver t;
-        uint64_t reached;
-
-        (void)state;
-        c.n_ros = 1;
-        c.port_bytes = c.port_rate_bps = 0;
-        c.room_bytes = 100000;
-        start_with_backlog(&t, &c, 1000);
-        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
-        stream(&t, &number, t.now_ns + 2 * NS_PER_MS, 100 * NS_PER_US);
-        reached = sfi_limit_bytes(t.sfi);
-        assert_in_range(reached, 8 * WIRE_BYTES, 100000);
-        /* A queue of 2 ms: the limit shrinks. */
-        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 2 * NS_PER_MS);
-        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
-        /* Then it reaches the socket's buffer, at most. */
-        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 100 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), 100000);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
-        sfi_free(t.sfi);
-}
-
-static void the_limit_follows_from_the_buffers(void **state)
-{
-        static const struct {
-                uint64_t port, room, limit;
-        } cases[] = {
-                {131072, 0, 131072 / 16 * 15}, {32768, 0, LIMIT_BYTES},
-                {4096, 0, WIRE_BYTES}, /* something must go out */
-                {131072, 50000, 50000},        {0, 50000, 50000},
-                {0, 100, WIRE_BYTES},
-        };
-        struct sfi_config c = by_bytes();
-
-        (void)state;
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                c.port_bytes = cases[i].port;
-                c.room_bytes = cases[i].room;
-                assert_int_equal(sfi_in_flight_max_bytes(&c), cases[i].limit);
-        }
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
+        assert_non_null(strstr(requests_after(&t, NS_PER_MS), "ros0: Request e1[0,"));
+        sfi_gets_whole(&t, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        sfi_driver_fini(&t);
 }
 
 int main(void)
@@ -465,10 +325,7 @@ int main(void)
                 cmocka_unit_test(idle_ross_come_first),
                 cmocka_unit_test(a_silent_ros_keeps_only_its_share),
                 cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
-                cmocka_unit_test(a_loss_halves_the_limit_which_recovers),
-                cmocka_unit_test(packets_in_another_order_are_no_loss),
-                cmocka_unit_test(an_unknown_limit_grows_until_the_delay_does),
-                cmocka_unit_test(the_limit_follows_from_the_buffers),
+                cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

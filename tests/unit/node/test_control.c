@@ -15,17 +15,22 @@ struct bench {
         struct endpoint *from;
 };
 
-static void bench_open(struct bench *b, const char *from, uint16_t port)
+static void bench_open_as(struct bench *b, const char *name, const char *from, uint16_t port)
 {
         struct udp_config config = {.send_buffer_bytes = 1 << 20};
 
         *b = (struct bench){};
-        sample_node(&b->node, "dfm", "udp");
+        sample_node(&b->node, name, "udp");
         assert_int_equal(control_open(&b->node.control, b->node.scenario, b->node.self, SAMPLE_DFM,
                                       b->node.stats, b->node.loop),
                          0);
         assert_int_equal(net_address_parse(&config.local, from, port), 0);
         assert_int_equal(endpoint_new_udp(&b->from, &config), 0);
+}
+
+static void bench_open(struct bench *b, const char *from, uint16_t port)
+{
+        bench_open_as(b, "dfm", from, port);
 }
 
 static void bench_close(struct bench *b)
@@ -148,7 +153,19 @@ static void a_join_from_a_wrong_address_is_answered(void **state)
         bench_close(&b);
 }
 
-/* Without a multicast group, a message to all goes to each node. */
+/* The sockets of other nodes. */
+static void open_others(struct endpoint **ret, const char *const *addresses, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                struct udp_config config = {};
+
+                assert_int_equal(net_address_parse(&config.local, addresses[i], PORT), 0);
+                assert_int_equal(endpoint_new_udp(&ret[i], &config), 0);
+        }
+}
+
+/* Without a multicast group, the DFM sends to each ROS in turn; what is for all nodes goes to each SFI in any
+ * case. */
 static void a_message_to_all_reaches_each_node(void **state)
 {
         static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".4", SAMPLE_NET ".5"};
@@ -159,12 +176,7 @@ static void a_message_to_all_reaches_each_node(void **state)
 
         (void)state;
         bench_open(&b, STRANGER, PORT);
-        for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
-                struct udp_config config = {};
-
-                assert_int_equal(net_address_parse(&config.local, addresses[i], PORT), 0);
-                assert_int_equal(endpoint_new_udp(&nodes[i], &config), 0);
-        }
+        open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_RUNNING;
@@ -181,6 +193,30 @@ static void a_message_to_all_reaches_each_node(void **state)
         bench_close(&b);
 }
 
+/* Whatever its type is. */
+static void a_message_of_an_sfi_to_all_is_for_the_ross(void **state)
+{
+        static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".5"};
+        static struct message m;
+        struct endpoint *nodes[ARRAY_SIZE(addresses)];
+        struct datagram d;
+        struct bench b;
+
+        (void)state;
+        bench_open_as(&b, "sfi1", STRANGER, PORT);
+        open_others(nodes, addresses, ARRAY_SIZE(addresses));
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_TOTALS};
+        control_send(&b.node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
+        control_flush(&b.node.control);
+        assert_int_equal(stats_get(&b.node.stats->control_sent), 2);
+        for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+                assert_int_equal(endpoint_receive(nodes[i], &d, 1), i < 2);
+                endpoint_free(nodes[i]);
+        }
+        bench_close(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -188,6 +224,7 @@ int main(void)
                 cmocka_unit_test(a_message_from_another_address_or_port_is_foreign),
                 cmocka_unit_test(a_join_from_a_wrong_address_is_answered),
                 cmocka_unit_test(a_message_to_all_reaches_each_node),
+                cmocka_unit_test(a_message_of_an_sfi_to_all_is_for_the_ross),
                 cmocka_unit_test(a_flood_does_not_stall_the_node),
         };
 

@@ -173,6 +173,28 @@ static void consecutive_events_take_few_bytes(void **state)
         assert_int_equal(room, 2);
 }
 
+/* The size is known without encoding the message, whatever its entries hold. */
+static void added_entries_are_counted(void **state)
+{
+        static const uint32_t compact[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN, MESSAGE_BUILD, MESSAGE_CLEAR,
+                                           MESSAGE_REQUEST};
+        uint8_t bytes[1472];
+
+        (void)state;
+        for (size_t t = 0; t < ARRAY_SIZE(compact); t++) {
+                for (int info = 0; info < 2; info++) {
+                        size_t n = entries_of(compact[t], info),
+                               room = message_room(compact[t], sizeof bytes);
+                        size_t encoded = make(compact[t], n, info, bytes, sizeof bytes);
+
+                        for (sent.n = 0; sent.n < n;)
+                                assert_true(message_add(&sent, &room));
+                        assert_int_equal(sent.header.payload_bytes, encoded - MESSAGE_HEADER_BYTES);
+                        assert_int_equal(message_bytes(&sent), encoded);
+                }
+        }
+}
+
 /* Wrong bytes with a right check word: refused, or decoded to something that can be encoded again. */
 static void wrong_entries_do_no_harm(void **state)
 {
@@ -257,6 +279,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(messages_survive_encoding),
                 cmocka_unit_test(consecutive_events_take_few_bytes),
+                cmocka_unit_test(added_entries_are_counted),
                 cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(flipped_bits_and_truncations_are_refused),
                 cmocka_unit_test(foreign_messages_are_distinguished),

@@ -95,6 +95,24 @@ static void it_settles_and_recovers(void **state)
                 assert_false(observe(&p, 1000));
 }
 
+/* A report names the packets that one reduction lost, not all since the start. */
+static void each_reduction_counts_its_own_losses(void **state)
+{
+        struct port p;
+
+        (void)state;
+        port_init(&p);
+        for (uint32_t capacity = 800; capacity <= 900; capacity += 100) {
+                observe(&p, capacity);
+                assert_true(observe(&p, 1000));
+                assert_int_equal(p.rate.lost - p.rate.lost_before, (1000 - capacity) * (OFFERED / 1000));
+                while (p.rate.permille < PORT_RATE_FULL)
+                        observe(&p, 1000);
+                assert_int_equal(p.rate.lost - p.rate.lost_before, (1000 - capacity) * (OFFERED / 1000));
+        }
+        assert_int_equal(p.rate.lost, 3000);
+}
+
 static void it_never_grows_by_a_jump(void **state)
 {
         struct port p;
@@ -215,6 +233,7 @@ int main(void)
                 cmocka_unit_test(nothing_lost_changes_nothing),
                 cmocka_unit_test(a_loss_decreases_below_what_arrived),
                 cmocka_unit_test(it_settles_and_recovers),
+                cmocka_unit_test(each_reduction_counts_its_own_losses),
                 cmocka_unit_test(it_never_grows_by_a_jump),
                 cmocka_unit_test(a_dead_port_keeps_the_least_share),
                 cmocka_unit_test(single_losses_do_not_count),

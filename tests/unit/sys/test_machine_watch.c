@@ -169,6 +169,28 @@ static void work_counts_where_it_belongs(void **state)
         }
 }
 
+/* A process that does not fit must not pass for a disturbance. */
+static void with_too_many_processes_others_are_unknown(void **state)
+{
+        (void)state;
+        for (int more = 0; more < 2; more++) {
+                struct machine_watch *w = NULL;
+                struct machine_view v;
+
+                assert_int_equal(machine_watch_new(&w), 0);
+                for (int i = 0; i < 255 + more; i++)
+                        machine_watch_add(w, getpid());
+                machine_watch_turn(w, clock_now_ns(), true);
+                usleep(200000);
+                machine_watch_turn(w, clock_now_ns(), true);
+                machine_watch_view(w, &v);
+                machine_watch_free(w);
+                assert_true(v.seconds > 0.1 && v.stolen_share >= 0);
+                assert_int_equal(isnan(v.others_share) != 0, more);
+                assert_int_equal(isnan(v.waiting_share) != 0, more);
+        }
+}
+
 /* Real-time work delays the probe of its processor; ordinary work does not. */
 static void real_time_work_makes_timers_late(void **state)
 {
@@ -232,6 +254,7 @@ int main(void)
                 cmocka_unit_test(other_texts_are_rejected),
                 cmocka_unit_test(shares_are_parts_of_all_processors),
                 cmocka_unit_test(work_counts_where_it_belongs),
+                cmocka_unit_test(with_too_many_processes_others_are_unknown),
                 cmocka_unit_test(real_time_work_makes_timers_late),
                 cmocka_unit_test(nothing_is_known_without_a_watch),
         };
