@@ -176,8 +176,8 @@ static int choose_wanted(struct watching *w)
         return status;
 }
 
-/* The device has another speed: what was planned for it may no longer fit. Without a request there is only
- * the tree to keep. */
+/* The device has another speed or MTU: what was planned for it may no longer fit. Without a request there is
+ * only the tree to keep. */
 static int plan_again(struct watching *w, struct error *e)
 {
         struct tc_tree have = {}, want = {};
@@ -186,9 +186,7 @@ static int plan_again(struct watching *w, struct error *e)
 
         if (w->job.request.n_destinations == 0)
                 return 0;
-        if (w->job.link_rate_is_reported)
-                w->job.request.link_rate_bps = w->job.device.speed_bps;
-        w->job.request.super_packet_bytes = w->job.device.super_packet_bytes;
+        qos_job_take_device(&w->job);
         r = tc_plan_make(&plan, &w->job.request, e);
         if (r >= 0)
                 r = read_tree(w, &have, e);

@@ -337,6 +337,38 @@ def watch_returns(evb):
         assert not states(), states()
 
 
+def bursts(network, evb, dev):
+    return [d["burst_bytes"] for d in network.qos(evb, "a", "status", "--dev", dev)["destinations"]]
+
+
+def holds_two_frames(network, evb, dev, mtu):
+    """The kernel keeps bursts as times; reading them rounds."""
+    return all(abs(burst - 2 * (mtu + 14)) < 100 for burst in bursts(network, evb, dev))
+
+
+def mtu_watch(evb):
+    """watch --repair plans again when the device has another MTU, unless --mtu configures it."""
+    words = ("--dev", "v0", "--link-rate", "40Mbit", "--dest", "10.0.0.2", "--sources", "16")
+    with pair(evb) as network:
+        network.evb(evb, "a", "qos", "apply", *words)
+        assert holds_two_frames(network, evb, "v0", 1500), bursts(network, evb, "v0")
+        with Watcher(network, evb, *words, "--repair") as w:
+            network.ip("a", "link", "set", "v0", "mtu", "9000")
+            w.wait("has an MTU of 9000 instead of 1500 bytes")
+            wait_until("bursts of two frames", lambda: holds_two_frames(network, evb, "v0", 9000))
+            network.ip("a", "link", "set", "v0", "mtu", "4000")
+            wait_until("smaller bursts", lambda: holds_two_frames(network, evb, "v0", 4000))
+            assert w.stop() == 0, w.seen
+        with Watcher(network, evb, *words, "--mtu", "4000", "--repair") as w:
+            network.ip("a", "link", "set", "v0", "mtu", "1500")
+            w.wait("has an MTU of 1500 instead of 4000 bytes")
+            network.tc("a", "qdisc", "del", "dev", "v0", "root")
+            w.wait("v0: repaired with")
+            assert holds_two_frames(network, evb, "v0", 4000), bursts(network, evb, "v0")
+            assert w.stop() == 0, w.seen
+        network.evb(evb, "a", "qos", "remove", "--dev", "v0")
+
+
 def rates(network, evb, dev):
     return [d["rate_bps"] for d in network.qos(evb, "a", "status", "--dev", dev)["destinations"]]
 
@@ -449,6 +481,7 @@ main({
     "deleted": deleted,
     "watch-link": watch_link,
     "watch-returns": watch_returns,
+    "mtu-watch": mtu_watch,
     "speed": speed,
     "speed-watch": speed_watch,
     "speed-ros": speed_ros,
