@@ -42,7 +42,7 @@ def lossy(how, evb, datagrams, loss, **keys):
 def bench_qos(evb):
     """The bench reports each backend of this kernel; shaping drops nothing, and super-packets stay whole."""
     need_root()
-    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--json"],
+    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--set", "sfi.verify=no", "--json"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     output, errors = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode == 0, errors
@@ -56,6 +56,9 @@ def bench_qos(evb):
     for words in (["--rounds", "0"], ["--seconds", "61"], ["--rate", "fast"], ["--rounds", "x"]):
         refused = subprocess.run([evb, "bench", "qos", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert refused.returncode == 2 and "expected" in refused.stderr, (words, refused)
+    for setting, says in (("bogus.key=1", "unknown key"), ("ros.count=0", "expected"), ("qos.rate=1Gbit", "use --rate")):
+        refused = subprocess.run([evb, "bench", "qos", "--set", setting], capture_output=True, text=True, timeout=LIMIT_S)
+        assert refused.returncode == 2 and says in refused.stderr and not refused.stdout, (setting, refused)
 
 
 def full_frames(evb):
