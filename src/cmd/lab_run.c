@@ -119,7 +119,6 @@ static void note_made(struct running *r, const struct lab_point *p, const json_t
         const char *reason = lab_valid_reason(figures);
 
         if (r->again) {
-                r->made.disturbed -= reason == NULL;
                 if (reason)
                         fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n",
                                 p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x,
@@ -128,7 +127,6 @@ static void note_made(struct running *r, const struct lab_point *p, const json_t
         }
         r->made.points++;
         r->made.repeated += json_integer_value(json_object_get(figures, "repeats")) > 0;
-        r->made.disturbed += reason != NULL;
 }
 
 /* Counts the earlier attempts as well, of which the first is not a repeat. */
@@ -245,6 +243,16 @@ static void make_disturbed_again(struct running *r)
                 r->failed += made == FAILED;
                 r->full = made == NOT_WRITTEN;
         }
+}
+
+/* Earlier runs may have left disturbed points, too. */
+static size_t count_disturbed(const struct running *r)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < r->n; i++)
+                n += is_disturbed(r, &r->points[i]);
+        return n;
 }
 
 /* The newest valid result of a point, or NULL. */
@@ -376,6 +384,7 @@ int lab_run(const struct lab_options *o)
                 make_disturbed_again(&r);
                 if (!o->accept)
                         confirm_all(&r, words, o->scenario ? &bed : NULL);
+                r.made.disturbed = count_disturbed(&r);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);
                 status = print_end(words, o->scenario ? &bed : NULL, &r);
