@@ -261,7 +261,7 @@ def priority(evb):
 
     own = look(os.getpid())
     with folder() as where:
-        for measurement, word in (("C2", "--node ros1"), ("B4", "lab run B4")):
+        for measurement, word in (("C2", "--node ros1"), ("B4", "lab run B4"), ("B1", "lab run B1")):
             with background(evb, measurement, where / measurement) as running:
                 seen = []
 
