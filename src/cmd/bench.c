@@ -16,6 +16,7 @@
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60
 #define SETTING_BYTES 64
+#define OWN_SETTINGS 9
 
 struct bench_options {
         struct options common;
@@ -63,15 +64,15 @@ static struct machine_time read_machine(void)
 static int make_scenario(struct scenario **ret, const struct bench_options *o, const char *backend)
 {
         char texts[4][SETTING_BYTES];
-        const char *settings[] = {"ros.count=1",
-                                  "sfi.count=1",
-                                  "trigger.rate=max",
-                                  "sfi.output=null",
-                                  "network.link-rate=unlimited",
-                                  texts[0],
-                                  texts[1],
-                                  texts[2],
-                                  texts[3]};
+        const char *settings[OWN_SETTINGS + OPTIONS_SETTINGS_MAX] = {"ros.count=1",
+                                                                     "sfi.count=1",
+                                                                     "trigger.rate=max",
+                                                                     "sfi.output=null",
+                                                                     "network.link-rate=unlimited",
+                                                                     texts[0],
+                                                                     texts[1],
+                                                                     texts[2],
+                                                                     texts[3]};
         char text[ERROR_TEXT_MAX];
         struct error e = {};
         int r;
@@ -80,7 +81,9 @@ static int make_scenario(struct scenario **ret, const struct bench_options *o, c
         snprintf(texts[1], SETTING_BYTES, "qos.rate=%s", o->rate);
         snprintf(texts[2], SETTING_BYTES, "scenario.duration=%llus", (unsigned long long)o->duration_s);
         snprintf(texts[3], SETTING_BYTES, "ros.fragment-size=%s", o->fragment_size);
-        r = scenario_load_one(ret, "/dev/null", settings, ARRAY_SIZE(settings), &e);
+        for (size_t i = 0; i < o->common.n_settings; i++)
+                settings[OWN_SETTINGS + i] = o->common.settings[i];
+        r = scenario_load_one(ret, "/dev/null", settings, OWN_SETTINGS + o->common.n_settings, &e);
         if (r < 0)
                 fprintf(stderr, "evb bench qos: %s\n", error_format(&e, text));
         return r;
@@ -237,12 +240,38 @@ static json_t *describe(const struct bench_options *o, const struct figures *all
                          (json_int_t)o->duration_s, "points", list);
 }
 
+/* The settings may override everything but what the results are about. */
+static bool check_settings(const struct bench_options *o)
+{
+        static const struct {
+                const char *key, *instead;
+        } taken[] = {{"qos.backend=", "it compares all backends"},
+                     {"qos.rate=", "use --rate"},
+                     {"scenario.duration=", "use --seconds"},
+                     {"ros.fragment-size=", "use --fragment-size"}};
+        _cleanup_free_ struct scenario *s = NULL;
+
+        for (size_t i = 0; i < o->common.n_settings; i++) {
+                for (size_t k = 0; k < ARRAY_SIZE(taken); k++) {
+                        if (strncmp(o->common.settings[i], taken[k].key, strlen(taken[k].key)) != 0)
+                                continue;
+                        fprintf(stderr, "evb bench qos: --set %s: the bench sets this key; %s\n",
+                                o->common.settings[i], taken[k].instead);
+                        return false;
+                }
+        }
+        return make_scenario(&s, o, backends[0]) >= 0;
+}
+
 static int bench_qos(const struct bench_options *o)
 {
         struct figures all[ARRAY_SIZE(backends)] = {};
-        FILE *json = options_open_json(&o->common);
+        FILE *json;
         int status = 0;
 
+        if (!check_settings(o))
+                return 2;
+        json = options_open_json(&o->common);
         if (o->common.json && !json)
                 return 2;
         signals_hold();

@@ -27,8 +27,8 @@ int lab_check_words(const char *words);
  * unless they are optional, counted. */
 size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct lab_point *points,
                 size_t max, size_t *ret_skipped);
-/* How many points a run made, how many of them again after a disturbance, how many are disturbed
- * nevertheless, and how many were made more often because a verdict rests on them. */
+/* How many points a run made, how many of them again after a disturbance, how many of all its points have
+ * disturbed results only, and how many were made more often because a verdict rests on them. */
 struct lab_made {
         size_t points, repeated, disturbed, confirmed;
 };

@@ -19,9 +19,8 @@
 #include "evb/sys/priority.h"
 #include "lab_results.h"
 
-/* Bounds the time that confirming a verdict takes. */
+/* Of one measurement; bounds the time that confirming a verdict takes. */
 #define CONFIRMED_MAX 12u
-#define CONFIRM_ROUNDS 3u
 
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
@@ -119,7 +118,6 @@ static void note_made(struct running *r, const struct lab_point *p, const json_t
         const char *reason = lab_valid_reason(figures);
 
         if (r->again) {
-                r->made.disturbed -= reason == NULL;
                 if (reason)
                         fprintf(stderr, "evb lab run: %s: \"%s%s%s\" at %g is disturbed: %s\n",
                                 p->measurement->id, p->panel ?: "", p->panel ? ", " : "", p->series, p->x,
@@ -128,7 +126,6 @@ static void note_made(struct running *r, const struct lab_point *p, const json_t
         }
         r->made.points++;
         r->made.repeated += json_integer_value(json_object_get(figures, "repeats")) > 0;
-        r->made.disturbed += reason != NULL;
 }
 
 /* Counts the earlier attempts as well, of which the first is not a repeat. */
@@ -247,6 +244,16 @@ static void make_disturbed_again(struct running *r)
         }
 }
 
+/* Earlier runs may have left disturbed points, too. */
+static size_t count_disturbed(const struct running *r)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < r->n; i++)
+                n += is_disturbed(r, &r->points[i]);
+        return n;
+}
+
 /* The newest valid result of a point, or NULL. */
 static json_t *result_of(const struct running *r, const struct lab_point *p)
 {
@@ -259,11 +266,12 @@ static json_t *result_of(const struct running *r, const struct lab_point *p)
         return NULL;
 }
 
-/* Makes a point that decides a verdict more often, and appends the median. */
-static void confirm(struct running *r, const struct lab_point *p)
+/* Makes a point that decides a verdict more often. Returns whether it has appended the median. */
+static bool confirm(struct running *r, const struct lab_point *p)
 {
         json_t *samples[LAB_SAMPLES] = {json_incref(result_of(r, p))}, *median = NULL;
         size_t n = samples[0] != NULL;
+        bool appended;
 
         while (n > 0 && n < LAB_SAMPLES && !signals_are_waiting()) {
                 json_t *figures = measure(r->options, p, LAB_REPEATS_MAX);
@@ -278,12 +286,13 @@ static void confirm(struct running *r, const struct lab_point *p)
                 median = lab_valid_median(samples, n, p->measurement->y);
         for (size_t i = 0; i < n; i++)
                 json_decref(samples[i]);
-        r->full = median && !results_append(r->fd, r->path, p, median);
-        if (median && !r->full) {
+        appended = median && results_append(r->fd, r->path, p, median);
+        r->full = median && !appended;
+        if (appended)
                 json_array_append(r->results, median);
-                r->made.confirmed++;
-        }
+        r->made.confirmed += appended;
         json_decref(median);
+        return appended;
 }
 
 /* The verdict "differs" must not rest on chance: the points that decide it are made more often. */
@@ -291,10 +300,11 @@ static void confirm_measurement(struct running *r, const struct lab_measurement 
 {
         static struct lab_point decisive[CONFIRMED_MAX];
         enum lab_extent extent = r->options->quick ? LAB_QUICK : LAB_WHOLE;
-        size_t confirmed = 1;
+        size_t left = CONFIRMED_MAX;
+        bool confirmed = true;
 
         /* Once a point counts with its median, the verdict may rest on another one. */
-        for (unsigned round = 0; round < CONFIRM_ROUNDS && confirmed > 0; round++) {
+        while (confirmed && left > 0) {
                 json_t *mine = results_of_bed(r->results, m->id, bed);
                 char why[1000];
                 size_t n = 0;
@@ -302,8 +312,8 @@ static void confirm_measurement(struct running *r, const struct lab_measurement 
                 if (lab_judge(m, mine, extent, why, sizeof why) == LAB_DIFFERS)
                         n = lab_judge_decisive(m, mine, extent, decisive, CONFIRMED_MAX);
                 json_decref(mine);
-                confirmed = 0;
-                for (size_t i = 0; i < n && !r->full && !signals_are_waiting(); i++) {
+                confirmed = false;
+                for (size_t i = 0; i < n && left > 0 && !r->full && !signals_are_waiting(); i++) {
                         const json_t *result;
 
                         decisive[i].bed = bed;
@@ -312,8 +322,8 @@ static void confirm_measurement(struct running *r, const struct lab_measurement 
                                 continue;
                         print_progress(r->options, &decisive[i], i, n,
                                        (double)(n - i) * 2 * decisive[i].seconds);
-                        confirm(r, &decisive[i]);
-                        confirmed++;
+                        confirmed |= confirm(r, &decisive[i]);
+                        left--;
                 }
         }
 }
@@ -376,6 +386,7 @@ int lab_run(const struct lab_options *o)
                 make_disturbed_again(&r);
                 if (!o->accept)
                         confirm_all(&r, words, o->scenario ? &bed : NULL);
+                r.made.disturbed = count_disturbed(&r);
                 if (strcmp(getenv("EVB_STATE_DIRECTORY") ?: "", states) == 0)
                         lab_states_remove(states);
                 status = print_end(words, o->scenario ? &bed : NULL, &r);

@@ -88,6 +88,20 @@ static int read_destination(const char *text, struct tc_destination *ret)
         return OPTIONS_GO_ON;
 }
 
+void qos_job_take_device(struct qos_job *job)
+{
+        const struct tc_device *d = &job->device;
+        struct tc_request *q = &job->request;
+
+        if (job->link_rate_is_reported)
+                q->link_rate_bps = d->speed_bps;
+        q->mtu_bytes = job->tuning.mtu_bytes != TC_UNCHANGED ? job->tuning.mtu_bytes : d->mtu_bytes;
+        /* As in shaping_request_of_scenario(). */
+        if (job->scenario)
+                q->mtu_bytes = MAX((uint32_t)job->scenario->network.mtu_bytes, q->mtu_bytes);
+        q->super_packet_bytes = d->super_packet_bytes;
+}
+
 static int read_alone(struct qos_job *job, const struct scenario *s)
 {
         const struct qos_options *o = job->options;
@@ -104,13 +118,10 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
         if (r != OPTIONS_GO_ON)
                 return r;
         job->request = (struct tc_request){
-                .link_rate_bps = s->network.link_rate_bps ?: job->device.speed_bps,
-                .mtu_bytes = s->tuning.mtu_bytes != SCENARIO_UNCHANGED ? (uint32_t)s->tuning.mtu_bytes
-                                                                       : job->device.mtu_bytes,
+                .link_rate_bps = s->network.link_rate_bps,
                 .switch_buffer_bytes = o->switch_buffer ? s->network.switch_buffer_bytes : 0,
                 .sources = (uint32_t)sources,
                 .send_buffer_bytes = s->network.send_buffer_bytes ?: DEFAULT_SEND_BUFFER_BYTES,
-                .super_packet_bytes = job->device.super_packet_bytes,
                 .rate_bps = s->qos.rate_bps,
                 .burst_bytes = s->qos.burst_bytes,
                 .limit_bytes = s->qos.limit_bytes,
@@ -128,6 +139,7 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
         job->link_rate_is_reported = s->network.link_rate_bps == 0;
         job->tuning = shaping_tuning_of_scenario(s);
         job->asked = shaping_backend_of_scenario(s);
+        qos_job_take_device(job);
         return OPTIONS_GO_ON;
 }
 
@@ -206,6 +218,7 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         job->asked = shaping_backend_of_scenario(job->scenario);
         if (job->asked == TC_BACKEND_NONE)
                 job->asked = TC_BACKEND_AUTO;
+        qos_job_take_device(job);
         return OPTIONS_GO_ON;
 }
 

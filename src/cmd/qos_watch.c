@@ -176,8 +176,8 @@ static int choose_wanted(struct watching *w)
         return status;
 }
 
-/* The device has another speed: what was planned for it may no longer fit. Without a request there is only
- * the tree to keep. */
+/* What was planned for the device may no longer fit it. Returns 1 if there is a new plan; without a request
+ * there is only the tree to keep. */
 static int plan_again(struct watching *w, struct error *e)
 {
         struct tc_tree have = {}, want = {};
@@ -186,9 +186,7 @@ static int plan_again(struct watching *w, struct error *e)
 
         if (w->job.request.n_destinations == 0)
                 return 0;
-        if (w->job.link_rate_is_reported)
-                w->job.request.link_rate_bps = w->job.device.speed_bps;
-        w->job.request.super_packet_bytes = w->job.device.super_packet_bytes;
+        qos_job_take_device(&w->job);
         r = tc_plan_make(&plan, &w->job.request, e);
         if (r >= 0)
                 r = read_tree(w, &have, e);
@@ -197,11 +195,10 @@ static int plan_again(struct watching *w, struct error *e)
         if (r >= 0) {
                 tc_tree_fini(&w->want);
                 w->want = want;
-                r = look(w, e);
         }
         tc_plan_fini(&plan);
         tc_tree_fini(&have);
-        return r;
+        return r < 0 ? r : 1;
 }
 
 /* Reports another name, state or speed of the device. */
@@ -209,65 +206,79 @@ static int follow_device(struct watching *w, struct error *e)
 {
         char text[TC_OUTCOME_TEXT_MAX] = "";
         struct strbuf what = strbuf_init(text, sizeof text);
-        int changes = tc_device_follow(&w->job.device, &what);
+        int changes = tc_device_follow(&w->job.device, &what), r = 0;
 
         w->link_changed = false;
         w->gone |= changes == -ENODEV;
-        if (changes <= 0)
+        if (w->gone || changes == 0)
                 return 0;
+        if (changes < 0)
+                return error_set(e, changes, "cannot read the device: %m");
         snprintf(w->actor, sizeof w->actor, "the kernel");
         if (changes & TC_DEVICE_DOWN)
                 strbuf_add(&what, "; the kernel has emptied its queues");
         report(w, text);
         strcpy(w->job.device_name, w->job.device.name);
-        return changes & TC_DEVICE_FACTS ? plan_again(w, e) : 0;
+        if (changes & TC_DEVICE_FACTS)
+                r = plan_again(w, e);
+        return r > 0 ? look(w, e) : r;
 }
 
-static int open_device(struct watching *w)
+static int open_device(struct watching *w, struct error *e)
 {
         struct tc_outcome o = {};
-        struct error e = {};
         int r = 0;
 
         w->watch = tc_watch_free(w->watch);
         w->shaper = tc_shaper_free(w->shaper);
         if (w->options->repair)
-                r = tc_shaper_new(&w->shaper, &w->job.device, &o, &e);
+                r = tc_shaper_new(&w->shaper, &w->job.device, &o, e);
         if (r < 0)
-                return qos_fail(&e);
+                return r;
         r = tc_watch_new(&w->watch, w->job.device.ifindex, tc_socket_port(w->socket));
-        if (r < 0) {
-                error_set(&e, r, "cannot watch: %m");
-                (void)fail(w, &e);
-                return 1;
-        }
-        return OPTIONS_GO_ON;
+        return r < 0 ? error_set(e, r, "cannot watch: %m") : 0;
 }
 
-/* Waits for a device of the same name, which has another number, and shapes it like the former one. False:
- * stopped before. */
-static bool await_device(struct watching *w, struct error *e)
+/* Shapes a device of the same name, which has another number, like the former one. */
+static int take_back(struct watching *w, const struct tc_device *d, struct error *e)
+{
+        uint64_t speed_bps = w->job.device.speed_bps;
+        int r;
+
+        w->job.device = *d;
+        /* A device that is down reports no speed. */
+        w->job.device.speed_bps = d->speed_bps ?: speed_bps;
+        w->gone = false;
+        w->drops = 0;
+        report(w, "the device is back, without its shaping");
+        r = open_device(w, e);
+        if (r >= 0)
+                r = plan_again(w, e);
+        return r < 0 ? r : look(w, e);
+}
+
+/* Waits for a device of the same name. Returns 1 once it is shaped, 0 if stopped before. */
+static int await_device(struct watching *w, struct error *e)
 {
         struct tc_outcome o = {};
+        struct error ignored = {};
         struct tc_device d;
+        int r;
 
         snprintf(w->actor, sizeof w->actor, "the kernel");
         report(w, "the device is gone; shaping it again once it is back");
         /* Its state file goes with it. */
-        (void)tc_shaper_remove(w->shaper, &o, e);
+        (void)tc_shaper_remove(w->shaper, &o, &ignored);
         while (loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
-                if (tc_device_read(&d, w->job.device_name) < 0) {
-                        if (loop_wait(w->loop, clock_now_ns() + FIND_NS) < 0)
-                                return false;
-                        continue;
+                if (tc_device_read(&d, w->job.device_name) >= 0) {
+                        r = take_back(w, &d, e);
+                        return r < 0 ? r : 1;
                 }
-                w->job.device = d;
-                w->gone = false;
-                w->drops = 0;
-                report(w, "the device is back, without its shaping");
-                return open_device(w) == OPTIONS_GO_ON && look(w, e) >= 0;
+                r = loop_wait(w->loop, clock_now_ns() + FIND_NS);
+                if (r < 0)
+                        return error_set(e, r, "cannot wait for the device: %m");
         }
-        return false;
+        return 0;
 }
 
 static int watch_device(struct watching *w, struct error *e)
@@ -308,10 +319,12 @@ static int watch(struct watching *w)
         do {
                 if (r >= 0)
                         r = watch_device(w, &e);
-        } while (r >= 0 && w->gone && w->options->repair && await_device(w, &e));
+        } while (r >= 0 && w->gone && w->options->repair && (r = await_device(w, &e)) > 0);
+        if (r < 0)
+                return fail(w, &e);
         if (w->gone)
                 fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
-        return w->gone ? 1 : r < 0 || e.code < 0 ? fail(w, &e) : 0;
+        return w->gone ? 1 : 0;
 }
 
 static int open_all(struct watching *w)
@@ -329,8 +342,7 @@ static int open_all(struct watching *w)
                 (void)fail(w, &e);
                 return 1;
         }
-        r = open_device(w);
-        return r == OPTIONS_GO_ON ? choose_wanted(w) : r;
+        return open_device(w, &e) < 0 ? fail(w, &e) : choose_wanted(w);
 }
 
 int qos_watch(const struct qos_options *o)

@@ -1,4 +1,4 @@
-/* Judges whether a point is valid, from what the machine did beside it. Pure. */
+/* Judges whether a point is valid, from what the machine did beside it and what the testbed lost. Pure. */
 #include "evb/lab/valid.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 
-#define REASON_MAX_BYTES 200
+#define REASON_MAX_BYTES 300
 
 static void set(json_t *o, const char *name, double value)
 {
@@ -43,6 +43,17 @@ static void add_reasons(struct strbuf *b, const struct machine_view *v, bool rai
                            raised ? "long for their turns" : "at equal priority");
 }
 
+static void add_lost(struct strbuf *b, const json_t *figures)
+{
+        json_int_t lost = json_integer_value(json_object_get(figures, "testbed_lost_packets"));
+
+        if (lost > 0)
+                strbuf_add(b,
+                           "%sthe testbed itself lost %" JSON_INTEGER_FORMAT
+                           " packet%s, which real links and ports would have carried",
+                           separator(b), lost, lost == 1 ? "" : "s");
+}
+
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised)
 {
         static const struct machine_view unknown = {0, NAN, NAN, NAN, NAN, NAN, NAN};
@@ -60,6 +71,7 @@ void lab_valid_describe(json_t *figures, const struct machine_view *v, bool rais
         set(figures, "timer_late_max_us", v->late_max_us);
         if (watched)
                 add_reasons(&b, v, raised);
+        add_lost(&b, figures);
         json_object_set_new(figures, "disturbed", reason[0] ? json_string(reason) : json_null());
 }
 

@@ -115,7 +115,7 @@ static void emit_packet(struct code *c, const struct exact_port_config *config)
                 emit(c, LOAD(BPF_DW, R0, R6, offsetof(struct __sk_buff, tstamp)));
         else {
                 emit(c, CALL(BPF_FUNC_ktime_get_ns));
-                emit_mark(c, (uint64_t)bytes_ps(config->burst_bytes, config->rate_bps) / PS_PER_NS);
+                emit_mark(c, MIN(bytes_ps(config->burst_bytes, config->rate_bps) / PS_PER_NS, LATE_MOST_NS));
         }
         emit(c, MOVE(ARRIVAL, R0));
         emit(c, ALU_CONST(BPF_MUL, ARRIVAL, PS_PER_NS));
@@ -194,7 +194,8 @@ static void emit_end(struct code *c, size_t packets_offset, size_t bytes_offset,
 
 #define COUNT(name) (offsetof(struct port_state, counts) + offsetof(struct exact_port_counts, name))
 
-/* Signed differences make times that wrap comparable. Both functions return the number of instructions. */
+/* Times in ps wrap after 213 days; signed differences make them comparable. Both functions return the number
+ * of instructions. */
 static size_t assemble_decision(struct bpf_insn program[static INSTRUCTIONS], int map_fd,
                                 const struct exact_port_config *config)
 {
@@ -229,11 +230,15 @@ static size_t assemble_decision(struct bpf_insn program[static INSTRUCTIONS], in
 
 /* R7: when the packet left the node, in ns of CLOCK_MONOTONIC. The kernel's timestamps are those of
  * CLOCK_REALTIME, which BPF can only read as CLOCK_TAI; their difference changes with leap seconds alone. */
-static void emit_departure(struct code *c)
+static void emit_departure(struct code *c, const struct exact_port_config *config)
 {
         struct timex clock = {};
         size_t unstamped, foreign;
 
+        if (config->use_timestamps) {
+                emit(c, LOAD(BPF_DW, R7, R6, offsetof(struct __sk_buff, tstamp)));
+                return;
+        }
         adjtimex(&clock);
         emit(c, LOAD(BPF_DW, R8, R6, offsetof(struct __sk_buff, tstamp)));
         emit(c, CALL(BPF_FUNC_ktime_get_ns));
@@ -256,7 +261,8 @@ static size_t assemble_stamp(struct bpf_insn program[static INSTRUCTIONS], int m
         struct code c = {program, 0};
 
         emit(&c, MOVE(R6, R1));
-        emit_departure(&c);
+        emit_departure(&c, config);
+        emit(&c, MOVE(R5, R7));
         emit(&c, ALU_CONST(BPF_MUL, R7, PS_PER_NS));
         emit(&c, LOAD(BPF_W, R8, R6, offsetof(struct __sk_buff, len)));
         emit_time(&c, R8, config->rate_bps);
@@ -269,7 +275,10 @@ static size_t assemble_stamp(struct bpf_insn program[static INSTRUCTIONS], int m
         }
         for (size_t i = 0; i < ATTEMPTS; i++)
                 land(&c, sent[i]);
+        /* A time in ps that has wrapped cannot be divided; the time since the departure can. */
+        emit(&c, ALU(BPF_SUB, R3, R7));
         emit(&c, ALU_CONST(BPF_DIV, R3, PS_PER_NS));
+        emit(&c, ALU(BPF_ADD, R3, R5));
         emit(&c, STORE(BPF_W, R6, R3, offsetof(struct __sk_buff, mark)));
         emit(&c, SET(R0, TC_ACT_UNSPEC));
         emit(&c, EXIT());

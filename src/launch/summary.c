@@ -25,6 +25,7 @@
                 _sum;                                                                                        \
         })
 #define ANY_ROLE ((enum node_role)0)
+#define CONTROL_LEAST_S 0.1
 
 static bool lived(const struct child *c)
 {
@@ -287,11 +288,17 @@ static void add_switch(json_t *o, const struct launch *l)
                             c ? json_integer((json_int_t)c->lost_packets) : json_null());
 }
 
+/* The time from the first to the last complete event. */
+static double span_seconds(const struct accounts *a)
+{
+        return (double)(a->last_ns - a->first_ns) / 1e9;
+}
+
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
         json_t *o = json_object(), *nodes = json_array(), *files = json_array();
-        double span = (double)(a->last_ns - a->first_ns) / 1e9;
+        double span = span_seconds(a);
 
         json_object_set_new(o, "scenario", json_string(s->scenario.name));
         json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
@@ -370,14 +377,16 @@ static void write_shaping(const struct launch *l)
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
 
-/* Names the SFI whose port took most control messages: there they compete with data. */
-static void write_control(const struct launch *l)
+/* Names the SFI whose port took most control messages: there they compete with data. Messages come before the
+ * first complete event and after the last one, so a shorter time would give too high a rate. */
+static void write_control(const struct launch *l, double span)
 {
         uint64_t bound_bps = network_control_bound_bps(l->scenario, ROLE_SFI), most = 0;
         char rate[QUANTITY_TEXT_MAX], bound[QUANTITY_TEXT_MAX];
-        double seconds = (double)(l->end_ns - l->start_ns) / 1e9;
         const char *name = NULL;
 
+        if (span < CONTROL_LEAST_S)
+                return;
         for (size_t i = 0; i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
                 uint64_t bytes = stats_get(&c->stats->control_received_bytes);
@@ -389,14 +398,14 @@ static void write_control(const struct launch *l)
         }
         if (name)
                 printf("  control    up to %s into the port of an SFI (%s), bound %s\n",
-                       quantity_format_rate((uint64_t)((double)most * 8 / seconds), rate), name,
+                       quantity_format_rate((uint64_t)((double)most * 8 / span), rate), name,
                        bound_bps > 0 ? quantity_format_rate(bound_bps, bound) : "unknown");
 }
 
 static void write_text(const struct launch *l, const struct accounts *a, const json_t *report)
 {
         const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
-        double span = (double)(a->last_ns - a->first_ns) / 1e9;
+        double span = span_seconds(a);
         char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
                 bytes[QUANTITY_TEXT_MAX];
         const json_t *files = json_object_get(report, "files"), *file;
@@ -419,7 +428,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);
         write_shaping(l);
-        write_control(l);
+        write_control(l, span);
         if (h->count > 0)
                 printf("  latency    median %s, 99th percentile %s\n",
                        quantity_format_time(histogram_quantile(h, 0.5), p50),

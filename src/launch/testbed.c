@@ -259,6 +259,7 @@ static int shape_wire(struct testbed *testbed, unsigned i)
         return r;
 }
 
+/* Logs a warning on failure: a run goes on without its counters. */
 static int read_counts(const struct testbed *testbed, struct testbed_counts *ret)
 {
         *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
@@ -267,7 +268,7 @@ static int read_counts(const struct testbed *testbed, struct testbed_counts *ret
                 int r = wires_read(testbed->at_switch, i + 1, testbed->ports[i], &counts);
 
                 if (r < 0)
-                        return r;
+                        return log_warning_errno(r, "lab: cannot read the counters of port%u: %m", i + 1);
                 ret->dropped_packets += counts.dropped_packets;
                 ret->lost_packets += counts.lost_packets;
         }
@@ -291,9 +292,11 @@ static int enable_stamps(void)
 static int shape_wires(struct testbed *testbed)
 {
         const struct scenario *s = testbed->scenario;
-        struct testbed_counts counts = {};
+        struct testbed_counts counts;
         int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
 
+        if (r < 0)
+                return log_error_errno(r, "lab: cannot open a netlink socket at the switch: %m");
         testbed->is_exact = true;
         testbed->stamps = enable_stamps();
         for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
@@ -306,9 +309,7 @@ static int shape_wires(struct testbed *testbed)
                 if (r >= 0)
                         r = disable_segmentation(testbed, testbed->namespaces[i], DEVICE);
         }
-        if (r >= 0)
-                r = read_counts(testbed, &counts);
-        if (r >= 0)
+        if (r >= 0 && read_counts(testbed, &counts) >= 0)
                 testbed->lost_before = counts.lost_packets;
         return r;
 }

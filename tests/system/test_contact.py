@@ -13,27 +13,21 @@ from test_join import ROLES, bed
 
 REASON = "the DFM did not acknowledge"
 SILENT = "sfi1 fell silent and did not return"
-
-
+LOST = "the DFM dfm fell silent in run 1"
 RESTARTED = "sfi1 was restarted with open events"
 
 
-def check_doubles(dfm, sfi):
-    """Events that are in two files are a reason for both the DFM and the SFI that came back."""
-    assert any(SILENT in reason for reason in dfm["reasons"]), dfm
-    assert any(REASON in reason for reason in sfi["reasons"]), sfi
+def unacknowledged(reasons):
+    """Returns the number of events that may be in another SFI's files, too."""
+    counts = [int(found[1]) for reason in reasons if (found := re.match(rf"{REASON} (\d+) of its events", reason))]
+    return counts[0] if counts else 0
 
 
 def stopped(evb, transport):
-    """An SFI stands still until the run is over. It learns from the waiting announcements which events went to others,
-    before it reads any data. If events are in two files nevertheless, both nodes report it."""
-    for _ in range(2):
-        stopped_once(evb, "push", transport)
-
-
-def stopped_once(evb, mode, transport):
-    """One run."""
-    keys = {"scenario.mode": mode, "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
+    """An SFI stands still until the run is over. Most often it then learns from the waiting announcements which events went to
+    others, before it reads any data, and no event is in two files. Otherwise it says how many may be; killed-and-restarted and
+    one-way have such events in every run."""
+    keys = {"scenario.mode": "push", "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
             "dfm.node-timeout": "2s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
             "dfm.policy": "round-robin"}
     with bed(evb, keys) as b:
@@ -41,18 +35,18 @@ def stopped_once(evb, mode, transport):
         b.wait_written(300_000)
         b.processes["sfi1"].send_signal(signal.SIGSTOP)
         dfm = b.end("dfm", expect=1)
+        assert any(SILENT in reason for reason in dfm["reasons"]), dfm
         for name in ROLES:
             if name not in ("dfm", "sfi1"):
                 b.end(name)
         b.processes["sfi1"].send_signal(signal.SIGCONT)
-        # 75: KeepAlives since its stop may fill its socket, so that it does not hear the end of the run.
         status = b.processes["sfi1"].wait(timeout=LIMIT_S)
-        assert status in (0, 1, 75), f"exit {status}: {b.log('sfi1')}"
         events, sfi = b.events(), b.end("sfi1", expect=status)
-        if len(events) == len(set(events)):
-            return
-        assert status != 0, f"{len(events) - len(set(events))} events are in two files: {b.log('sfi1')}"
-        check_doubles(dfm, sfi)
+        # It heard of its lost events, and of the end; it did not hear of all of them; or KeepAlives since its stop filled its
+        # socket, so that it waited for the DFM in vain.
+        causes = {0: not sfi["reasons"], 1: unacknowledged(sfi["reasons"]) > 0, 75: LOST in sfi["reasons"]}
+        assert causes.get(status), f"exit {status}: {b.log('sfi1')}"
+        assert len(events) - len(set(events)) <= unacknowledged(sfi["reasons"]), (len(events), len(set(events)), sfi["reasons"])
 
 
 def killed(evb, noticed):

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import re
 import signal
 import struct
@@ -337,6 +338,61 @@ def watch_returns(evb):
         assert not states(), states()
 
 
+def watch_unreturned(evb):
+    """watch --repair that cannot shape the device that came back fails, and says why."""
+    with pair(evb) as network:
+        network.evb(evb, "a", "qos", "apply", "--dev", "v0", *DEST)
+        with Watcher(network, evb, "--dev", "v0", "--repair") as w:
+            network.ip("a", "link", "del", "v0")
+            w.wait("the device is gone; shaping it again once it is back")
+            where = pathlib.Path(os.environ["EVB_STATE_DIRECTORY"])
+            aside = where.rename(f"{where}-aside")
+            where.write_text("no directory")
+            try:
+                network.ip("a", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+                w.process.wait(60)
+                said = w.process.stderr.read()
+                assert w.process.returncode == 1 and "v0: cannot open the state file: Not a directory" in said, (w.process.returncode, said)
+            finally:
+                where.unlink()
+                aside.rename(where)
+
+
+def bursts(network, evb, dev):
+    return [d["burst_bytes"] for d in network.qos(evb, "a", "status", "--dev", dev)["destinations"]]
+
+
+def holds_two_frames(network, evb, dev, mtu):
+    """The kernel keeps bursts as times; reading them rounds."""
+    return all(abs(burst - 2 * (mtu + 14)) < 100 for burst in bursts(network, evb, dev))
+
+
+def mtu_watch(evb):
+    """watch --repair plans again when the device has another MTU, or comes back with one, unless --mtu configures it."""
+    words = ("--dev", "v0", "--link-rate", "40Mbit", "--dest", "10.0.0.2", "--sources", "16")
+    with pair(evb) as network:
+        network.evb(evb, "a", "qos", "apply", *words)
+        assert holds_two_frames(network, evb, "v0", 1500), bursts(network, evb, "v0")
+        with Watcher(network, evb, *words, "--repair") as w:
+            network.ip("a", "link", "set", "v0", "mtu", "9000")
+            w.wait("has an MTU of 9000 instead of 1500 bytes")
+            wait_until("bursts of two frames", lambda: holds_two_frames(network, evb, "v0", 9000))
+            network.ip("a", "link", "del", "v0")
+            w.wait("the device is gone")
+            network.ip("a", "link", "add", "v0", "mtu", "4000", "type", "veth", "peer", "name", "v1")
+            w.wait("v0: repaired with", 2)
+            assert holds_two_frames(network, evb, "v0", 4000), bursts(network, evb, "v0")
+            assert w.stop() == 0, w.seen
+        with Watcher(network, evb, *words, "--mtu", "4000", "--repair") as w:
+            network.ip("a", "link", "set", "v0", "mtu", "1500")
+            w.wait("has an MTU of 1500 instead of 4000 bytes")
+            network.tc("a", "qdisc", "del", "dev", "v0", "root")
+            w.wait("v0: repaired with")
+            assert holds_two_frames(network, evb, "v0", 4000), bursts(network, evb, "v0")
+            assert w.stop() == 0, w.seen
+        network.evb(evb, "a", "qos", "remove", "--dev", "v0")
+
+
 def rates(network, evb, dev):
     return [d["rate_bps"] for d in network.qos(evb, "a", "status", "--dev", dev)["destinations"]]
 
@@ -449,6 +505,8 @@ main({
     "deleted": deleted,
     "watch-link": watch_link,
     "watch-returns": watch_returns,
+    "watch-unreturned": watch_unreturned,
+    "mtu-watch": mtu_watch,
     "speed": speed,
     "speed-watch": speed_watch,
     "speed-ros": speed_ros,

@@ -228,6 +228,22 @@ def disturbed(evb):
         assert "0 of 0 measured points" in sh(*command).stdout and path.read_text() == before
 
 
+def left_disturbed(evb):
+    """Disturbed points of an earlier run count until they are made undisturbed."""
+    need_root()
+    with folder() as where:
+        path = where / "results.jsonl"
+        command = (evb, "lab", "run", "A2", "--quick", "--results", str(path))
+        sh(*command, *MADE_ONCE, check=False)
+        path.write_text("".join(json.dumps(dict(p, disturbed="by the test")) + "\n" for p in points(path)))
+        before = points(path)
+        # Without this capability, no point can be made.
+        done = sh("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *command, "--json", check=False)
+        said = json.loads(done.stdout)
+        assert done.returncode == 1 and points(path) == before and "points failed" in done.stderr, done
+        assert said["measured_points"] == 0 and said["disturbed_points"] == len(before) > 0, said
+
+
 def priority(evb):
     """Only the processes of a point have a raised priority."""
     need_root()
@@ -245,7 +261,7 @@ def priority(evb):
 
     own = look(os.getpid())
     with folder() as where:
-        for measurement, word in (("C2", "--node ros1"), ("B4", "lab run B4")):
+        for measurement, word in (("C2", "--node ros1"), ("B4", "lab run B4"), ("B1", "lab run B1")):
             with background(evb, measurement, where / measurement) as running:
                 seen = []
 
@@ -522,7 +538,7 @@ def killed(evb):
 
 main({
     "lists": lists, "mistakes": mistakes, "resume": resume, "versions": versions, "losses": losses,
-    "interrupted": interrupted, "report": report, "disturbed": disturbed, "priority": priority, "clean": clean, "killed": killed, "gaps": gaps,
+    "interrupted": interrupted, "report": report, "disturbed": disturbed, "left-disturbed": left_disturbed, "priority": priority, "clean": clean, "killed": killed, "gaps": gaps,
     "spoiled": spoiled, "cut-line": cut_line, "full-disk": full_disk, "at-once": at_once,
     "same-pid": same_pid, "any-moment": any_moment, "removed": removed, "no-state": no_state,
 })

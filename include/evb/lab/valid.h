@@ -1,4 +1,6 @@
-/* Decides whether the rest of the machine disturbed a point, and makes a disturbed point again.
+/* Decides whether the rest of the machine disturbed a point, and makes a disturbed point again. Packets that
+ * the testbed itself lost (evb/launch/testbed.h) disturb a point, too: its queues only overflow if processors
+ * are away for long.
  *
  * Figures of a point, beside those of its kind; null if unknown (points on standby nodes have none of them):
  *   stolen_share, others_share, waiting_share, wait_mean_us, timer_late_p99_us, timer_late_max_us: see
@@ -40,8 +42,8 @@
  */
 #define LAB_WAITING_SHARE_EQUAL_MAX 0.2
 
-/* Adds the figures of a view, with `disturbed`. NULL: the machine was not watched. `raised`: the point's
- * processes had a raised priority. */
+/* Adds the figures of a view, with `disturbed`, to those of the point. NULL: the machine was not watched.
+ * `raised`: the point's processes had a raised priority. */
 void lab_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
 /* The result with the median of figure `y` among n valid ones of the same point (n is odd). Counts of losses
  * are the largest of all: one loss is enough to tell that a point loses. Returns a new reference. */

@@ -41,9 +41,10 @@ struct exact_port_counts {
 struct exact_port_config {
         uint64_t rate_bps, buffer_bytes; /* both greater than 0 */
         /* The longest burst that the queue of a link passes at once: marks may be ahead of the present by as
-         * much. */
+         * much, and by 1 s at most. */
         uint64_t burst_bytes;
-        /* For tests: a packet arrives at skb->tstamp, in ns, whatever its mark. */
+        /* For tests: a packet leaves its node, and arrives at the port, at skb->tstamp, in ns of
+         * CLOCK_MONOTONIC, whatever its mark. */
         bool use_timestamps;
 };
 

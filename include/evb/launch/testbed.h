@@ -28,8 +28,8 @@ struct testbed_counts {
         uint64_t lost_packets;    /* by queues of the testbed that no real link or port has */
 };
 
-/* Reads the counters; logs a warning if packets were lost. Returns -ENODATA if links have no rate: then ports
- * drop nothing. */
+/* Reads the counters; logs a warning if packets were lost, or if it fails. Returns -ENODATA without a warning
+ * if links have no rate: then ports drop nothing. */
 int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
 /* "exact" or "timer", for reports. */
 const char *testbed_port_name(const struct testbed_counts *counts);

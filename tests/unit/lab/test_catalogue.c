@@ -144,12 +144,29 @@ static void missing_nodes_are_named(void **state)
         free(s);
 }
 
+/* The kernel has reno in any case, whether or not it lists it. */
+static void a_missing_congestion_control_is_named(void **state)
+{
+        const struct lab_measurement *m = lab_find("C10");
+        struct lab_point p = {.measurement = m, .settings = "network.tcp-congestion=reno ros.count=4"};
+        char lack[200] = "";
+
+        (void)state;
+        assert_true(lab_can_make(&p, lack, sizeof lack));
+        snprintf(p.settings, sizeof p.settings, "ros.count=4 network.tcp-congestion=nosuchone");
+        assert_false(lab_can_make(&p, lack, sizeof lack));
+        assert_string_equal(lack, "needs the TCP congestion control nosuchone, which the kernel lacks");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_measurement_has_points),    cmocka_unit_test(the_last_setting_wins),
-                cmocka_unit_test(small_fragments_lower_the_limit), cmocka_unit_test(c6_has_every_combination),
+                cmocka_unit_test(every_measurement_has_points),
+                cmocka_unit_test(the_last_setting_wins),
+                cmocka_unit_test(small_fragments_lower_the_limit),
+                cmocka_unit_test(c6_has_every_combination),
                 cmocka_unit_test(missing_nodes_are_named),
+                cmocka_unit_test(a_missing_congestion_control_is_named),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,8 @@ static const struct {
         {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
         {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
         {"C9", "echo_p99_us", LAB_BETTER},
-        {"C10", "events_lost events_partial switch_packets source_packets built_share", LAB_BETTER},
+        {"C10", "events_lost events_partial switch_packets source_packets socket_packets built_share",
+         LAB_BETTER},
 };
 
 static double bytes_per_second(const struct lab_point *p)
@@ -356,6 +357,8 @@ static enum lab_verdict judge_changed(const char *id, const char *series, const 
 
 static void verdicts_can_differ(void **state)
 {
+        static const char port[] = "1 Gbit/s, buffer 256 KiB", fast[] = "10 Gbit/s, buffer 256 KiB";
+
         (void)state;
         assert_int_equal(judge_changed("A1", "", "", "loss_percent", 0.1), LAB_DIFFERS);
         assert_int_equal(judge_changed("A3", "", "", "loss_percent", 3), LAB_DIFFERS);
@@ -374,6 +377,11 @@ static void verdicts_can_differ(void **state)
         /* One lost packet in either system. */
         assert_int_equal(judge_changed("C7", "shaped", "8x4", "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C7", "shaped", "6x3", "switch_packets", 1), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C10", "shaped push", port, "built_share", 0.91), LAB_BETTER);
+        assert_int_equal(judge_changed("C10", "shaped push", port, "built_share", 0.89), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C10", "shaped push", fast, "built_share", 0.6), LAB_BETTER);
+        assert_int_equal(judge_changed("C10", "shaped push", fast, "built_share", 0.4), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C10", "shaped push", port, "socket_packets", 1), LAB_DIFFERS);
 }
 
 /* One lost packet, one underused port, one better pull, or one load that is not built makes C6 differ. */

@@ -88,6 +88,38 @@ static void only_contested_time_counts(void **state)
         assert_false(is_disturbed_at(&v, false));
 }
 
+static void packets_that_the_testbed_lost_disturb(void **state)
+{
+        static const struct {
+                json_int_t lost;
+                double late_max_us;
+                const char *reason;
+        } cases[] = {
+                {0, 0, NULL},
+                {1, 0, "the testbed itself lost 1 packet, which real links and ports would have carried"},
+                {7, 80000,
+                 "a timer was 80.0 ms late, more than 40 ms; the testbed itself lost 7 packets, which real "
+                 "links and ports would have carried"},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct machine_view v = calm;
+                json_t *figures = json_pack("{s:I}", "testbed_lost_packets", cases[i].lost);
+
+                v.late_max_us = cases[i].late_max_us;
+                lab_valid_describe(figures, &v, true);
+                if (cases[i].reason)
+                        assert_string_equal(lab_valid_reason(figures), cases[i].reason);
+                else
+                        assert_null(lab_valid_reason(figures));
+                /* Whether or not the machine was watched. */
+                lab_valid_describe(figures, NULL, true);
+                assert_true((lab_valid_reason(figures) != NULL) == (cases[i].lost > 0));
+                json_decref(figures);
+        }
+}
+
 static void unknown_figures_are_null_and_no_reason(void **state)
 {
         static const char *const keys[] = {"stolen_share", "others_share",      "waiting_share",
@@ -95,10 +127,10 @@ static void unknown_figures_are_null_and_no_reason(void **state)
                                            "disturbed"};
         const struct machine_view unknown = {1, NAN, NAN, NAN, NAN, NAN, NAN};
         struct machine_view v = unknown;
-        json_t *figures = json_object();
+        json_t *figures = json_pack("{s:n}", "testbed_lost_packets");
 
         (void)state;
-        /* Standby nodes are not watched. */
+        /* Standby nodes are not watched, and have no testbed. */
         lab_valid_describe(figures, NULL, true);
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 assert_true(json_is_null(json_object_get(figures, keys[i])));
@@ -219,6 +251,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_bound_counts),
                 cmocka_unit_test(only_contested_time_counts),
+                cmocka_unit_test(packets_that_the_testbed_lost_disturb),
                 cmocka_unit_test(unknown_figures_are_null_and_no_reason),
                 cmocka_unit_test(old_results_are_valid),
                 cmocka_unit_test(a_disturbed_point_is_made_again),

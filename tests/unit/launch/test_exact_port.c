@@ -48,12 +48,10 @@ static uint32_t decide(const struct exact_port *port, const struct packet *p)
         return run_decision(port, &context);
 }
 
-static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
+static struct exact_port *open_port(const struct exact_port_config *config)
 {
         struct exact_port *port = NULL;
-        const struct exact_port_config config = {
-                .rate_bps = rate_bps, .buffer_bytes = buffer_bytes, .use_timestamps = true};
-        int r = exact_port_new(&port, &config);
+        int r = exact_port_new(&port, config);
 
         if (r == -EPERM || r == -ENOSYS) {
                 print_message("SKIPPED: %s\n",
@@ -62,6 +60,12 @@ static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
         }
         assert_return_code(r, -r);
         return port;
+}
+
+static struct exact_port *new_port(uint64_t rate_bps, uint64_t buffer_bytes)
+{
+        return open_port(&(struct exact_port_config){
+                .rate_bps = rate_bps, .buffer_bytes = buffer_bytes, .use_timestamps = true});
 }
 
 /* The rule of exact_port.h, with one division per value and no processor that interferes. */
@@ -222,7 +226,8 @@ static uint32_t stamp(const struct exact_port *port, uint64_t timestamp_ns)
 
 static void a_link_sends_one_frame_after_another(void **state)
 {
-        struct exact_port *port = new_port(100000, 1 << 20);
+        const struct exact_port_config config = {.rate_bps = 100000, .buffer_bytes = 1 << 20};
+        struct exact_port *port = open_port(&config);
         uint64_t departure_ns, before_ns, after_ns;
         struct timespec now;
         uint32_t mark, next;
@@ -248,6 +253,19 @@ static void a_link_sends_one_frame_after_another(void **state)
         exact_port_free(port);
 }
 
+/* Marks are in ns, which do not wrap with the picoseconds. */
+static void marks_outlast_the_picoseconds(void **state)
+{
+        struct exact_port *port = new_port(100000, 1 << 20);
+        uint64_t departure_ns = UINT64_MAX / 1000 + 1 + clock_now_ns() + NS_PER_S;
+
+        (void)state;
+        for (unsigned i = 1; i <= 5; i++)
+                assert_int_equal(stamp(port, departure_ns),
+                                 (uint32_t)(departure_ns + (uint64_t)i * FRAME_NS));
+        exact_port_free(port);
+}
+
 /* Returns the decision of the program that the testbed uses, for a frame with a mark. */
 static uint32_t decide_marked(const struct exact_port *port, uint32_t from, uint64_t arrival_ns)
 {
@@ -263,12 +281,10 @@ static void marks_are_arrivals(void **state)
         enum { N = 50, EACH_NS = 1211200 };
         const struct exact_port_config config = {
                 .rate_bps = 10000000, .buffer_bytes = FRAME_MOST, .burst_bytes = 16384};
-        struct exact_port *port = NULL;
+        struct exact_port *port = open_port(&config);
         uint64_t now_ns;
 
         (void)state;
-        exact_port_free(new_port(1, 1)); /* skips */
-        assert_return_code(exact_port_new(&port, &config), 0);
         usleep(100000);
         now_ns = clock_now_ns() - 100000000 + EACH_NS;
         for (unsigned i = 0; i < N; i++) {
@@ -281,6 +297,26 @@ static void marks_are_arrivals(void **state)
         /* A mark of the bridge's own packet is not one of ours. It arrives now, when the port is idle. */
         usleep(100000);
         assert_int_equal(decide_marked(port, 0, now_ns), (uint32_t)TC_ACT_UNSPEC);
+        exact_port_free(port);
+}
+
+/* A link that needs seconds for its burst: its frames count as arriving when the link has sent them. */
+static void a_slow_link_is_ahead(void **state)
+{
+        enum { EACH_NS = 302800000 };
+        const struct exact_port_config config = {
+                .rate_bps = 40000, .buffer_bytes = FRAME_MOST, .burst_bytes = 16384};
+        struct exact_port *port = open_port(&config);
+        uint64_t now_ns = clock_now_ns();
+
+        (void)state;
+        for (unsigned i = 1; i <= 3; i++) {
+                uint64_t at_ns = now_ns + i * (uint64_t)EACH_NS;
+
+                at_ns += (uint32_t)at_ns == 0;
+                assert_int_equal(decide_marked(port, 1, at_ns), (uint32_t)TC_ACT_UNSPEC);
+                assert_int_equal(decide_marked(port, 1, at_ns), TC_ACT_SHOT);
+        }
         exact_port_free(port);
 }
 
@@ -346,7 +382,9 @@ int main(void)
                 cmocka_unit_test(nothing_is_lost_to_rounding),
                 cmocka_unit_test(a_super_packet_counts_as_its_segments),
                 cmocka_unit_test(a_link_sends_one_frame_after_another),
+                cmocka_unit_test(marks_outlast_the_picoseconds),
                 cmocka_unit_test(marks_are_arrivals),
+                cmocka_unit_test(a_slow_link_is_ahead),
                 cmocka_unit_test(processors_share_a_port),
         };
 
