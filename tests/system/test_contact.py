@@ -109,7 +109,8 @@ def deaf_ros(evb):
     """A ROS that hears no Clear holds triggers back until the end: the run fell short, and names it."""
     need_root()
     with folder() as where:
-        keys = {"scenario.duration": "14s", "trigger.events": 0, "trigger.rate": "400Hz", "ros.count": 3, "ros.fragment-size": 8000,
+        # 100 events fit above the level of XOFF: 2.5 s of triggers, so that XOFF may be late on a busy machine.
+        keys = {"scenario.duration": "18s", "trigger.events": 0, "trigger.rate": "40Hz", "ros.count": 3, "ros.fragment-size": 8000,
                 "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.event-timeout": "16s", "sfi.timeout": "8s",
                 "dfm.lost-after": 0}
         with Running(evb, scenario(where), keys, net="lab") as running:
