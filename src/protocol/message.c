@@ -186,6 +186,9 @@ static bool body_keep_alive(struct codec *c, struct message *m)
         field_u64(c, &m->keep_alive.triggers);
         field_u32(c, &m->keep_alive.state);
         field_u32(c, &m->keep_alive.clear_next);
+        field_u64(c, &m->keep_alive.reset_number);
+        field_u32(c, &m->keep_alive.resets);
+        reserved(c, 4);
         for (size_t k = 0; k < m->n; k++)
                 field_u64(c, &m->keep_alive.ros_live[k]);
         for (size_t k = 0; k < ARRAY_SIZE(m->keep_alive.sfi_live); k++)
@@ -209,7 +212,7 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u32(c, &m->alive.reason_ms);
         field_u16(c, &m->alive.flags);
         field_u16(c, &m->alive.reason);
-        reserved(c, 4);
+        field_u32(c, &m->alive.resets);
         return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
                m->alive.reason < NODE_REASONS;
 }

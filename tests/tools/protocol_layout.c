@@ -1,11 +1,14 @@
 /* Prints each kind of message as JSON: its bytes and the value of every field. test_protocol_doc.py compares
  * them with docs/protocol.md. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/protocol/busy_packet.h"
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/message.h"
+#include "evb/protocol/trigger_packet.h"
 
 static const char *part_now;
 static int n_fields;
@@ -134,6 +137,8 @@ static void clear_and_keep_alive(void)
         SET(m.keep_alive, triggers, 0x2122232425262728);
         SET(m.keep_alive, state, RUN_DRAINING);
         SET(m.keep_alive, clear_next, 0x31323334);
+        SET(m.keep_alive, reset_number, 0x6162636465666768);
+        SET(m.keep_alive, resets, 0x71727374);
         m.keep_alive.ros_live[0] = 0x4142434445464748;
         field("ros_live", m.keep_alive.ros_live[0], sizeof m.keep_alive.ros_live);
         m.keep_alive.sfi_live[0] = 0x5152535455565758;
@@ -152,6 +157,7 @@ static void small_ones(void)
         SET(m.alive, reason_ms, 0x31323334);
         SET(m.alive, flags, 0x4142);
         SET(m.alive, reason, REASON_SLOW_OUTPUT);
+        SET(m.alive, resets, 0x51525354);
         end_message(&m);
 
         begin("UpdateAck", MESSAGE_UPDATE_ACK);
@@ -395,6 +401,52 @@ static void compact_others(void)
         EACH("%llu", (unsigned long long)m.clear.events[k]);
 }
 
+/* ---- Datagrams to and from a trigger board ---- */
+
+/* Decoded from counting bytes, where they are free. */
+static void trigger_packet(void)
+{
+        static const uint8_t fixed[] = {'E', 'V', 'B', 'T', TRIGGER_PACKET_VERSION, 0, 1, 0};
+        uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + TRIGGER_ENTRY_BYTES] = {0};
+        struct trigger_packet p = {0};
+        struct trigger_entry e;
+
+        for (size_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = (uint8_t)(0x81 + i);
+        memcpy(bytes, fixed, sizeof fixed);
+        memset(bytes + sizeof bytes - 4, 0, 4);
+        bytes[sizeof bytes - 4] = TRIGGER_FLAGS;
+        if (trigger_packet_decode(&p, bytes, sizeof bytes) != TRIGGER_PACKET_OK)
+                exit(1);
+        e = trigger_packet_entry(&p, 0);
+        begin("Triggers from outside", 0);
+        field("magic", UINT32_C(0x54425645), 4);
+        field("version", TRIGGER_PACKET_VERSION, 2);
+        field("entries", p.n, 2);
+        field("sequence", p.sequence, 4);
+        field("run", p.run, 4);
+        part_now = "Entry";
+        field("number", e.number, 8);
+        field("time_ns", e.time_ns, 8);
+        field("type", e.type, 4);
+        field("flags", e.flags, 4);
+        end(bytes, sizeof bytes);
+}
+
+static void busy_packet(void)
+{
+        struct busy_packet p = {true, BUSY_STOPPED, UINT64_C(0x1112131415161718)};
+        uint8_t bytes[BUSY_PACKET_BYTES];
+
+        busy_packet_encode(&p, bytes);
+        begin("Busy", 0);
+        field("magic", UINT32_C(0x42425645), 4);
+        field("state", 1, 1);
+        field("reason", BUSY_STOPPED, 1);
+        field("last", p.last, 8);
+        end(bytes, sizeof bytes);
+}
+
 int main(void)
 {
         printf("{\"types\": [");
@@ -410,6 +462,10 @@ int main(void)
         small_ones();
         joining();
         fragments();
+        printf("},\n\"packets\": {");
+        n_fields = 0;
+        trigger_packet();
+        busy_packet();
         printf("},\n\"compact\": [");
         separator = "";
         compact_assign(false);

@@ -186,6 +186,20 @@ def check_fragments(layout, section):
     assert at == len(raw)
 
 
+def check_packet(name, packet):
+    """Checks a datagram to or from a trigger board: it has no header, and each field has its place."""
+    raw = bytes.fromhex(packet["bytes"])
+    documented = tables(DOC.split(f"\n## {name}\n")[1].split("\n## ")[0])
+    found = {(part, field) for part, table in documented.items() for field in table if field not in ("", "reserved")}
+    assert found == {(part, field) for part, field, _, _ in packet["fields"]}, f"{name}: {found}"
+    for part, field, value, size in packet["fields"]:
+        offset, documented_size = documented[part][field]
+        at = offset + (span(documented["body"]) if part == "Entry" else 0)
+        assert documented_size == size, f"{name}: {field}: {documented_size} bytes in the document, {size} in the code"
+        assert int.from_bytes(raw[at:at + size], "little") == value, f"{name}: {field} is not at offset {offset}"
+    assert len(raw) == sum(span(table) for table in documented.values()), f"{name}: {len(raw)} bytes"
+
+
 def check_header(message):
     raw = bytes.fromhex(message["bytes"])
     table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
@@ -219,6 +233,8 @@ def main():
         if name != "Fragments":
             check_message(name, message, by_name[name])
             FIXED[name] = span(tables(by_name[name]).get("body", {"": (0, 0)}))
+    for name, packet in layout["packets"].items():
+        check_packet(name, packet)
     check_fragments(layout, by_name["Fragments"])
     for sample in layout["compact"]:
         check_compact(sample)

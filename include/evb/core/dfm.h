@@ -17,14 +17,23 @@
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 #include "evb/protocol/budget.h"
+#include "evb/protocol/busy_packet.h"
 #include "evb/protocol/member.h"
 #include "evb/protocol/message.h"
+#include "evb/protocol/trigger_packet.h"
 
 /* The last run that a DFM on this machine began. */
 struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
         uint64_t age_ns; /* since the start of that run */
+};
+
+/* Where triggers come from. */
+enum dfm_trigger_source {
+        DFM_TRIGGER_SCHEDULE,
+        DFM_TRIGGER_OFFERED, /* dfm_offer() */
+        DFM_TRIGGER_CLOCK,   /* one for each slice of time that has passed */
 };
 
 struct dfm_config {
@@ -41,6 +50,13 @@ struct dfm_config {
         enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
+        enum dfm_trigger_source trigger_source;
+        uint32_t
+                trigger_queue; /* triggers that wait for a credit; not for the schedule, which waits itself */
+        uint64_t slice_ns;     /* of DFM_TRIGGER_CLOCK */
+        /* Shares of the credits, or of the queue, above which the DFM gets busy, and below which it is ready
+         * again. */
+        uint32_t busy_above_permille, busy_below_permille;
         uint64_t events;      /* triggers to take; 0: unlimited */
         uint64_t duration_ns; /* how long triggers are accepted; 0: unlimited */
         uint64_t seed;
@@ -95,14 +111,28 @@ struct dfm_node_view {
         bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
 };
 
+/* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
+ * of `refused` to `not_taken`. */
+struct dfm_offered {
+        uint64_t triggers;
+        uint64_t refused;     /* the queue was full */
+        uint64_t repeated;    /* its number came before, or went back without a reset */
+        uint64_t implausible; /* its number jumped ahead, and no later one agreed */
+        uint64_t not_taken;   /* before the run began, or after its last trigger */
+        uint64_t missing;     /* numbers that were skipped */
+        uint64_t resets;      /* of the counters, as the triggers report them */
+        uint64_t spills_begun, spills_ended, in_spills;
+};
+
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;
-        uint64_t payload_bytes;                       /* of complete events */
-        uint64_t busy_ns;                             /* up to the last step */
+        uint64_t payload_bytes; /* of complete events */
+        uint64_t busy_ns;       /* up to the last step */
+        struct dfm_offered offered;
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 
@@ -127,6 +157,23 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
 /* Makes the next message that is due. False: none now; call again at dfm_deadline_ns() or after a receive. */
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
+
+/* What became of an offered trigger. */
+enum dfm_offer {
+        OFFER_QUEUED,
+        OFFER_MARKER, /* it was none */
+        OFFER_REFUSED,
+        OFFER_REPEATED,
+        OFFER_IMPLAUSIBLE,
+        OFFER_NOT_TAKEN,
+};
+
+/* Offers a trigger from outside: it waits in the queue until its event is assigned. */
+enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
+/* Whether the DFM takes triggers; as of the last step or offer. */
+struct busy_packet dfm_busy(const struct dfm *d);
+/* Triggers in the queue. */
+uint32_t dfm_waiting(const struct dfm *d);
 
 /* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
  * could be received. */

@@ -186,6 +186,10 @@ struct message {
                         uint32_t state; /* enum run_state */
                         uint32_t
                                 clear_next; /* sequence of the next Clear: reveals the loss of the last one */
+                        /* Number of the first trigger after the last reset of the boards' counters, and the
+                         * number of these resets in the run. Triggers that the DFM makes: 0. */
+                        uint64_t reset_number;
+                        uint32_t resets;
                         uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is present */
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
@@ -200,6 +204,7 @@ struct message {
                         uint32_t reason_ms; /* duration of `reason` */
                         uint16_t flags;     /* ALIVE_* */
                         uint16_t reason;    /* enum node_reason */
+                        uint32_t resets;    /* ROS: of KeepAlive, the last one that it knows of */
                 } alive;
                 struct {
                         uint64_t incarnation;

@@ -20,6 +20,8 @@ static int allocate(struct dfm *d)
         int r;
 
         r = dfm_table_init(&d->table, c->events_max);
+        if (r >= 0)
+                r = dfm_triggers_init(d);
         if (r < 0)
                 return r;
         d->nodes = calloc(c->n_ros + c->n_sfi, sizeof *d->nodes);
@@ -52,6 +54,8 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 ||
             config->n_sfi > EVB_SFI_MAX || config->cookie == 0 || config->incarnation == 0 ||
             config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
+            (config->trigger_source != DFM_TRIGGER_SCHEDULE && config->trigger_queue == 0) ||
+            (config->trigger_source == DFM_TRIGGER_CLOCK && config->slice_ns == 0) ||
             message_room(MESSAGE_ASSIGN, config->message_bytes) <
                     MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
                 return -EINVAL;
@@ -63,6 +67,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         d->state = RUN_STARTING;
         d->policy_last = POLICY_NONE;
         d->busy_since_ns = NEVER_NS;
+        d->busy = (struct busy_packet){true, BUSY_STOPPED, BUSY_NONE};
         d->keep_alive_due_ns = now_ns;
         d->clear_group = MIN(config->clear_group, (uint32_t)MESSAGE_ENTRIES_MAX);
         budget_init(&d->ros_budget, config->control.announce_bps, config->control.header_bytes);
@@ -89,6 +94,7 @@ struct dfm *dfm_free(struct dfm *d)
         free(d->stream_memory);
         free(d->announce);
         free(d->clears);
+        free(d->triggers.ring);
         free(d);
         return NULL;
 }
@@ -206,7 +212,9 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
                 dfm_check_nodes(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
+        dfm_triggers_tick(d, now_ns);
         dfm_assign_due(d, now_ns);
+        dfm_judge_busy(d, now_ns);
         if (!make_message(d, now_ns, ret_to, ret))
                 return false;
         dfm_charge(d, now_ns, ret_to, ret);
@@ -235,8 +243,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
         if (d->n_clears > 0)
                 deadline = MIN(deadline, clear_deadline_ns(d));
-        if (d->state == RUN_RUNNING && d->busy_since_ns == NEVER_NS)
-                deadline = MIN(deadline, trigger_next_ns(&d->trigger));
+        deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         deadline = MIN(deadline, dfm_streams_deadline_ns(d));

@@ -103,6 +103,10 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
         uint32_t sfi;
 
         while (d->table.orphans.first != SLOT_NONE) {
+                if (!dfm_can_describe(d, d->table.orphans.first)) {
+                        dfm_end_event(d, now_ns, d->table.orphans.first, EVENT_LOST, 0, 0);
+                        continue;
+                }
                 if (!may_announce(d))
                         return false;
                 sfi = choose_another(d, d->table.slots[d->table.orphans.first].former);
@@ -114,51 +118,28 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
         return true;
 }
 
-static bool trigger_is_due(const struct dfm *d, uint64_t now_ns)
-{
-        const struct dfm_config *c = &d->config;
-
-        return d->state == RUN_RUNNING && (c->events == 0 || d->counts.triggers < c->events) &&
-               trigger_next_ns(&d->trigger) <= now_ns;
-}
-
-static void hold_back(struct dfm *d, uint64_t now_ns)
-{
-        if (d->busy_since_ns != NEVER_NS)
-                d->counts.busy_ns += now_ns - d->busy_since_ns;
-        d->busy_since_ns = now_ns;
-}
-
-static void release(struct dfm *d, uint64_t now_ns)
-{
-        if (d->busy_since_ns == NEVER_NS)
-                return;
-        d->counts.busy_ns += now_ns - d->busy_since_ns;
-        d->busy_since_ns = NEVER_NS;
-        trigger_hold(&d->trigger, now_ns);
-}
-
 void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 {
         view_policy(d);
         bool open = assign_orphans(d, now_ns);
 
-        for (int n = 0; n < ASSIGN_BATCH && trigger_is_due(d, now_ns); n++) {
+        for (int n = 0; n < ASSIGN_BATCH && dfm_trigger_is_due(d, now_ns); n++) {
                 uint32_t sfi = POLICY_NONE;
 
                 if (open && d->n_xoff == 0 && may_open(d))
                         sfi = choose_sfi(d);
                 if (sfi == POLICY_NONE) {
-                        hold_back(d, now_ns);
+                        dfm_hold_back(d, now_ns);
                         return;
                 }
-                release(d, now_ns);
-                trigger_take(&d->trigger, now_ns, 1);
-                d->counts.triggers++;
-                give(d, now_ns, dfm_table_open(&d->table, now_ns), sfi);
+                dfm_release(d, now_ns);
+                uint32_t slot = dfm_table_open(&d->table, now_ns);
+
+                dfm_trigger_take(d, now_ns, slot);
+                give(d, now_ns, slot, sfi);
         }
         if (d->state != RUN_RUNNING)
-                release(d, now_ns);
+                dfm_release(d, now_ns);
 }
 
 /* The SFI does not finish the event: passes it to another one, or ends it as lost. */

@@ -26,6 +26,9 @@ struct dfm_event {
         uint16_t former;   /* its previous SFI */
         uint16_t attempts; /* assignments so far */
         bool writing;      /* its SFI built it and is writing it */
+        /* Not known: the schedule made the trigger, or a former DFM took it. */
+        bool trigger_known;
+        struct trigger_entry trigger;
 };
 
 struct dfm_list {
@@ -93,6 +96,7 @@ struct dfm_node {
         uint64_t heard_ns;
         enum run_state state;
         struct sequence alives; /* Alive, XON and XOFF */
+        uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
         uint16_t flags, reason; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
@@ -113,12 +117,50 @@ struct dfm_resume {
         uint64_t lost; /* earlier events that count as lost because no SFI reported their end */
 };
 
+/* The numbers of triggers since the last reset: which ones came. */
+#define NUMBERS_WINDOW 4096u
+
+struct dfm_numbers {
+        uint64_t next;    /* newest number plus 1 */
+        uint64_t suspect; /* newest of `agreeing` numbers after a far jump */
+        uint32_t agreeing;
+        bool started;
+        uint64_t seen[NUMBERS_WINDOW / 64];
+};
+
+struct dfm_waiting {
+        struct trigger_entry trigger;
+        uint64_t came_ns;
+};
+
+/* Triggers that came and are not taken yet: a ring. */
+struct dfm_triggers {
+        struct dfm_waiting *ring;
+        uint32_t size, head, tail; /* entries [tail, head), at index % size */
+        struct dfm_numbers numbers;
+        uint64_t last;  /* number of the last queued one; BUSY_NONE: none */
+        bool reset_due; /* the next queued one is the first after a reset */
+        bool in_spill;
+        bool blocked;    /* the oldest one waits for a message */
+        uint32_t resets; /* as KeepAlive announces them */
+        uint64_t reset_number;
+        bool resetting;      /* the oldest one waits until every ROS knows of the reset */
+        uint64_t next_slice; /* of the clock */
+};
+
+static inline uint32_t dfm_triggers_waiting(const struct dfm_triggers *q)
+{
+        return q->head - q->tail;
+}
+
 #define DFM_NOTICES 64
 
 struct dfm {
         struct dfm_config config;
         enum run_state state;
         struct trigger trigger;
+        struct dfm_triggers triggers;
+        struct busy_packet busy;
         struct dfm_table table;
         uint64_t cookie;
         struct dfm_node *nodes;        /* ROSs, then SFIs */
@@ -172,6 +214,32 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
+
+/* dfm_triggers.c: the queue of triggers from outside. */
+int dfm_triggers_init(struct dfm *d);
+void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
+/* Adds the slices of time that have passed. */
+void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
+/* Whether a trigger can become an event now, apart from credits. */
+bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
+/* Takes the trigger that is due, for the event in `slot`. */
+void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot);
+/* Drops what waits: the run takes no further triggers. */
+void dfm_triggers_drop(struct dfm *d);
+uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
+/* Whether the events have more than their number and time: event information. */
+bool dfm_has_info(const struct dfm *d);
+void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret);
+/* Whether the event can be assigned once more: its trigger is known, or follows from its number. */
+bool dfm_can_describe(const struct dfm *d, uint32_t slot);
+
+/* dfm_numbers.c: the numbers of triggers. */
+enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
+
+/* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
+void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
+void dfm_hold_back(struct dfm *d, uint64_t now_ns);
+void dfm_release(struct dfm *d, uint64_t now_ns);
 
 /* dfm_join.c: admission. */
 bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);

@@ -48,10 +48,10 @@ static bool add_entry(struct dfm *d, struct message *m, size_t *room, const stru
                 .l1_id = e ? (uint32_t)e->event : 0,
                 .flags = e ? 0 : ASSIGN_VOID,
         };
-        if (d->config.info) {
+        if (dfm_has_info(d)) {
                 m->assign.infos[m->n] = (struct event_info){};
                 if (e)
-                        d->config.info(d->config.info_ctx, e->event, &m->assign.infos[m->n]);
+                        dfm_describe(d, e, &m->assign.infos[m->n]);
                 entry->l1_id = m->assign.infos[m->n].l1_id;
         }
         if (m->assign.announces) {
@@ -113,7 +113,7 @@ static bool make_stream_message(struct dfm *d, uint64_t now_ns, uint16_t sfi, st
         if (s->sent == s->next)
                 return false;
         begin_assign(d, m, s->sent);
-        m->assign.with_info = d->config.info;
+        m->assign.with_info = dfm_has_info(d);
         m->assign.sfi = sfi;
         m->assign.incarnation = (uint32_t)s->incarnation;
         m->assign.finished_ack = s->finished_next;
@@ -225,6 +225,8 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         m->keep_alive.triggers = d->counts.triggers;
         m->keep_alive.state = d->state;
         m->keep_alive.clear_next = d->clear_sequence;
+        m->keep_alive.reset_number = d->triggers.reset_number;
+        m->keep_alive.resets = d->triggers.resets;
         memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
         memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);
         for (uint32_t i = 0; i < d->config.n_ros; i++)

@@ -100,6 +100,7 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->reason = m->alive.reason;
         n->reason_ms = m->alive.reason_ms;
         n->frames = m->alive.frames;
+        n->resets = m->alive.resets;
 }
 
 static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
@@ -302,6 +303,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
         if (!d->overdue)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
+        dfm_triggers_begin(d, now_ns);
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed,
                      now_ns);
 }
@@ -332,5 +334,6 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
         if (d->state >= RUN_DRAINING)
                 return;
         d->state = RUN_DRAINING;
+        dfm_triggers_drop(d);
         d->keep_alive_due_ns = now_ns;
 }

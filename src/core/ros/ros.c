@@ -236,7 +236,7 @@ static void note_live(struct ros *r, const struct message *m)
         memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
 }
 
-static bool receive_keep_alive(struct ros *r, const struct message *m)
+static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
@@ -248,6 +248,7 @@ static bool receive_keep_alive(struct ros *r, const struct message *m)
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
+        ros_note_reset(r, now_ns, m);
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
@@ -300,7 +301,7 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
         case MESSAGE_CLEAR:
                 return receive_clear(r, m);
         case MESSAGE_KEEP_ALIVE:
-                return receive_keep_alive(r, m);
+                return receive_keep_alive(r, now_ns, m);
         case MESSAGE_RATE:
                 return receive_rate(r, now_ns, m);
         }
@@ -321,6 +322,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.state = r->state;
         m->alive.flags = alive_flags(r);
         m->alive.frames = r->arrived;
+        m->alive.resets = r->resets;
         m->alive.reason = (uint16_t)r->reason;
         m->alive.reason_ms = r->reason == REASON_NONE
                                      ? 0

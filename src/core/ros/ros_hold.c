@@ -272,3 +272,14 @@ void ros_skip(struct ros *r, uint64_t n)
                         ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_LOST);
         }
 }
+
+/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
+ * it. */
+void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
+{
+        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
+                return;
+        r->resets = keep_alive->keep_alive.resets;
+        r->reset_number = keep_alive->keep_alive.reset_number;
+        r->keep_alive_due_ns = now_ns;
+}

@@ -63,8 +63,10 @@ struct ros {
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
-        uint32_t alive_sequence;             /* of Alive, XON and XOFF */
-        struct budget budget;                /* of what this ROS sends to the port of the DFM */
+        uint32_t resets;                     /* of the boards' counters, and the first trigger after it */
+        uint64_t reset_number;
+        uint32_t alive_sequence; /* of Alive, XON and XOFF */
+        struct budget budget;    /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet;
         enum node_reason reason;
         uint64_t reason_since_ns;
@@ -100,6 +102,8 @@ void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no longer go to this SFI */
 void ros_check_room(struct ros *r);
+/* KeepAlive reports a reset of the boards' counters. */
+void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 
 /* ros_queue.c */
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,

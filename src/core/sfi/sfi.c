@@ -303,7 +303,7 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         member_address(&s->member, m, MESSAGE_ALIVE);
         m->header.transaction = s->alive_sequence++;
         m->alive.incarnation = s->config.member.incarnation;
-        m->alive.frames = 0;
+        m->alive.frames = m->alive.resets = 0;
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
         m->alive.reason = s->slots.slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;

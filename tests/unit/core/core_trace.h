@@ -155,6 +155,9 @@ static inline void trace_body(struct trace *t, const struct message *m)
                           (unsigned long long)m->keep_alive.oldest, m->keep_alive.clear_next,
                           (unsigned long long)m->keep_alive.ros_live[0],
                           (unsigned long long)m->keep_alive.sfi_live[0]);
+                if (m->keep_alive.resets > 0)
+                        trace_add(t, " reset %u at %llu", m->keep_alive.resets,
+                                  (unsigned long long)m->keep_alive.reset_number);
                 break;
         case MESSAGE_REQUEST:
                 trace_request(t, m);

@@ -19,6 +19,7 @@ struct dfm_driver {
         uint64_t now_ns;
         uint32_t ros_alive_next[DRIVER_NODES_MAX];
         bool ros_joined[DRIVER_NODES_MAX];
+        uint32_t resets; /* that the ROSs report */
         struct played_sfi sfis[DRIVER_NODES_MAX];
         struct message message;
         struct trace trace;
@@ -100,6 +101,7 @@ static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_s
         t->message.alive.state = state;
         t->message.alive.incarnation = 1;
         t->message.alive.flags = flags;
+        t->message.alive.resets = t->resets;
         return driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++);
 }
 

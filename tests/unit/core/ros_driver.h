@@ -11,7 +11,7 @@ struct ros_driver {
         struct ros_config config;
         uint64_t now_ns;
         uint32_t fragment_bytes; /* of fragments made on request */
-        uint32_t clear_next, keep_alive_next;
+        uint32_t clear_next, keep_alive_next, resets;
         uint64_t dfm; /* incarnation */
         struct message message;
         struct trace trace;
@@ -118,6 +118,8 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
         t->message.keep_alive.oldest = oldest;
         t->message.keep_alive.triggers = oldest;
         t->message.keep_alive.clear_next = t->clear_next;
+        t->message.keep_alive.resets = t->resets;
+        t->message.keep_alive.reset_number = 0;
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
         t->message.keep_alive.sfi_live[0] = sfi_live;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));

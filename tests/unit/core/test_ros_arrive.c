@@ -363,6 +363,24 @@ static void a_stopping_ros_does_not_wait_for_triggers(void **state)
         ros_free(t.ros);
 }
 
+static void a_counter_reset_is_answered_at_once(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        t.resets = 1;
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        assert_ros_says(&t, "");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_ros_says(&t, "dfm: Alive running");
+        assert_int_equal(t.message.alive.resets, 1);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_ros_says(&t, "");
+        ros_free(t.ros);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -381,6 +399,7 @@ int main(void)
                 cmocka_unit_test(bytes_count_once_they_are_triggered),
                 cmocka_unit_test(expected_frames_leave_room_for_arrivals),
                 cmocka_unit_test(a_stopping_ros_does_not_wait_for_triggers),
+                cmocka_unit_test(a_counter_reset_is_answered_at_once),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,8 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
         switch (type) {
         case MESSAGE_KEEP_ALIVE:
                 sent.keep_alive.state = RUN_RUNNING;
+                sent.keep_alive.reset_number = random_next(r);
+                sent.keep_alive.resets = (uint32_t)random_next(r);
                 sent.keep_alive.ros_live[3] = random_next(r);
                 sent.keep_alive.sfi_live[7] = random_next(r);
                 break;
@@ -30,6 +32,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.alive.incarnation = random_next(r);
                 sent.alive.frames = random_next(r);
                 sent.alive.reason = REASON_BUFFER_FULL;
+                sent.alive.resets = (uint32_t)random_next(r);
                 break;
         case MESSAGE_JOIN:
                 sent.join.incarnation = random_next(r);

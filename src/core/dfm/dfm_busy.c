@@ -1,0 +1,83 @@
+/* Counts the time for which triggers are held back, and decides whether a trigger from outside should pause.
+ * The signal comes before the DFM must refuse triggers, and ends at a lower threshold, so that it does not
+ * flap. data/busy_output.c sends it. */
+#include "dfm_internal.h"
+
+/* Share of the SFIs' credits in use; all of them if there is none. */
+static uint64_t credits_permille(const struct dfm *d)
+{
+        uint64_t free = 0, held = 0;
+
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                free += dfm_sfi_free(d, &d->sfis[i]);
+                if (dfm_sfi_is_live(d, &d->sfis[i]))
+                        held += d->sfis[i].held;
+        }
+        return free == 0 ? 1000 : 1000 * held / (free + held);
+}
+
+static bool output_is_slow(const struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+
+                if (n->live && n->reason == REASON_SLOW_OUTPUT)
+                        return true;
+        }
+        return false;
+}
+
+static enum busy_reason judge(const struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+        uint64_t threshold = d->busy.busy ? c->busy_below_permille : c->busy_above_permille;
+        uint64_t used = credits_permille(d);
+
+        if (d->triggers.size > 0)
+                used = MAX(used, UINT64_C(1000) * dfm_triggers_waiting(&d->triggers) / d->triggers.size);
+        if (d->state != RUN_RUNNING)
+                return BUSY_STOPPED;
+        if (d->n_xoff > 0)
+                return BUSY_XOFF;
+        /* Below the lower threshold it ends, at the upper one it begins. */
+        if (d->busy.busy ? used <= threshold : used < threshold)
+                return BUSY_NOT;
+        return output_is_slow(d) ? BUSY_OUTPUT : BUSY_CREDITS;
+}
+
+void dfm_hold_back(struct dfm *d, uint64_t now_ns)
+{
+        if (d->busy_since_ns != NEVER_NS)
+                d->counts.busy_ns += now_ns - d->busy_since_ns;
+        d->busy_since_ns = now_ns;
+}
+
+void dfm_release(struct dfm *d, uint64_t now_ns)
+{
+        if (d->busy_since_ns == NEVER_NS)
+                return;
+        d->counts.busy_ns += now_ns - d->busy_since_ns;
+        d->busy_since_ns = NEVER_NS;
+        trigger_hold(&d->trigger, now_ns);
+}
+
+void dfm_judge_busy(struct dfm *d, uint64_t now_ns)
+{
+        if (d->config.busy_above_permille == 0)
+                return;
+        d->busy.reason = judge(d);
+        d->busy.busy = d->busy.reason != BUSY_NOT;
+        d->busy.last = d->triggers.last;
+        /* A trigger that obeys leaves the queue empty: the time counts nevertheless. */
+        if (d->triggers.size == 0 || d->state != RUN_RUNNING)
+                return;
+        if (d->busy.busy)
+                dfm_hold_back(d, now_ns);
+        else if (dfm_triggers_waiting(&d->triggers) == 0)
+                dfm_release(d, now_ns);
+}
+
+struct busy_packet dfm_busy(const struct dfm *d)
+{
+        return d->busy;
+}

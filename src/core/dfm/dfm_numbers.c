@@ -1,0 +1,76 @@
+/* Follows the numbers of triggers from outside: a bitmap of the newest ones, and a candidate for an
+ * unconfirmed jump. Between two resets, no number is accepted twice. */
+#include <string.h>
+
+#include "dfm_internal.h"
+
+/* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */
+#define GAP_MAX (UINT64_C(1) << 20)
+#define AGREE 4u
+#define APART 64u
+
+static bool is_seen(const struct dfm_numbers *n, uint64_t number)
+{
+        uint64_t bit = number % NUMBERS_WINDOW;
+
+        return n->seen[bit / 64] >> bit % 64 & 1;
+}
+
+static void set_seen(struct dfm_numbers *n, uint64_t number, bool seen)
+{
+        uint64_t bit = number % NUMBERS_WINDOW, mask = UINT64_C(1) << bit % 64;
+
+        n->seen[bit / 64] = seen ? n->seen[bit / 64] | mask : n->seen[bit / 64] & ~mask;
+}
+
+static void begin(struct dfm_numbers *n, uint64_t first)
+{
+        *n = (struct dfm_numbers){.next = first, .started = true};
+        /* Earlier numbers are of before the reset. */
+        memset(n->seen, 0xff, sizeof n->seen);
+}
+
+static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
+{
+        if (number - n->next >= NUMBERS_WINDOW)
+                memset(n->seen, 0, sizeof n->seen);
+        else
+                for (uint64_t k = n->next; k != number; k++)
+                        set_seen(n, k, false);
+        set_seen(n, number, true);
+        n->next = number + 1;
+        n->agreeing = 0;
+        return OFFER_QUEUED;
+}
+
+static enum dfm_offer note_far(struct dfm_numbers *n, uint64_t number)
+{
+        bool agrees = n->agreeing > 0 && number - n->suspect - 1 < APART;
+
+        n->agreeing = agrees ? n->agreeing + 1 : 1;
+        n->suspect = number;
+        return n->agreeing < AGREE ? OFFER_IMPLAUSIBLE : advance(n, number);
+}
+
+enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
+{
+        uint64_t ahead, behind;
+
+        if (!n->started)
+                begin(n, number);
+        ahead = number - n->next;
+        behind = n->next - number;
+        if (ahead < GAP_MAX) {
+                *missing += ahead;
+                return advance(n, number);
+        }
+        if (ahead < UINT64_C(1) << 63)
+                return note_far(n, number);
+        n->agreeing = 0;
+        if (behind > NUMBERS_WINDOW || is_seen(n, number))
+                return OFFER_REPEATED;
+        /* Its datagram was overtaken. */
+        set_seen(n, number, true);
+        *missing -= MIN(*missing, UINT64_C(1));
+        return OFFER_QUEUED;
+}

@@ -1,0 +1,255 @@
+/* The queue of triggers that come from outside, or from the clock, until their events are assigned. A full
+ * queue refuses triggers, and counts them. dfm_events.c takes them.
+ *
+ * The first trigger of a run, and each one that reports a reset of the counters, waits until all earlier
+ * events have ended and every ROS knows of the reset: no frame can match a trigger from the other side of it.
+ */
+#include <errno.h>
+
+#include "dfm_internal.h"
+
+static bool is_outside(const struct dfm *d)
+{
+        return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
+}
+
+int dfm_triggers_init(struct dfm *d)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        *q = (struct dfm_triggers){.size = is_outside(d) ? d->config.trigger_queue : 0, .last = BUSY_NONE};
+        q->ring = calloc(MAX(q->size, 1u), sizeof *q->ring);
+        return q->ring ? 0 : -ENOMEM;
+}
+
+/* A resumed run goes on after the resets that its ROSs know of. */
+void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                q->resets = MAX(q->resets, dfm_node(d, ROLE_ROS, i)->resets);
+        q->reset_due |= q->resets == 0;
+        if (d->config.slice_ns > 0)
+                q->next_slice = (now_ns - d->started_ns) / d->config.slice_ns;
+}
+
+uint32_t dfm_waiting(const struct dfm *d)
+{
+        return dfm_triggers_waiting(&d->triggers);
+}
+
+static void note_spill(struct dfm *d, uint32_t flags, bool is_trigger)
+{
+        struct dfm_offered *c = &d->counts.offered;
+
+        if (flags & TRIGGER_SPILL_BEGINS) {
+                c->spills_begun++;
+                d->triggers.in_spill = true;
+        }
+        c->in_spills += is_trigger && d->triggers.in_spill;
+        if (flags & TRIGGER_SPILL_ENDS) {
+                c->spills_ended++;
+                d->triggers.in_spill = false;
+        }
+}
+
+static enum dfm_offer queue(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_waiting *w = &q->ring[q->head % q->size];
+
+        if (dfm_triggers_waiting(q) == q->size) {
+                d->counts.offered.refused++;
+                return OFFER_REFUSED;
+        }
+        *w = (struct dfm_waiting){*t, now_ns};
+        w->trigger.flags = q->reset_due ? TRIGGER_RESET : 0;
+        q->reset_due = false;
+        q->last = t->number;
+        q->head++;
+        return OFFER_QUEUED;
+}
+
+static enum dfm_offer judge(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+        enum dfm_offer verdict;
+
+        c->triggers++;
+        if (d->state != RUN_RUNNING) {
+                c->not_taken++;
+                return OFFER_NOT_TAKEN;
+        }
+        if (!q->numbers.started && !q->reset_due)
+                q->reset_number = t->number; /* of a resumed run */
+        verdict = dfm_numbers_note(&q->numbers, t->number, &c->missing);
+        c->repeated += verdict == OFFER_REPEATED;
+        c->implausible += verdict == OFFER_IMPLAUSIBLE;
+        if (verdict != OFFER_QUEUED)
+                return verdict;
+        note_spill(d, t->flags, true);
+        return queue(d, now_ns, t);
+}
+
+enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        struct dfm_triggers *q = &d->triggers;
+        enum dfm_offer verdict;
+
+        if (t->flags & TRIGGER_RESET) {
+                d->counts.offered.resets++;
+                q->numbers.started = false;
+                q->reset_due = true;
+        }
+        if (t->flags & TRIGGER_MARKER) {
+                note_spill(d, t->flags, false);
+                return OFFER_MARKER;
+        }
+        verdict = judge(d, now_ns, t);
+        dfm_judge_busy(d, now_ns);
+        return verdict;
+}
+
+/* Slices that find the queue full are refused: time does not wait. */
+void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_triggers *q = &d->triggers;
+        uint64_t slice_ns = d->config.slice_ns, passed;
+
+        if (d->config.trigger_source != DFM_TRIGGER_CLOCK || d->state != RUN_RUNNING)
+                return;
+        passed = (now_ns - d->started_ns) / slice_ns;
+        for (; q->next_slice < passed && dfm_triggers_waiting(q) < q->size; q->next_slice++) {
+                uint64_t begin_ns = d->started_ns + q->next_slice * slice_ns;
+                struct trigger_entry t = {
+                        .number = q->next_slice,
+                        .time_ns = begin_ns + d->config.utc_offset_ns,
+                };
+
+                dfm_offer(d, now_ns, &t);
+        }
+        if (q->next_slice < passed) {
+                d->counts.offered.triggers += passed - q->next_slice;
+                d->counts.offered.refused += passed - q->next_slice;
+                q->next_slice = passed;
+        }
+}
+
+/* Whether the run's ROSs may match the trigger: they know which reset it follows. */
+static bool reset_is_known(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        if (!q->resetting) {
+                q->resetting = true;
+                q->resets++;
+                q->reset_number = t->number;
+                d->keep_alive_due_ns = now_ns;
+        }
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+                if (n->live && n->resets != q->resets)
+                        return false;
+        }
+        return true;
+}
+
+static bool is_due_from_queue(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct trigger_entry *t = &q->ring[q->tail % q->size].trigger;
+
+        if (dfm_triggers_waiting(q) == 0)
+                return false;
+        if (!(t->flags & TRIGGER_RESET))
+                return true;
+        if (d->table.used > 0 || d->announce_tail != d->announce_head || !reset_is_known(d, now_ns, t))
+                return false;
+        t->flags = 0;
+        q->resetting = false;
+        return true;
+}
+
+bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_config *c = &d->config;
+
+        d->triggers.blocked = true;
+        if (d->state != RUN_RUNNING || (c->events > 0 && d->counts.triggers >= c->events))
+                return false;
+        if (is_outside(d))
+                return is_due_from_queue(d, now_ns);
+        return trigger_next_ns(&d->trigger) <= now_ns;
+}
+
+void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        struct dfm_event *e = &d->table.slots[slot];
+        const struct dfm_waiting *w;
+
+        d->counts.triggers++;
+        if (!is_outside(d)) {
+                trigger_take(&d->trigger, now_ns, 1);
+                return;
+        }
+        w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];
+        e->trigger = w->trigger;
+        e->trigger_known = true;
+        e->trigger_ns = w->came_ns;
+        /* The caller takes a limited number at a time. */
+        d->triggers.blocked = false;
+}
+
+void dfm_triggers_drop(struct dfm *d)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        d->counts.offered.not_taken += dfm_triggers_waiting(q);
+        q->tail = q->head;
+}
+
+uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
+{
+        const struct dfm_triggers *q = &d->triggers;
+        uint64_t deadline = NEVER_NS;
+
+        if (d->state != RUN_RUNNING)
+                return NEVER_NS;
+        if (!is_outside(d))
+                return d->busy_since_ns == NEVER_NS ? trigger_next_ns(&d->trigger) : NEVER_NS;
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
+                deadline = d->started_ns + (q->next_slice + 1) * d->config.slice_ns;
+        return dfm_triggers_waiting(q) > 0 && !q->blocked ? 0 : deadline;
+}
+
+bool dfm_has_info(const struct dfm *d)
+{
+        return d->config.info || is_outside(d);
+}
+
+bool dfm_can_describe(const struct dfm *d, uint32_t slot)
+{
+        return !is_outside(d) || d->table.slots[slot].trigger_known;
+}
+
+void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret)
+{
+        const struct trigger_entry *t = &e->trigger;
+        uint64_t time_ns = t->time_ns > 0 ? t->time_ns : e->trigger_ns + d->config.utc_offset_ns;
+
+        if (d->config.info) {
+                d->config.info(d->config.info_ctx, e->event, ret);
+                return;
+        }
+        *ret = (struct event_info){
+                .global_id = t->number,
+                .l1_id = (uint32_t)t->number,
+                .run = d->config.run,
+                .time_s = (uint32_t)(time_ns / NS_PER_S),
+                .time_ns = (uint32_t)(time_ns % NS_PER_S),
+                .trigger_type = t->type,
+        };
+}

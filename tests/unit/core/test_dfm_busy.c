@@ -1,0 +1,210 @@
+/* The busy signal, triggers of the clock, and a resumed run with triggers from outside. */
+#include "dfm_outside.h"
+
+#define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
+
+static void busy_follows_the_credits_with_hysteresis(void **state)
+{
+        struct dfm_config c = outside_standard(100);
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        assert_busy(&t, BUSY_STOPPED);
+        assert_true(dfm_busy(t.dfm).last == BUSY_NONE);
+        dfm_driver_fini(&t);
+        outside_begins(&t, &c, 10);
+        assert_busy(&t, BUSY_NOT);
+        assert_int_equal(dfm_busy(t.dfm).last, 100);
+        for (uint64_t k = 1; k < 7; k++)
+                outside_offers(&t, 100 + k, 0);
+        dfm_says_with(&t, false);
+        sfi_acks(&t, 0, 7);
+        assert_busy(&t, BUSY_NOT);
+        outside_offers(&t, 107, 0); /* the eighth of ten credits */
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_CREDITS);
+        assert_int_equal(dfm_busy(t.dfm).last, 107);
+        sfi_acks(&t, 0, 8);
+        for (uint64_t event = 0; event < 3; event++) {
+                assert_busy(&t, BUSY_CREDITS);
+                sfi_grants(&t, 0, 11 + event);
+                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+                dfm_says_with(&t, false);
+        }
+        assert_busy(&t, BUSY_NOT); /* 5 of 10 */
+        outside_ends(&t);
+}
+
+static void busy_follows_the_queue(void **state)
+{
+        struct dfm_config c = outside_standard(10);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 100);
+        ros_says_switch(&t, 1, false);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_XOFF);
+        dfm_pass_ns(&t, NS_PER_S / 1000);
+        dfm_says_with(&t, false);
+        /* A trigger that obeys is held back, although none waits. */
+        assert_int_equal(dfm_counts(t.dfm)->busy_ns, NS_PER_S / 1000);
+        for (uint64_t k = 1; k <= 9; k++)
+                outside_offers(&t, 100 + k, 0);
+        ros_says_switch(&t, 1, true);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_NOT);
+        dfm_stop(t.dfm, t.now_ns);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_STOPPED);
+        assert_true(dfm_busy(t.dfm).busy);
+        outside_ends(&t);
+}
+
+static void a_full_queue_is_busy_at_once(void **state)
+{
+        struct dfm_config c = outside_standard(10);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 2);
+        for (uint64_t k = 1; k <= 7; k++)
+                outside_offers(&t, 100 + k, 0);
+        assert_busy(&t, BUSY_NOT);
+        outside_offers(&t, 108, 0);
+        assert_busy(&t, BUSY_CREDITS);
+        dfm_says_with(&t, false);
+        /* The output of an SFI is the cause. */
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        t.message.alive.reason = REASON_SLOW_OUTPUT;
+        driver_say(&t, ROLE_SFI, 0, MESSAGE_ALIVE, t.sfis[0].alive_next++);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_OUTPUT);
+        outside_ends(&t);
+}
+
+static void the_schedule_has_a_busy_signal_too(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.busy_above_permille = 900;
+        dfm_driver_start(&t, &c);
+        assert_busy(&t, BUSY_CREDITS);
+        assert_int_equal(offered(&t)->triggers, 0);
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t,
+                        "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
+        assert_busy(&t, BUSY_CREDITS);
+        dfm_driver_fini(&t);
+}
+
+static void the_clock_makes_an_event_of_each_slice(void **state)
+{
+        struct dfm_config c = outside_standard(4);
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.trigger_source = DFM_TRIGGER_CLOCK;
+        c.slice_ns = 10 * NS_PER_MS;
+        c.utc_offset_ns = 1000 * NS_PER_S;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + c.slice_ns);
+        dfm_pass_ns(&t, c.slice_ns);
+        assert_dfm_says(&t, "");
+        ross_know(&t, 1);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(&t, 0, 1);
+        dfm_pass_ns(&t, 2 * c.slice_ns + 1);
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.n, 2);
+        assert_int_equal(t.message.assign.infos[1].global_id, 2);
+        assert_int_equal(t.message.assign.infos[1].time_s, 1010);
+        assert_int_equal(t.message.assign.infos[1].time_ns, 20 * NS_PER_MS);
+        dfm_says_with(&t, false);
+        /* Time does not wait for credits. */
+        dfm_pass_ns(&t, 10 * c.slice_ns - 1);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_waiting(t.dfm), 4);
+        assert_int_equal(offered(&t)->refused, 6);
+        sfi_grants(&t, 0, 100);
+        dfm_says_with(&t, false);
+        sfi_acks(&t, 0, 7);
+        dfm_pass_ns(&t, c.slice_ns);
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.assign.infos[0].global_id, 13);
+        dfm_says_with(&t, false);
+        outside_ends(&t);
+}
+
+/* Only the former DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
+static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
+
+        (void)state;
+        c.cookie = TRACE_COOKIE + 1;
+        c.run_is_free = true;
+        dfm_driver_init(&t, &c);
+        m.join.incarnation = 1;
+        m.join.run = TRACE_RUN;
+        m.join.newest = 4;
+        t.resets = 3;
+        for (int i = 0; i < 4; i++) {
+                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
+                m.header.sender_index = (uint16_t)(i % 2);
+                dfm_receive(t.dfm, t.now_ns, &m);
+                t.ros_joined[i % 2] |= i < 2;
+                t.sfis[i % 2].joined |= i >= 2;
+        }
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(&t, i, RUN_RUNNING, 0);
+                sfi_says_alive(&t, i, RUN_RUNNING, 0);
+        }
+        dfm_says_with(&t, false);
+        for (uint16_t i = 0; i < 2; i++) {
+                t.message.n = 1;
+                memset(&t.message.inventory, 0, sizeof t.message.inventory.entries[0]);
+                t.message.inventory = (__typeof__(t.message.inventory)){.incarnation = 1, .end = 4};
+                t.message.inventory.entries[0].ended = i == 0; /* event 0 */
+                t.message.inventory.entries[0].open = i == 1 ? 2 : 0;
+                t.message.inventory.totals.complete = i == 0;
+                assert_true(driver_say(&t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
+        }
+        assert_dfm_says(&t, "ross: Clear #0 oldest 1: e2 | ross: Clear #1 oldest 1: e3");
+        sfi_grants(&t, 0, 9);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 2);
+        /* The numbers go on; the ROSs know the last reset already. */
+        outside_offers(&t, 77, 0);
+        assert_dfm_says(&t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 3 at 77"));
+        /* The SFI that had event 1 goes: nobody else can build it. */
+        sfi_says_alive(&t, 1, RUN_ENDED, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 3);
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        dfm_free(t.dfm);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(busy_follows_the_credits_with_hysteresis),
+                cmocka_unit_test(busy_follows_the_queue),
+                cmocka_unit_test(a_full_queue_is_busy_at_once),
+                cmocka_unit_test(the_schedule_has_a_busy_signal_too),
+                cmocka_unit_test(the_clock_makes_an_event_of_each_slice),
+                cmocka_unit_test(a_resumed_run_loses_events_whose_trigger_nobody_knows),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,335 @@
+/* Triggers from outside: their numbers, the queue, and resets of the counters. */
+#include "dfm_outside.h"
+
+#include "evb/base/random.h"
+
+static void the_first_trigger_waits_until_all_ross_know_its_number(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 1, 9);
+        assert_dfm_says(&t, "");
+        outside_offers(&t, 1000, 0);
+        outside_offers(&t, 1001, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3 reset 1 at 1000");
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        t.resets = 1;
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "sfi1: Assign e0>sfi1#0 e1>sfi1#1 | ross: Assign e0>sfi1 e1>sfi1");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 2);
+        outside_ends(&t);
+}
+
+static void a_trigger_describes_its_event(void **state)
+{
+        struct trigger_entry e = {.number = UINT64_C(0x1234567890), .time_ns = 5 * NS_PER_S + 77, .type = 42};
+        struct dfm_config c = outside_standard(8);
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.utc_offset_ns = 100 * NS_PER_S;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 9);
+        dfm_offer(t.dfm, t.now_ns, &e);
+        e.number++, e.time_ns = 0;
+        dfm_offer(t.dfm, t.now_ns, &e);
+        dfm_says_with(&t, false);
+        ross_know(&t, 1);
+        dfm_pass_ns(&t, 3 * NS_PER_S);
+        while (dfm_step(t.dfm, t.now_ns, &to, &t.message) && t.message.header.type != MESSAGE_ASSIGN)
+                ;
+        assert_true(t.message.assign.with_info && t.message.n == 2);
+        assert_int_equal(t.message.assign.entries[0].l1_id, 0x34567890);
+        assert_true(t.message.assign.infos[0].global_id == UINT64_C(0x1234567890));
+        assert_int_equal(t.message.assign.infos[0].l1_id, 0x34567890);
+        assert_int_equal(t.message.assign.infos[0].trigger_type, 42);
+        assert_int_equal(t.message.assign.infos[0].run, TRACE_RUN);
+        assert_int_equal(t.message.assign.infos[0].time_s, 5);
+        assert_int_equal(t.message.assign.infos[0].time_ns, 77);
+        /* A trigger without a clock: when it came. */
+        assert_int_equal(t.message.assign.infos[1].time_s, 110);
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_true(t.message.assign.announces && !t.message.assign.with_info);
+        assert_int_equal(t.message.assign.entries[1].l1_id, 0x34567891);
+        /* Its latency includes the time in the queue. */
+        sfi_acks(&t, 0, 2);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_true(histogram_quantile(dfm_latency_ns(t.dfm), 0.5) > 29 * NS_PER_S / 10);
+        dfm_says_with(&t, false);
+        outside_ends(&t);
+}
+
+static void a_full_queue_refuses_triggers(void **state)
+{
+        struct dfm_config c = outside_standard(5);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        for (uint64_t k = 1; k <= 5; k++)
+                assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 106, 0), OFFER_REFUSED);
+        assert_int_equal(outside_offers(&t, 107, 0), OFFER_REFUSED);
+        assert_int_equal(offered(&t)->refused, 2);
+        assert_dfm_says(&t, "");
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
+        /* A refused trigger is gone, and its number too. */
+        assert_int_equal(outside_offers(&t, 106, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 108, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missing, 0);
+        assert_int_equal(dfm_waiting(t.dfm), 4);
+        outside_ends(&t);
+}
+
+static void no_number_is_taken_twice(void **state)
+{
+        struct dfm_config c = outside_standard(64);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        assert_int_equal(outside_offers(&t, 100, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 104, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missing, 3);
+        assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED); /* was overtaken */
+        assert_int_equal(offered(&t)->missing, 2);
+        assert_int_equal(outside_offers(&t, 102, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 104, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 100 + 5000, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 103, 0), OFFER_REPEATED); /* too long ago to know */
+        assert_int_equal(outside_offers(&t, 0, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, UINT64_MAX, 0), OFFER_REPEATED);
+        assert_int_equal(offered(&t)->repeated, 7);
+        outside_ends(&t);
+}
+
+static void a_far_jump_needs_agreement(void **state)
+{
+        const uint64_t far = UINT64_C(1) << 40;
+        struct dfm_config c = outside_standard(64);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        assert_int_equal(outside_offers(&t, far, 0), OFFER_IMPLAUSIBLE);
+        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
+        for (uint64_t k = 0; k < 3; k++)
+                assert_int_equal(outside_offers(&t, far + k, 0), OFFER_IMPLAUSIBLE);
+        assert_int_equal(outside_offers(&t, far + 3, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, far + 3, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, far + 4, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 102, 0), OFFER_REPEATED);
+        assert_int_equal(offered(&t)->implausible, 4);
+        outside_ends(&t);
+}
+
+static void a_reset_waits_for_earlier_events_and_for_the_ross(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 9);
+        assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 1, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 2, TRIGGER_MARKER), OFFER_MARKER);
+        assert_dfm_says_all(&t, "");
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 0 ros 3 sfi 3 reset 2 at 0 | "
+                                "ross: Clear #0 oldest 1: e0");
+        ross_know(&t, 1);
+        assert_dfm_says(&t, "");
+        ross_know(&t, 2);
+        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
+        assert_int_equal(offered(&t)->resets, 1);
+        /* Numbers of before are not accepted as late ones. */
+        assert_int_equal(outside_offers(&t, UINT64_MAX, 0), OFFER_REPEATED);
+        outside_ends(&t);
+}
+
+static void a_lost_trigger_does_not_lose_its_reset(void **state)
+{
+        struct dfm_config c = outside_standard(1);
+        struct dfm_driver t;
+
+        (void)state;
+        for (int marker = 0; marker < 2; marker++) {
+                outside_begins(&t, &c, 2);
+                sfi_grants(&t, 0, 1);
+                if (marker) {
+                        assert_int_equal(outside_offers(&t, 7, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
+                } else {
+                        t.sfis[0].granted = 2;
+                        dfm_says_with(&t, false);
+                        sfi_grants(&t, 0, 2);
+                        ros_says_switch(&t, 0, false);
+                        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
+                        assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_REFUSED);
+                        ros_says_switch(&t, 0, true);
+                        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+                        sfi_acks(&t, 0, 2);
+                        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+                }
+                assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
+                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+                dfm_says_with(&t, true);
+                assert_non_null(strstr(t.trace.text, "reset 2 at 1"));
+                outside_ends(&t);
+                t.resets = 0;
+        }
+}
+
+static void a_ros_that_is_gone_holds_no_reset_up(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        outside_offers(&t, 5, 0);
+        dfm_says_with(&t, false);
+        t.resets = 1;
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        outside_ends(&t);
+}
+
+static void triggers_outside_the_run_are_not_taken(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 3;
+        dfm_driver_init(&t, &c);
+        assert_int_equal(outside_offers(&t, 50, 0), OFFER_NOT_TAKEN);
+        dfm_driver_fini(&t);
+        outside_begins(&t, &c, 2);
+        for (uint64_t k = 1; k < 6; k++)
+                assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_waiting(t.dfm), 4);
+        sfi_grants(&t, 0, 9);
+        dfm_says_with(&t, false);
+        /* The third was the last one. */
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
+        assert_int_equal(offered(&t)->not_taken, 3);
+        assert_int_equal(outside_offers(&t, 106, 0), OFFER_NOT_TAKEN);
+        assert_int_equal(offered(&t)->not_taken, 4);
+        assert_int_equal(offered(&t)->refused, 0);
+        outside_ends(&t);
+}
+
+static void stopping_drops_the_queue(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        outside_offers(&t, 101, 0);
+        outside_offers(&t, 102, TRIGGER_RESET);
+        dfm_stop(t.dfm, t.now_ns);
+        assert_int_equal(dfm_waiting(t.dfm), 0);
+        assert_int_equal(offered(&t)->not_taken, 2);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, true);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        outside_ends(&t);
+}
+
+static void spills_are_counted(void **state)
+{
+        struct dfm_config c = outside_standard(16);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        outside_offers(&t, 101, TRIGGER_SPILL_BEGINS);
+        outside_offers(&t, 102, 0);
+        outside_offers(&t, 102, 0);
+        outside_offers(&t, 103, TRIGGER_SPILL_ENDS);
+        outside_offers(&t, 104, 0);
+        outside_offers(&t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
+        outside_offers(&t, 105, 0);
+        outside_offers(&t, 0, TRIGGER_MARKER | TRIGGER_SPILL_ENDS);
+        outside_offers(&t, 106, 0);
+        assert_int_equal(offered(&t)->spills_begun, 2);
+        assert_int_equal(offered(&t)->spills_ended, 2);
+        assert_int_equal(offered(&t)->in_spills, 4);
+        assert_int_equal(offered(&t)->triggers, 8);
+        outside_ends(&t);
+}
+
+/* Whatever comes, each trigger ends exactly once, and no two events have the same number between resets. */
+static void any_numbers_balance(void **state)
+{
+        static uint64_t taken[4096];
+        struct dfm_config c = outside_standard(16);
+
+        (void)state;
+        for (uint64_t seed = 0; seed < 20; seed++) {
+                uint64_t number = 1000, n_taken = 0;
+                struct dfm_driver t;
+                struct random r;
+
+                random_init(&r, seed);
+                outside_begins(&t, &c, 4);
+                for (int k = 0; k < 2000; k++) {
+                        uint64_t back = random_below(&r, 20) == 0 ? random_below(&r, 30) : 0;
+                        uint64_t jump = random_below(&r, 100) == 0 ? random_next(&r) : 0;
+
+                        number += random_below(&r, 3);
+                        if (outside_offers(&t, number - back + jump, (uint32_t)random_below(&r, 4)) ==
+                                    OFFER_QUEUED &&
+                            n_taken < ARRAY_SIZE(taken))
+                                taken[n_taken++] = dfm_busy(t.dfm).last;
+                        if (random_below(&r, 4) == 0) {
+                                sfi_grants(&t, 0, t.sfis[0].granted + random_below(&r, 9));
+                                dfm_says_with(&t, false);
+                                sfi_acks(&t, 0, (uint32_t)(dfm_counts(t.dfm)->assigned));
+                        }
+                        if (dfm_open_events(t.dfm) > 8)
+                                sfi_ends(&t, 0, t.sfis[0].finished, EVENT_COMPLETE, 0);
+                }
+                for (uint64_t i = 0; i < n_taken; i++)
+                        for (uint64_t k = 0; k < i; k++)
+                                assert_true(taken[i] != taken[k]);
+                assert_true(n_taken > 100);
+                outside_ends(&t);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_first_trigger_waits_until_all_ross_know_its_number),
+                cmocka_unit_test(a_trigger_describes_its_event),
+                cmocka_unit_test(a_full_queue_refuses_triggers),
+                cmocka_unit_test(no_number_is_taken_twice),
+                cmocka_unit_test(a_far_jump_needs_agreement),
+                cmocka_unit_test(a_reset_waits_for_earlier_events_and_for_the_ross),
+                cmocka_unit_test(a_lost_trigger_does_not_lose_its_reset),
+                cmocka_unit_test(a_ros_that_is_gone_holds_no_reset_up),
+                cmocka_unit_test(triggers_outside_the_run_are_not_taken),
+                cmocka_unit_test(stopping_drops_the_queue),
+                cmocka_unit_test(spills_are_counted),
+                cmocka_unit_test(any_numbers_balance),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
