@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "evb/base/quantity.h"
 #include "conf_internal.h"
 
 bool conf_address_parse(struct conf_address *ret, const char *text)
@@ -27,4 +28,12 @@ bool conf_address_is_unset(const struct conf_address *a)
         static const uint8_t nothing[sizeof a->bytes];
 
         return memcmp(a->bytes, nothing, sizeof nothing) == 0;
+}
+
+bool conf_is_port(const char *text)
+{
+        uint64_t port;
+
+        return text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789") == strlen(text) &&
+               quantity_parse_count(text, &port) == 0 && port >= 1 && port <= 65535;
 }

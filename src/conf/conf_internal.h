@@ -44,6 +44,10 @@ void conf_resolve_nodes(struct loading *l);
 void conf_resolve_texts(struct loading *l);
 void conf_check_fit(struct loading *l);
 
+/* trigger_keys.c: the text values of [trigger], then the fit of its keys. */
+void conf_resolve_trigger(struct loading *l);
+void conf_check_trigger(struct loading *l);
+
 /* keys.c: a number without its bounds; negative errno: not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */
@@ -62,3 +66,4 @@ struct conf_address {
 bool conf_address_parse(struct conf_address *ret, const char *text);
 bool conf_address_is_multicast(const struct conf_address *a);
 bool conf_address_is_unset(const struct conf_address *a); /* 0.0.0.0, :: */
+bool conf_is_port(const char *text);                      /* 1 to 65535 */

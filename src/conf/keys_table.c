@@ -51,12 +51,36 @@ const struct scenario_key scenario_keys[] = {
                "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
                "done)."),
 
+        TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT or clock",
+             "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
+             "(a trigger board sends them to this port of the DFM; see docs/protocol.md for the bytes), or "
+             "clock "
+             "(an event for each slice of time, for readout without triggers).",
+             LOCAL),
+        NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
+               "Number of triggers from outside, or slices, that may wait for a free credit. The DFM refuses "
+               "further "
+               "ones, and the run ends with exit status 1."),
+        NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
+               "Length of a slice if trigger.source is clock."),
+        TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
+             "Address and UDP port that the busy signal goes to, at each change and every 100 ms. HOST is a "
+             "numeric "
+             "IPv4 or [IPv6] address.",
+             LOCAL),
+        FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
+                 "Used share of all credits, or of trigger.queue, from which on the DFM is busy. It is also "
+                 "busy while "
+                 "a ROS sends XOFF, and while it takes no triggers."),
+        FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
+                 "Used share down to which the DFM stays busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
-                  ANY, "Mean trigger rate (max: a trigger as soon as an SFI has a free credit)."),
+                  ANY,
+                  "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit)."),
         NUMBER(KEY_COUNT, "trigger", "events", trigger.events, "0", 0, ANY,
                "Number of triggers to accept (0: no limit)."),
         CHOICE("trigger", "kind", trigger.kind, "periodic", "periodic|poisson|burst",
-               "Distribution of the intervals between triggers."),
+               "Distribution of the intervals between internal triggers."),
         NUMBER(KEY_COUNT, "trigger", "burst-length", trigger.burst_length, "10", 1, 1000000,
                "Number of triggers in a burst if trigger.kind is burst."),
 

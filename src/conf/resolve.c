@@ -8,7 +8,6 @@
 #include "evb/base/quantity.h"
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
-#include "evb/core/trigger.h"
 #include "conf_internal.h"
 
 /* A relative path starts at the directory of the file that sets it, or else at the current directory. */
@@ -54,14 +53,6 @@ static void resolve_path(struct loading *l, const char *section, const char *nam
                 memcpy(to, whole, b.length + 1);
 }
 
-static bool is_port(const char *text)
-{
-        uint64_t port;
-
-        return text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789") == strlen(text) &&
-               quantity_parse_count(text, &port) == 0 && port >= 1 && port <= 65535;
-}
-
 static void resolve_source(struct loading *l)
 {
         struct scenario *s = l->scenario;
@@ -76,10 +67,10 @@ static void resolve_source(struct loading *l)
                              sizeof s->ros.source_at - strlen("file:"));
                 snprintf(s->ros.source, sizeof s->ros.source, "file:%.*s", SCENARIO_TEXT_MAX - 6,
                          s->ros.source_at);
-        } else if (strncmp(text, "udp:", 4) == 0 && is_port(at)) {
+        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(at)) {
                 s->ros.source_kind = SOURCE_UDP;
                 snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
-        } else if (strncmp(text, "tcp:", 4) == 0 && port && port > at && is_port(port + 1)) {
+        } else if (strncmp(text, "tcp:", 4) == 0 && port && port > at && conf_is_port(port + 1)) {
                 s->ros.source_kind = SOURCE_TCP;
                 snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
         } else
@@ -161,6 +152,7 @@ void conf_resolve_texts(struct loading *l)
 
         snprintf(directory, sizeof directory, "%s", s->sfi.directory);
         resolve_source(l);
+        conf_resolve_trigger(l);
         resolve_sizes(l);
         resolve_path(l, "sfi", "directory", directory, s->sfi.directory, sizeof s->sfi.directory);
         check_group(l);
@@ -199,8 +191,7 @@ void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
-        if (s->trigger.kind != TRIGGER_PERIODIC && s->trigger.rate_millihertz == SCENARIO_MAX)
-                conf_key_error(l, "trigger", "kind", "needs a rate; set trigger.rate, or use periodic");
+        conf_check_trigger(l);
         if (s->network.control_port == s->network.data_port)
                 conf_key_error(l, "network", "data-port",
                                "equals network.control-port; expected another port");

@@ -2,11 +2,14 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
+#include "evb/data/busy_output.h"
 #include "evb/data/network.h"
+#include "evb/data/trigger_input.h"
 #include "evb/store/replay.h"
 #include "dfm_reasons.h"
 #include "machine.h"
@@ -30,6 +33,8 @@
 
 struct dfm_role {
         struct dfm *core;
+        struct trigger_input *input; /* NULL: the DFM makes its triggers */
+        struct busy_output *busy;    /* NULL: not configured */
         struct run_record record;
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
@@ -150,6 +155,33 @@ static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *co
         n->run = config->run;
 }
 
+static void configure_triggers(struct dfm_config *config, const struct scenario *s)
+{
+        static const enum dfm_trigger_source sources[] = {
+                [TRIGGER_INTERNAL] = DFM_TRIGGER_SCHEDULE,
+                [TRIGGER_UDP] = DFM_TRIGGER_OFFERED,
+                [TRIGGER_CLOCK] = DFM_TRIGGER_CLOCK,
+        };
+
+        config->trigger_source = sources[s->trigger.source_kind];
+        config->trigger_queue = (uint32_t)s->trigger.queue;
+        config->slice_ns = s->trigger.slice_ns;
+        config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);
+        config->busy_below_permille = (uint32_t)(1000 * s->trigger.busy_below);
+}
+
+static int open_triggers(struct node *n, struct dfm_role *d)
+{
+        const struct data_context context = node_data_context(n);
+        int r = 0;
+
+        if (n->scenario->trigger.source_kind == TRIGGER_UDP)
+                r = trigger_input_new(&d->input, &context, d->core);
+        if (r >= 0 && strcmp(n->scenario->trigger.busy_to, "none") != 0)
+                r = busy_output_new(&d->busy, &context);
+        return r;
+}
+
 static int open_role(struct node *n)
 {
         const struct scenario *s = n->scenario;
@@ -187,6 +219,7 @@ static int open_role(struct node *n)
         d->record.fd = -1;
         d->wait_log_ns = now_ns + WAIT_LOG_NS;
         d->give_up_ns = NEVER_NS;
+        configure_triggers(&config, s);
         r = open_replay(d, s, &config);
         if (r >= 0)
                 r = node_draw_number(&config.cookie);
@@ -194,7 +227,7 @@ static int open_role(struct node *n)
                 return r;
         choose_run(n, d, &config);
         r = dfm_new(&d->core, &config, now_ns);
-        return r < 0 ? log_error_errno(r, "dfm: %m") : 0;
+        return r < 0 ? log_error_errno(r, "dfm: %m") : open_triggers(n, d);
 }
 
 static void close_role(struct node *n)
@@ -206,6 +239,8 @@ static void close_role(struct node *n)
                 (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
                                        dfm_age_ns(d->core, clock_now_ns()), true);
         run_record_close(&d->record);
+        trigger_input_free(d->input);
+        busy_output_free(d->busy);
         dfm_free(d->core);
         replay_free(d->replay);
         free(d);
@@ -219,9 +254,15 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+/* The busy signal does not wait for further messages. */
+static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
-        return dfm_step(core, now_ns, ret_to, ret);
+        struct dfm_role *d = role;
+        bool is_made = dfm_step(d->core, now_ns, ret_to, ret);
+        const struct busy_packet busy = dfm_busy(d->core);
+
+        busy_output_turn(d->busy, now_ns, &busy);
+        return is_made;
 }
 
 /* Records whether the run continues or has ended: a restarted DFM resumes only a run that continues. */
@@ -345,7 +386,8 @@ static int take_turn(struct node *n, uint64_t now_ns)
 
         note_absence(n, d, now_ns);
         watch_clock(d);
-        node_send_due(n, d->core, step, now_ns);
+        trigger_input_turn(d->input, now_ns);
+        node_send_due(n, d, step, now_ns);
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);
@@ -357,7 +399,9 @@ static uint64_t next_deadline_ns(struct node *n)
 {
         const struct dfm_role *d = n->state;
 
-        return MIN(dfm_deadline_ns(d->core), d->give_up_ns);
+        uint64_t outside_ns = MIN(trigger_input_deadline_ns(d->input), busy_output_deadline_ns(d->busy));
+
+        return MIN(MIN(dfm_deadline_ns(d->core), d->give_up_ns), outside_ns);
 }
 
 static void stop_role(struct node *n, uint64_t now_ns)
@@ -390,6 +434,7 @@ static void publish_counters(struct node *n)
 
         idle_note(&d->idle, d->core, n->scenario);
         stats_set(&s->triggers, c->triggers);
+        trigger_input_publish(d->core, s);
         stats_set(&s->events_assigned, c->assigned);
         stats_set(&s->events_reassigned, c->reassigned);
         stats_set(&s->events_complete, c->complete);
@@ -414,6 +459,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
         const struct dfm_role *d = n->state;
 
         dfm_reasons(d->core, n->scenario, &d->idle, to);
+        trigger_input_reasons(d->core, n->stats, to);
         if (d->stalled_end[0])
                 reasons_add(to, "%s", d->stalled_end);
 }

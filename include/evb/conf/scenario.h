@@ -36,6 +36,7 @@ enum scenario_congestion {
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
+enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -57,7 +58,13 @@ struct scenario {
                 uint64_t mode, transport, duration_ns;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, burst_length;
+                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns;
+                double busy_above, busy_below; /* shares */
+                char source[SCENARIO_TEXT_MAX];
+                char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
+                /* Parsed from `source`: */
+                enum scenario_trigger source_kind;
+                uint16_t port;
         } trigger;
         struct {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,

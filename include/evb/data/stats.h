@@ -16,6 +16,23 @@
 /* X(name, meaning). The name contains the unit: events, fragments, packets, bytes, ns. */
 #define STATS_COUNTERS(X)                                                                                    \
         X(triggers, "triggers that the DFM accepted")                                                        \
+        X(triggers_offered, "triggers from outside or of the clock, taken or not")                           \
+        X(triggers_refused, "triggers offered that found trigger.queue full")                                \
+        X(triggers_repeated, "triggers offered whose number came before or went back without a reset")       \
+        X(triggers_implausible, "triggers offered whose number jumped too far to be trusted")                \
+        X(triggers_not_taken, "triggers offered before the run began or after its last trigger")             \
+        X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
+        X(trigger_resets, "counter resets that triggers reported")                                           \
+        X(trigger_datagrams, "datagrams with triggers received")                                             \
+        X(trigger_datagrams_lost, "datagrams with triggers missing by their sequence numbers")               \
+        X(trigger_datagrams_repeated, "datagrams with triggers received more than once")                     \
+        X(trigger_datagrams_late, "datagrams with triggers that a counter reset overtook")                   \
+        X(trigger_datagrams_other_run, "datagrams with triggers of another run")                             \
+        X(trigger_datagrams_dropped, "datagrams with triggers dropped by the full socket buffer")            \
+        X(triggers_in_spills, "triggers offered within spills")                                              \
+        X(spills_begun, "spills that triggers reported to begin")                                            \
+        X(spills_ended, "spills that triggers reported to end")                                              \
+        X(busy_datagrams, "busy signals sent")                                                               \
         X(events_assigned, "assignments of events, by Assign or Build")                                      \
         X(events_reassigned, "events reassigned to another SFI")                                             \
         X(events_complete, "events built with all fragments")                                                \

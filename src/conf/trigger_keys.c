@@ -1,0 +1,93 @@
+/* Parses the text values of [trigger], and checks its keys against each other and against the nodes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/core/trigger.h"
+#include "conf_internal.h"
+
+static void resolve_source(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        const char *text = s->trigger.source;
+
+        if (strcmp(text, "internal") == 0) {
+                s->trigger.source_kind = TRIGGER_INTERNAL;
+        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(text + 4)) {
+                s->trigger.source_kind = TRIGGER_UDP;
+                s->trigger.port = (uint16_t)atoi(text + 4);
+        } else if (strcmp(text, "clock") == 0) {
+                s->trigger.source_kind = TRIGGER_CLOCK;
+        } else
+                conf_key_error(l, "trigger", "source",
+                               "invalid source \"%.100s\"; expected internal, udp:PORT or clock", text);
+}
+
+/* HOST:PORT, an IPv6 host in brackets. */
+static bool parse_host_port(const char *text, struct conf_address *ret)
+{
+        const char *colon = strrchr(text, ':');
+        char host[64];
+        size_t n;
+
+        if (!colon || !conf_is_port(colon + 1))
+                return false;
+        n = (size_t)(colon - text);
+        if (text[0] == '[' && n > 1 && colon[-1] == ']')
+                text++, n -= 2;
+        else if (memchr(text, ':', n))
+                return false;
+        if (n >= sizeof host)
+                return false;
+        snprintf(host, sizeof host, "%.*s", (int)n, text);
+        return conf_address_parse(ret, host) && !conf_address_is_unset(ret);
+}
+
+void conf_resolve_trigger(struct loading *l)
+{
+        const char *to = l->scenario->trigger.busy_to;
+        struct conf_address ignored;
+
+        resolve_source(l);
+        if (strcmp(to, "none") != 0 && !parse_host_port(to, &ignored))
+                conf_key_error(
+                        l, "trigger", "busy-to",
+                        "invalid address \"%.100s\"; expected none, or HOST:PORT with a numeric IPv4 or "
+                        "[IPv6] address",
+                        to);
+}
+
+/* The DFM sends from its own address. */
+static void check_busy_family(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const struct scenario_node *dfm = scenario_node_of(s, ROLE_DFM, 0);
+        struct conf_address own, to;
+
+        if (dfm && conf_address_parse(&own, dfm->address) && parse_host_port(s->trigger.busy_to, &to) &&
+            own.family != to.family)
+                conf_key_error(
+                        l, "trigger", "busy-to",
+                        "\"%.60s\" is of another address family than %s of node %s; expected an address "
+                        "of that family",
+                        s->trigger.busy_to, dfm->address, dfm->name);
+}
+
+void conf_check_trigger(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+
+        if (s->trigger.source_kind == TRIGGER_INTERNAL && s->trigger.kind != TRIGGER_PERIODIC &&
+            s->trigger.rate_millihertz == SCENARIO_MAX)
+                conf_key_error(l, "trigger", "kind", "needs a rate; set trigger.rate, or use periodic");
+        if (s->trigger.source_kind == TRIGGER_UDP &&
+            (s->trigger.port == s->network.control_port || s->trigger.port == s->network.data_port))
+                conf_key_error(l, "trigger", "source", "port %u is network.%s; expected another port",
+                               s->trigger.port,
+                               s->trigger.port == s->network.control_port ? "control-port" : "data-port");
+        if (s->trigger.busy_above <= s->trigger.busy_below)
+                conf_key_error(l, "trigger", "busy-below",
+                               "too large; expected less than trigger.busy-above");
+        check_busy_family(l);
+}

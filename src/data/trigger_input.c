@@ -1,0 +1,229 @@
+/* Receives datagrams with triggers. Their sequence numbers reveal losses; the core follows the numbers of the
+ * triggers themselves. */
+#include "evb/data/trigger_input.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/data/network.h"
+#include "evb/data/socket_open.h"
+#include "evb/net/endpoint.h"
+#include "evb/protocol/sequence.h"
+
+#define RECEIVE_BUFFER_BYTES (4u << 20)
+/* Limits of one turn, so that a flood does not starve the rest of the DFM. */
+#define BATCHES_MAX 16
+#define TRIGGERS_MAX 8192
+/* The network may repeat the first datagram of a sender for this long; later, the sender has restarted. */
+#define RESTART_AFTER_NS NS_PER_S
+
+struct trigger_input {
+        struct dfm *core;
+        struct node_stats *stats;
+        struct loop *loop;
+        struct loop_io io;
+        struct endpoint *endpoint;
+        bool ready;
+        struct sequence sequence;
+        uint32_t reset_sequence; /* of the datagram that brought the last reset */
+        bool was_reset;
+        uint64_t began_ns; /* when datagram 0 came last; 0: never */
+        bool run_logged, repeat_logged;
+};
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        (void)events;
+        ((struct trigger_input *)ctx)->ready = true;
+}
+
+int trigger_input_new(struct trigger_input **ret, const struct data_context *c, struct dfm *core)
+{
+        struct udp_config config = {.receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
+        struct trigger_input *t = calloc(1, sizeof *t);
+        char text[NET_ADDRESS_TEXT_MAX];
+        int r;
+
+        if (!t)
+                return log_error_errno(ENOMEM, "trigger: %m");
+        *t = (struct trigger_input){.core = core, .stats = c->stats, .loop = c->loop};
+        r = network_node_address(&config.local, c->self, c->scenario->trigger.port);
+        if (r >= 0)
+                r = socket_open_udp(&t->endpoint, &config, "triggers");
+        if (r >= 0) {
+                socket_note_buffer(SOCKET_RECEIVE, "triggers", true, config.receive_buffer_bytes,
+                                   t->endpoint->granted_receive_bytes);
+                t->io = (struct loop_io){
+                        .fd = t->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = t};
+                r = loop_add(t->loop, &t->io);
+        }
+        if (r < 0) {
+                trigger_input_free(t);
+                return r;
+        }
+        log_info("expecting triggers at %s", net_address_format(&config.local, text));
+        *ret = t;
+        return 0;
+}
+
+struct trigger_input *trigger_input_free(struct trigger_input *t)
+{
+        if (t)
+                endpoint_free(t->endpoint);
+        free(t);
+        return NULL;
+}
+
+static void log_repeated(struct trigger_input *t, const struct trigger_entry *e)
+{
+        if (!t->repeat_logged)
+                log_error("trigger %" PRIu64
+                          " came before, or the numbers went back without a counter reset; it is "
+                          "refused, as it could not be told from the earlier trigger",
+                          e->number);
+        t->repeat_logged = true;
+}
+
+static void offer(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+{
+        for (unsigned k = 0; k < p->n; k++) {
+                struct trigger_entry e = trigger_packet_entry(p, k);
+
+                if (e.flags & TRIGGER_RESET) {
+                        t->reset_sequence = p->sequence;
+                        t->was_reset = true;
+                }
+                if (dfm_offer(t->core, now_ns, &e) == OFFER_REPEATED)
+                        log_repeated(t, &e);
+        }
+}
+
+/* A sender that restarted begins with datagram 0, and resets the counters. */
+static bool has_restarted(const struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+{
+        return p->sequence == 0 && p->n > 0 && trigger_packet_entry(p, 0).flags & TRIGGER_RESET &&
+               t->sequence.started && (t->began_ns == 0 || now_ns - t->began_ns >= RESTART_AFTER_NS);
+}
+
+static bool is_of_run(struct trigger_input *t, const struct trigger_packet *p)
+{
+        if (p->run == 0 || p->run == dfm_run(t->core))
+                return true;
+        stats_add(&t->stats->trigger_datagrams_other_run, 1);
+        if (!t->run_logged)
+                log_warning("triggers of run %u are ignored, as this is run %u", p->run, dfm_run(t->core));
+        t->run_logged = true;
+        return false;
+}
+
+static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+{
+        enum sequence_verdict verdict;
+
+        if (!is_of_run(t, p))
+                return;
+        if (has_restarted(t, now_ns, p))
+                sequence_begin(&t->sequence, 0);
+        verdict = sequence_note(&t->sequence, p->sequence);
+        if (p->sequence == 0 && verdict != SEQUENCE_REPEAT)
+                t->began_ns = now_ns;
+        stats_add(&t->stats->trigger_datagrams, 1);
+        if (verdict == SEQUENCE_REPEAT)
+                stats_add(&t->stats->trigger_datagrams_repeated, 1);
+        /* Its numbers are those of before the reset that overtook it. */
+        else if (verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(p->sequence - t->reset_sequence) < 0)
+                stats_add(&t->stats->trigger_datagrams_late, 1);
+        else
+                offer(t, now_ns, p);
+        stats_set(&t->stats->trigger_datagrams_lost, sequence_lost(&t->sequence));
+}
+
+/* Returns the number of triggers. */
+static unsigned take_datagram(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
+{
+        struct trigger_packet p;
+
+        switch (trigger_packet_decode(&p, d->bytes, d->size_bytes)) {
+        case TRIGGER_PACKET_OK:
+                take(t, now_ns, &p);
+                return p.n;
+        case TRIGGER_PACKET_FOREIGN:
+                stats_add(&t->stats->packets_foreign, 1);
+                break;
+        case TRIGGER_PACKET_MALFORMED:
+                stats_add(&t->stats->packets_malformed, 1);
+                break;
+        }
+        return 0;
+}
+
+void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
+{
+        struct datagram d[8];
+        unsigned triggers = 0;
+        int n = 1;
+
+        if (!t || !t->ready)
+                return;
+        for (int batch = 0; n > 0 && batch < BATCHES_MAX && triggers < TRIGGERS_MAX; batch++) {
+                n = endpoint_receive(t->endpoint, d, ARRAY_SIZE(d));
+                for (int i = 0; i < n; i++)
+                        triggers += take_datagram(t, now_ns, &d[i]);
+        }
+        t->ready = n > 0;
+        stats_set(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped);
+}
+
+uint64_t trigger_input_deadline_ns(const struct trigger_input *t)
+{
+        return t && t->ready ? 0 : NEVER_NS;
+}
+
+void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
+{
+        const struct dfm_offered *c = &dfm_counts(core)->offered;
+
+        stats_set(&stats->triggers_offered, c->triggers);
+        stats_set(&stats->triggers_refused, c->refused);
+        stats_set(&stats->triggers_repeated, c->repeated);
+        stats_set(&stats->triggers_implausible, c->implausible);
+        stats_set(&stats->triggers_not_taken, c->not_taken);
+        stats_set(&stats->trigger_numbers_missing, c->missing);
+        stats_set(&stats->trigger_resets, c->resets);
+        stats_set(&stats->spills_begun, c->spills_begun);
+        stats_set(&stats->spills_ended, c->spills_ended);
+        stats_set(&stats->triggers_in_spills, c->in_spills);
+}
+
+void trigger_input_reasons(const struct dfm *core, const struct node_stats *stats, struct reasons *to)
+{
+        const struct dfm_offered *c = &dfm_counts(core)->offered;
+        uint64_t lost = stats_get(&stats->trigger_datagrams_lost) + stats_get(&stats->trigger_datagrams_late);
+
+        if (c->refused > 0)
+                reasons_add(to,
+                            "%" PRIu64 " of %" PRIu64
+                            " triggers were refused, because trigger.queue was full: the "
+                            "trigger is faster than the SFIs, and does not obey the busy signal",
+                            c->refused, c->triggers);
+        if (lost > 0)
+                reasons_add(to,
+                            "%" PRIu64 " datagrams with triggers are lost; %" PRIu64
+                            " of them found the socket full",
+                            lost, stats_get(&stats->trigger_datagrams_dropped));
+        if (c->repeated > 0)
+                reasons_add(to,
+                            "%" PRIu64 " of %" PRIu64
+                            " triggers were refused, because their number came before, or "
+                            "went back without a counter reset",
+                            c->repeated, c->triggers);
+        if (c->implausible > 0)
+                reasons_add(to,
+                            "%" PRIu64 " of %" PRIu64
+                            " triggers were refused, because their number was implausible",
+                            c->implausible, c->triggers);
+}
