@@ -65,7 +65,7 @@ static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_
 
         if (!f->whole || f->form != FORM_RAW || f->bytes == 0 || f->at == ARENA_NONE)
                 return false;
-        key = pattern_key(b->context.scenario->run.seed, ros, built->event);
+        key = pattern_key(b->context.scenario->run.seed, ros, built->info.l1_id);
         at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
         if (at < f->bytes)
                 note_corrupt(b, built, ros, key, at);

@@ -20,7 +20,7 @@ static uint64_t fill(struct data_sender *s, size_t n)
                 bytes += j->job.to_bytes - j->job.chunk.offset;
                 s->chunk_jobs[i].payload = s->buffer + j->at;
                 if (j->fill)
-                        source_fill(s->source, j->job.chunk.event, s->buffer + j->at,
+                        source_fill(s->source, j->job.chunk.event, j->job.chunk.l1_id, s->buffer + j->at,
                                     j->job.chunk.fragment_bytes);
         }
         return bytes;

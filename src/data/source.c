@@ -11,8 +11,8 @@
 #include "evb/store/replay.h"
 
 struct source_kind {
-        void (*describe)(const struct source *s, uint64_t event, struct ros_fragment *ret);
-        void (*fill)(const struct source *s, uint64_t event, void *to, uint32_t bytes);
+        void (*describe)(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
+        void (*fill)(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes);
 };
 
 struct source {
@@ -44,23 +44,24 @@ static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
         return sizes->bytes;
 }
 
-static void pattern_describe(const struct source *s, uint64_t event, struct ros_fragment *ret)
+/* The trigger's number decides, as it is in the event's header: a reader of the file can check the bytes. */
+static void pattern_describe(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         *ret = (struct ros_fragment){
                 .bytes = s->sizes.kind == SIZES_FIXED
                                  ? s->sizes.bytes
-                                 : size_of(&s->sizes, pattern_key(s->seed, s->index, event)),
+                                 : size_of(&s->sizes, pattern_key(s->seed, s->index, l1_id)),
                 .order = (uint16_t)s->index,
                 .form = FORM_RAW,
         };
 }
 
-static void pattern_make(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+static void pattern_make(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
-        pattern_fill(pattern_key(s->seed, s->index, event), to, 0, bytes);
+        pattern_fill(pattern_key(s->seed, s->index, l1_id), to, 0, bytes);
 }
 
-static void file_describe(const struct source *s, uint64_t event, struct ros_fragment *ret)
+static void file_describe(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         struct replay_fragment f;
 
@@ -73,7 +74,7 @@ static void file_describe(const struct source *s, uint64_t event, struct ros_fra
         };
 }
 
-static void file_fill(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+static void file_fill(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
         replay_copy(s->replay, event, s->index, to, bytes);
 }
@@ -127,11 +128,10 @@ void source_describe(void *source, uint64_t event, uint32_t l1_id, struct ros_fr
 {
         const struct source *s = source;
 
-        (void)l1_id;
-        s->kind->describe(s, event, ret);
+        s->kind->describe(s, event, l1_id, ret);
 }
 
-void source_fill(const struct source *s, uint64_t event, void *to, uint32_t bytes)
+void source_fill(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
-        s->kind->fill(s, event, to, bytes);
+        s->kind->fill(s, event, l1_id, to, bytes);
 }

@@ -51,7 +51,7 @@ static void verify_rob(struct verify *v, const struct eformat_fragment *f)
         v->report->truncated += (status & EFORMAT_ROB_TRUNCATED) != 0;
 }
 
-/* In a run with pattern sources, the global ID is the event number; v3.0 has its low 32 bits. */
+/* The bytes of pattern sources follow from the L1 ID. */
 static void verify_rod(struct verify *v, const struct eformat_fragment *f)
 {
         const uint8_t *payload;
@@ -61,7 +61,7 @@ static void verify_rod(struct verify *v, const struct eformat_fragment *f)
         v->report->l1_mismatches += eformat_word(f->specific, 1) != v->info.l1_id;
         if (!v->report->has_seed || !eformat_raw_payload(f, &payload, &size_bytes))
                 return;
-        right = pattern_check(pattern_key(v->seed, f->source_id & 0xffff, v->info.global_id), payload, 0,
+        right = pattern_check(pattern_key(v->seed, f->source_id & 0xffff, v->info.l1_id), payload, 0,
                               size_bytes);
         v->report->pattern_fragments++;
         v->report->pattern_bytes += size_bytes;

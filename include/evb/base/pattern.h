@@ -1,6 +1,6 @@
 /* The bytes of a `pattern` source. Byte i of source s in event e depends only on (seed, s, e, i), so that any
- * reader can check it. The 64-bit little-endian word k (bytes 8k to 8k+7) is key + k * PATTERN_STEP (mod
- * 2^64), where the key mixes seed, source and event. */
+ * reader can check it; e is the L1 ID of the event. The 64-bit little-endian word k (bytes 8k to 8k+7) is key
+ * + k * PATTERN_STEP (mod 2^64), where the key mixes seed, source and event. */
 #pragma once
 
 #include <stddef.h>

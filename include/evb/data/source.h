@@ -30,4 +30,4 @@ struct source *source_free(struct source *source);
 /* A callback for struct ros_config; pure. */
 void source_describe(void *source, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
 /* Generates a fragment of the size that source_describe() returned. */
-void source_fill(const struct source *source, uint64_t event, void *to, uint32_t bytes);
+void source_fill(const struct source *source, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes);
