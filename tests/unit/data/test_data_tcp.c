@@ -328,7 +328,7 @@ static void a_ros_accepts_only_requests_of_the_connected_sfi(void **state)
 {
         struct ros_bench b;
         static struct message m;
-        uint8_t bytes[256];
+        uint8_t bytes[512];
 
         (void)state;
         ros_bench_open(&b);
