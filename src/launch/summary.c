@@ -13,6 +13,7 @@
 #include "evb/data/network.h"
 #include "evb/tc-model/layout.h"
 #include "run_reasons.h"
+#include "trigger_summary.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \
@@ -117,6 +118,7 @@ static struct accounts account(const struct launch *l)
                      a.expected == a.received + a.fragments_lost;
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
+        a.balanced &= trigger_summary_balances(l, &a);
         a.unexplained = unexplained(l, &a);
         return a;
 }
@@ -322,6 +324,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
                             span > 0 ? json_real((double)a->payload_bytes / span) : json_null());
         set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
+        trigger_summary_add(o, l);
         json_object_set_new(o, "fragments", fragments(l, a));
         json_object_set_new(o, "drops", drops(l));
         json_object_set_new(o, "control_ports", control_ports(l));
@@ -418,6 +421,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                l->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP");
         printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete,
                a->partial, a->lost, a->balanced ? "" : " (the accounts do not balance)");
+        trigger_summary_write(l);
         if (span > 0)
                 printf("  rate       %s events/s, %s/s of payload\n",
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),

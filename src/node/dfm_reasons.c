@@ -67,7 +67,9 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         add_nodes(&b, d, s, has_left, "left or fell silent");
         if (dfm_has_begun(d) && !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
                 strbuf_add(&b, "%s%s", b.length > 0 ? "; " : "",
-                           dfm_is_busy(d) ? "no SFI had a free credit" : "the first trigger was not due yet");
+                           dfm_is_busy(d)                          ? "no SFI had a free credit"
+                           : s->trigger.source_kind == TRIGGER_UDP ? "no trigger came from outside"
+                                                                   : "the first trigger was not due yet");
         add_own_reasons(&b, d, s);
 }
 

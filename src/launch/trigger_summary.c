@@ -1,0 +1,97 @@
+/* Reports what became of the triggers from outside, or of the slices of the clock: the DFM's counters. */
+#include "trigger_summary.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+#define COUNTER(member)                                                                                      \
+        {                                                                                                    \
+#member, offsetof(struct node_stats, member)                                                 \
+        }
+
+static const struct {
+        const char *name;
+        size_t offset;
+} counters[] = {
+        COUNTER(triggers_offered),
+        COUNTER(triggers_refused),
+        COUNTER(triggers_repeated),
+        COUNTER(triggers_implausible),
+        COUNTER(triggers_not_taken),
+        COUNTER(trigger_numbers_missing),
+        COUNTER(trigger_resets),
+        COUNTER(trigger_datagrams),
+        COUNTER(trigger_datagrams_lost),
+        COUNTER(trigger_datagrams_repeated),
+        COUNTER(trigger_datagrams_late),
+        COUNTER(trigger_datagrams_other_run),
+        COUNTER(trigger_datagrams_dropped),
+};
+
+static bool is_outside(const struct launch *l)
+{
+        return l->scenario->trigger.source_kind != TRIGGER_INTERNAL;
+}
+
+static json_t *spills(const struct node_stats *s)
+{
+        json_t *o = json_object();
+
+        json_object_set_new(o, "begun", json_integer((json_int_t)stats_get(&s->spills_begun)));
+        json_object_set_new(o, "ended", json_integer((json_int_t)stats_get(&s->spills_ended)));
+        json_object_set_new(o, "triggers", json_integer((json_int_t)stats_get(&s->triggers_in_spills)));
+        return o;
+}
+
+void trigger_summary_add(json_t *report, const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+
+        for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+                const _Atomic uint64_t *counter =
+                        (const _Atomic uint64_t *)((const char *)s + counters[i].offset);
+
+                json_object_set_new(report, counters[i].name,
+                                    is_outside(l) ? json_integer((json_int_t)stats_get(counter))
+                                                  : json_null());
+        }
+        json_object_set_new(report, "spills", is_outside(l) ? spills(s) : json_null());
+        json_object_set_new(report, "busy_datagrams",
+                            strcmp(l->scenario->trigger.busy_to, "none") == 0
+                                    ? json_null()
+                                    : json_integer((json_int_t)stats_get(&s->busy_datagrams)));
+}
+
+void trigger_summary_write(const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+
+        if (!is_outside(l))
+                return;
+        printf("  triggers   %" PRIu64 " offered: %" PRIu64 " refused, %" PRIu64 " repeated, %" PRIu64
+               " implausible, %" PRIu64 " not taken; %" PRIu64 " datagrams lost\n",
+               stats_get(&s->triggers_offered), stats_get(&s->triggers_refused),
+               stats_get(&s->triggers_repeated), stats_get(&s->triggers_implausible),
+               stats_get(&s->triggers_not_taken), stats_get(&s->trigger_datagrams_lost));
+        if (stats_get(&s->spills_begun) > 0)
+                printf("  spills     %" PRIu64 " begun, %" PRIu64 " ended, %" PRIu64 " triggers within\n",
+                       stats_get(&s->spills_begun), stats_get(&s->spills_ended),
+                       stats_get(&s->triggers_in_spills));
+}
+
+bool trigger_summary_balances(const struct launch *l, struct accounts *a)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+        uint64_t not_taken = stats_get(&s->triggers_refused) + stats_get(&s->triggers_repeated) +
+                             stats_get(&s->triggers_implausible) + stats_get(&s->triggers_not_taken);
+        uint64_t offered = stats_get(&s->triggers_offered);
+
+        if (!is_outside(l) || child_state(launch_dfm(l)) != NODE_ENDED || offered == a->triggers + not_taken)
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "%" PRIu64 " triggers were offered, but %" PRIu64 " taken and %" PRIu64 " not taken",
+                 offered, a->triggers, not_taken);
+        return false;
+}
