@@ -144,6 +144,7 @@ static void test_contradictory_keys(void **state)
                 {"dfm.node-timeout=500ms", "three times dfm.keep-alive"},
                 {"dfm.event-timeout=2s", "longer than sfi.timeout"},
                 {"network.loss=1", "below 1"},
+                {"trigger.busy-below=0.9", "expected less than trigger.busy-above"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -153,6 +154,36 @@ static void test_contradictory_keys(void **state)
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\n"), -EINVAL);
         assert_one_error(":6: trigger.kind: ", "needs a rate");
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\nrate = 1kHz\n"), 0);
+}
+
+static void test_trigger(void **state)
+{
+        static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frames", "tcp:5", ""};
+        static const char *const wrong_to[] = {"5000",  "host:5000",    "::1:5000",
+                                               "[::1]", "0.0.0.0:5000", "10.0.0.1:0"};
+        char setting[64];
+
+        assert_int_equal(sample_set("trigger.source=internal"), 0);
+        assert_int_equal(sample.trigger.source_kind, TRIGGER_INTERNAL);
+        assert_int_equal(sample_set("trigger.source=udp:5000"), 0);
+        assert_int_equal(sample.trigger.source_kind, TRIGGER_UDP);
+        assert_int_equal(sample.trigger.port, 5000);
+        assert_int_equal(sample_set("trigger.source=clock"), 0);
+        assert_int_equal(sample.trigger.source_kind, TRIGGER_CLOCK);
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                snprintf(setting, sizeof setting, "trigger.source=%s", wrong[i]);
+                assert_int_equal(sample_set(setting), -EINVAL);
+                assert_one_error("--set ", "expected internal, udp:PORT or clock");
+        }
+        assert_int_equal(sample_set("trigger.source=udp:26800"), -EINVAL);
+        assert_one_error("--set ", "port 26800 is network.control-port; expected another port");
+        assert_int_equal(sample_set("trigger.busy-to=10.0.0.1:5000"), 0);
+        assert_int_equal(sample_set("trigger.busy-to=[fe80::1%lo]:5000"), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(wrong_to); i++) {
+                snprintf(setting, sizeof setting, "trigger.busy-to=%s", wrong_to[i]);
+                assert_int_equal(sample_set(setting), -EINVAL);
+                assert_one_error("--set ", "expected none, or HOST:PORT");
+        }
 }
 
 int main(void)
@@ -167,6 +198,7 @@ int main(void)
                 cmocka_unit_test(test_long_path),
                 cmocka_unit_test(test_groups),
                 cmocka_unit_test(test_contradictory_keys),
+                cmocka_unit_test(test_trigger),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,328 @@
+/* Datagrams of a trigger board that the test plays, and the busy signal that it receives: what is counted,
+ * and that no datagram stalls the DFM. */
+#include "../test.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "evb/data/busy_output.h"
+#include "evb/data/trigger_input.h"
+#include "evb/net/endpoint.h"
+#include "data_sample.h"
+
+#define PORT 46912
+#define RUN 7
+
+static bool flood; /* the socket delivers endless datagrams */
+static unsigned receives;
+static uint8_t flooded[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
+
+int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
+
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)
+{
+        if (!flood)
+                return __real_recvmmsg(fd, messages, n, flags, timeout);
+        if (++receives > 10000)
+                fail_msg("a turn does not end during a flood");
+        for (unsigned i = 0; i < n; i++) {
+                memcpy(messages[i].msg_hdr.msg_iov->iov_base, flooded, sizeof flooded);
+                messages[i].msg_len = sizeof flooded;
+                messages[i].msg_hdr.msg_controllen = 0;
+        }
+        return (int)n;
+}
+
+struct bench {
+        struct sample sample;
+        struct dfm *core;
+        struct trigger_input *input;
+        struct busy_output *busy;
+        struct endpoint *board;
+        uint64_t now_ns;
+};
+
+static void bench_open(struct bench *b)
+{
+        struct dfm_config config = {
+                .run = RUN,
+                .cookie = SAMPLE_COOKIE,
+                .incarnation = SAMPLE_DFM,
+                .n_ros = 2,
+                .n_sfi = 2,
+                .trigger_source = DFM_TRIGGER_OFFERED,
+                .trigger_queue = 16,
+                .events_max = 64,
+                .clear_group = 10,
+                .keep_alive_ns = NS_PER_S,
+                .message_bytes = 1472,
+        };
+        struct udp_config board = {.segmentation = SEGMENTATION_OFF};
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        *b = (struct bench){.now_ns = 10 * NS_PER_S};
+        flood = false;
+        receives = 0;
+        sample_open(&b->sample, "dfm", "udp");
+        b->sample.scenario->trigger.port = PORT;
+        assert_int_equal(net_address_parse(&board.local, SAMPLE_NET ".9", 0), 0);
+        assert_int_equal(endpoint_new_udp(&b->board, &board), 0);
+        net_address_format(&b->board->local, text);
+        snprintf(b->sample.scenario->trigger.busy_to, sizeof text, "%s", text);
+        assert_int_equal(dfm_new(&b->core, &config, b->now_ns), 0);
+        assert_int_equal(trigger_input_new(&b->input, &b->sample.context, b->core), 0);
+        assert_int_equal(busy_output_new(&b->busy, &b->sample.context), 0);
+}
+
+static void bench_close(struct bench *b)
+{
+        trigger_input_free(b->input);
+        busy_output_free(b->busy);
+        endpoint_free(b->board);
+        dfm_free(b->core);
+        sample_close(&b->sample);
+}
+
+static void send_bytes(struct bench *b, const void *bytes, size_t n)
+{
+        struct net_address to;
+
+        assert_int_equal(net_address_parse(&to, SAMPLE_NET ".1", PORT), 0);
+        assert_int_equal(sendto(b->board->fd, bytes, n, 0, &to.any, to.size_bytes), n);
+}
+
+static size_t make_packet(uint8_t *bytes, uint32_t sequence, uint32_t run, uint16_t n, uint64_t first,
+                          uint32_t flags)
+{
+        uint32_t header[] = {htole32(UINT32_C(0x54425645)), htole32((uint32_t)n << 16 | 1), htole32(sequence),
+                             htole32(run)};
+
+        memcpy(bytes, header, sizeof header);
+        for (uint64_t k = 0; k < n; k++) {
+                uint64_t entry[] = {htole64(first + k), 0, htole64((uint64_t)(k ? 0 : flags) << 32)};
+
+                memcpy(bytes + sizeof header + k * sizeof entry, entry, sizeof entry);
+        }
+        return sizeof header + n * (size_t)TRIGGER_ENTRY_BYTES;
+}
+
+static void turn(struct bench *b)
+{
+        assert_int_equal(loop_wait(b->sample.loop, 0), 0);
+        trigger_input_turn(b->input, b->now_ns);
+        trigger_input_publish(b->core, b->sample.stats);
+}
+
+static void send_packet(struct bench *b, uint32_t sequence, uint16_t n, uint64_t first, uint32_t flags)
+{
+        uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
+
+        send_bytes(b, bytes, make_packet(bytes, sequence, RUN, n, first, flags));
+        turn(b);
+}
+
+/* Offered, lost, repeated and late. */
+static void assert_counts(struct bench *b, uint64_t offered, uint64_t lost, uint64_t repeated, uint64_t late)
+{
+        const struct node_stats *s = b->sample.stats;
+
+        assert_int_equal(stats_get(&s->triggers_offered), offered);
+        assert_int_equal(stats_get(&s->trigger_datagrams_lost), lost);
+        assert_int_equal(stats_get(&s->trigger_datagrams_repeated), repeated);
+        assert_int_equal(stats_get(&s->trigger_datagrams_late), late);
+}
+
+static void sequence_numbers_show_losses_and_repeats(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        send_packet(&b, 50, 10, 0, 0);
+        assert_counts(&b, 10, 0, 0, 0);
+        send_packet(&b, 51, 10, 10, 0);
+        send_packet(&b, 51, 10, 10, 0);
+        assert_counts(&b, 20, 0, 1, 0);
+        send_packet(&b, 54, 10, 40, 0);
+        assert_counts(&b, 30, 2, 1, 0);
+        send_packet(&b, 52, 10, 20, 0); /* overtaken */
+        assert_counts(&b, 40, 1, 1, 0);
+        send_packet(&b, 56, 0, 0, 0); /* empty, but shows a loss */
+        assert_counts(&b, 40, 2, 1, 0);
+        assert_int_equal(stats_get(&b.sample.stats->triggers_not_taken), 40);
+        assert_int_equal(trigger_input_deadline_ns(b.input), NEVER_NS);
+        bench_close(&b);
+}
+
+static void a_datagram_that_a_reset_overtook_is_dropped(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        send_packet(&b, 50, 1, 0, 0);
+        send_packet(&b, 52, 1, 0, TRIGGER_RESET);
+        assert_counts(&b, 2, 1, 0, 0);
+        send_packet(&b, 51, 1, 1, 0);
+        assert_counts(&b, 2, 0, 0, 1);
+        bench_close(&b);
+}
+
+static void a_restarted_board_is_followed_at_once(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        send_packet(&b, 0, 1, 0, TRIGGER_RESET);
+        send_packet(&b, 1, 1, 1, 0);
+        send_packet(&b, 0, 1, 0, TRIGGER_RESET); /* the network repeats it */
+        assert_counts(&b, 2, 0, 1, 0);
+        b.now_ns += NS_PER_S;
+        send_packet(&b, 0, 1, 0, TRIGGER_RESET);
+        assert_counts(&b, 3, 0, 1, 0);
+        send_packet(&b, 1, 1, 1, 0);
+        assert_counts(&b, 4, 0, 1, 0);
+        send_packet(&b, 1000000, 1, 2, 0); /* suspect, but the core judges its numbers */
+        assert_counts(&b, 5, 0, 1, 0);
+        b.now_ns += NS_PER_S;
+        send_packet(&b, 0, 1, 0, 0); /* without a reset it is a repeat */
+        assert_counts(&b, 5, 0, 2, 0);
+        bench_close(&b);
+}
+
+static void bad_datagrams_are_counted(void **state)
+{
+        uint8_t bytes[1000] = {0};
+        struct bench b;
+        size_t n;
+
+        (void)state;
+        bench_open(&b);
+        send_bytes(&b, bytes, 0);
+        send_bytes(&b, bytes, 3);
+        send_bytes(&b, bytes, sizeof bytes);
+        turn(&b);
+        assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 3);
+        n = make_packet(bytes, 9, RUN, 3, 0, 0);
+        send_bytes(&b, bytes, n - 1);
+        send_bytes(&b, bytes, n + 1);
+        n = make_packet(bytes, 9, RUN, 3, 0, 1u << 31);
+        send_bytes(&b, bytes, n);
+        turn(&b);
+        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 3);
+        n = make_packet(bytes, 9, RUN + 1, 3, 0, 0);
+        send_bytes(&b, bytes, n);
+        turn(&b);
+        assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_other_run), 1);
+        assert_counts(&b, 0, 0, 0, 0);
+        n = make_packet(bytes, 9, 0, 3, 0, 0);
+        send_bytes(&b, bytes, n);
+        turn(&b);
+        assert_counts(&b, 3, 0, 0, 0);
+        assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams), 1);
+        bench_close(&b);
+}
+
+static void a_flood_does_not_prolong_a_turn(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        make_packet(flooded, 1, 0, 100, 0, 0);
+        send_bytes(&b, flooded, sizeof flooded);
+        flood = true;
+        turn(&b);
+        assert_true(receives <= 16);
+        assert_int_equal(trigger_input_deadline_ns(b.input), 0);
+        bench_close(&b);
+}
+
+/* The newest datagram that the board received; -1: none. */
+static int hear_busy(struct bench *b, uint8_t bytes[static BUSY_PACKET_BYTES])
+{
+        struct pollfd p = {.fd = b->board->fd, .events = POLLIN};
+
+        if (poll(&p, 1, 0) == 0)
+                return -1;
+        return (int)recv(b->board->fd, bytes, BUSY_PACKET_BYTES, 0);
+}
+
+static void busy_is_sent_at_changes_and_every_100_ms(void **state)
+{
+        struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
+        uint8_t bytes[BUSY_PACKET_BYTES];
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        busy_output_turn(b.busy, b.now_ns, &p);
+        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(bytes[4], 1);
+        assert_int_equal(busy_output_deadline_ns(b.busy), b.now_ns + 100 * NS_PER_MS);
+        p.last = 5; /* no change of the state */
+        busy_output_turn(b.busy, b.now_ns + 1, &p);
+        assert_int_equal(hear_busy(&b, bytes), -1);
+        p = (struct busy_packet){false, BUSY_NOT, 6};
+        busy_output_turn(b.busy, b.now_ns + 2, &p);
+        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(bytes[4], 0);
+        assert_int_equal(bytes[8], 6);
+        p = (struct busy_packet){true, BUSY_XOFF, 7};
+        busy_output_turn(b.busy, b.now_ns + 3, &p);
+        p.reason = BUSY_CREDITS;
+        busy_output_turn(b.busy, b.now_ns + 4, &p);
+        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(bytes[5], BUSY_XOFF);
+        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(bytes[5], BUSY_CREDITS);
+        busy_output_turn(b.busy, b.now_ns + 3 + 100 * NS_PER_MS, &p);
+        assert_int_equal(hear_busy(&b, bytes), -1);
+        busy_output_turn(b.busy, b.now_ns + 4 + 100 * NS_PER_MS, &p);
+        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(stats_get(&b.sample.stats->busy_datagrams), 5);
+        bench_close(&b);
+}
+
+/* Nobody listens there: ICMP errors must not end anything. */
+static void a_missing_receiver_does_no_harm(void **state)
+{
+        struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        endpoint_free(b.board);
+        b.board = NULL;
+        for (int k = 0; k < 20; k++) {
+                p.busy = !p.busy;
+                busy_output_turn(b.busy, b.now_ns + (uint64_t)k, &p);
+        }
+        assert_true(stats_get(&b.sample.stats->busy_datagrams) >= 10);
+        assert_null(trigger_input_free(NULL));
+        assert_null(busy_output_free(NULL));
+        trigger_input_turn(NULL, 0);
+        busy_output_turn(NULL, 0, &p);
+        assert_int_equal(busy_output_deadline_ns(NULL), NEVER_NS);
+        bench_close(&b);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(sequence_numbers_show_losses_and_repeats),
+                cmocka_unit_test(a_datagram_that_a_reset_overtook_is_dropped),
+                cmocka_unit_test(a_restarted_board_is_followed_at_once),
+                cmocka_unit_test(bad_datagrams_are_counted),
+                cmocka_unit_test(a_flood_does_not_prolong_a_turn),
+                cmocka_unit_test(busy_is_sent_at_changes_and_every_100_ms),
+                cmocka_unit_test(a_missing_receiver_does_no_harm),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
