@@ -16,6 +16,7 @@ struct sim_config {
         bool push;
         uint64_t events;
         uint64_t rate_millihertz;
+        bool outside; /* the test offers the triggers; `events` of them are taken */
         uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice the mean unless `fixed` */
         bool fixed;
         struct fault_config faults;

@@ -35,7 +35,7 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
 {
         const struct describe_ctx *d = ctx;
 
-        assert(l1_id == (uint32_t)event);
+        assert(l1_id == (uint32_t)event || d->config->outside);
         *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
 }
 
@@ -116,6 +116,10 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .policy = s->config.policy,
                 .trigger_rate_millihertz = s->config.rate_millihertz,
                 .trigger_burst = 1,
+                .trigger_source = s->config.outside ? DFM_TRIGGER_OFFERED : DFM_TRIGGER_SCHEDULE,
+                .trigger_queue = 512,
+                .busy_above_permille = 800,
+                .busy_below_permille = 500,
                 .events = s->config.events,
                 .seed = SEED,
                 .events_max = 4096,

@@ -1,0 +1,150 @@
+/* Triggers from outside under virtual time: a board that obeys the busy signal, resets its counters now and
+ * then, and goes on while the DFM restarts. Every trigger ends once, whatever the network loses. */
+#include "evb/base/random.h"
+#include "scenes.h"
+
+/* Resets take a round trip and the end of all open events. */
+#define RESET_ONE_IN 150
+
+struct board {
+        struct random random;
+        uint64_t number, offered, resets;
+        bool reset_due;
+};
+
+/* Sends some triggers if the DFM is ready. */
+static void board_sends(struct board *b, struct sim *s, bool dfm_lives)
+{
+        struct dfm *dfm = sim_dfm(s);
+        uint64_t n = random_below(&b->random, 6);
+
+        for (uint64_t k = 0; k < n; k++) {
+                bool reset = random_below(&b->random, RESET_ONE_IN) == 0;
+                struct trigger_entry e = {.flags = reset ? TRIGGER_RESET : 0, .type = 3};
+
+                b->number = reset ? random_below(&b->random, 1000) : b->number + 1;
+                e.number = b->number;
+                if (!dfm_lives || dfm_busy(dfm).busy) {
+                        /* It remembers a reset that nobody heard of. */
+                        b->reset_due |= reset;
+                        continue;
+                }
+                e.flags |= b->reset_due ? TRIGGER_RESET : 0;
+                b->reset_due = false;
+                b->resets += (e.flags & TRIGGER_RESET) != 0;
+                b->offered++;
+                check(dfm_offer(dfm, sim_now_ns(s), &e) == OFFER_QUEUED);
+        }
+        if (dfm_lives)
+                sim_inject(s, ROLE_DFM, 0, "wake", 4);
+}
+
+static bool play(struct board *b, struct sim *s, uint64_t until_ns, bool dfm_lives)
+{
+        while (sim_now_ns(s) < until_ns) {
+                board_sends(b, s, dfm_lives);
+                if (sim_run(s, sim_now_ns(s) + NS_PER_MS / 4))
+                        return true;
+        }
+        return false;
+}
+
+static void check_offered(struct sim *s)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        const struct dfm_offered *o = &d->offered;
+
+        check(o->refused == 0 && o->repeated == 0 && o->implausible == 0);
+        check(dfm_waiting(sim_dfm(s)) == 0);
+}
+
+static void whole_run(bool push, double loss, uint64_t seeds)
+{
+        uint64_t first, last = seeds_to_run(seeds, &first);
+
+        for (uint64_t seed = first; seed <= last; seed++) {
+                struct sim_config c = sim_standard();
+                struct board b = {.number = seed * 1000000};
+                const struct dfm_counts *d;
+                struct sim *s;
+
+                seed_now = seed;
+                random_init(&b.random, seed);
+                c.outside = true;
+                c.push = push;
+                c.events = 400;
+                c.faults.loss = loss;
+                c.faults.seed = seed;
+                s = sim_now = sim_new(&c);
+                check(play(&b, s, FOREVER_NS, true));
+                check_accounts(s, &c);
+                check_offered(s);
+                d = dfm_counts(sim_dfm(s));
+                check(d->triggers == c.events && d->lost == 0);
+                check(d->offered.triggers == d->triggers + d->offered.not_taken);
+                check(d->offered.triggers == b.offered && d->offered.resets == b.resets);
+                for (uint64_t e = 0; e < c.events; e++)
+                        check(sim_event(s, e)->complete == 1 || loss > 0);
+                sim_free(s);
+        }
+}
+
+static void push(void **state)
+{
+        (void)state;
+        whole_run(true, 0, 10);
+        whole_run(true, 0.05, 40);
+}
+
+static void pull(void **state)
+{
+        (void)state;
+        whole_run(false, 0, 10);
+        whole_run(false, 0.05, 40);
+}
+
+/* A new DFM knows neither the triggers that wait nor those of events that no SFI has: these are lost, but
+ * counted, and the run goes on. */
+static void the_dfm_restarts(void **state)
+{
+        uint64_t first, last = seeds_to_run(60, &first);
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                struct sim_config c = sim_standard();
+                struct board b = {0};
+                const struct dfm_counts *d;
+                struct sim *s;
+
+                seed_now = seed;
+                random_init(&b.random, seed);
+                c.outside = true;
+                c.push = seed % 2;
+                c.events = 500;
+                c.faults.loss = seed % 3 ? 0.02 : 0;
+                c.faults.seed = seed;
+                s = sim_now = sim_new(&c);
+                check(!play(&b, s, 20 * NS_PER_MS + seed * NS_PER_MS, true));
+                sim_kill(s, ROLE_DFM, 0);
+                play(&b, s, sim_now_ns(s) + 3 * NS_PER_MS, false);
+                sim_restart_dfm(s);
+                check(play(&b, s, FOREVER_NS, true));
+                check_accounts(s, &c);
+                check_offered(s);
+                d = dfm_counts(sim_dfm(s));
+                check(d->triggers == c.events);
+                check(d->lost < 100);
+                sim_free(s);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(push),
+                cmocka_unit_test(pull),
+                cmocka_unit_test(the_dfm_restarts),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
