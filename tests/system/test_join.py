@@ -13,8 +13,10 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
+from board import RESET, Board
 from harness import LIMIT_S, complete, folder, main
 
 BASE = """
@@ -145,6 +147,41 @@ def restart(evb, mode, transport, again=1):
         assert {r["run"] for r in reports.values()} == {1}, reports
         assert sorted(b.events()) == list(range(6000))
         assert "restarted and resumed run 1" in b.log("ros2")
+
+
+def restart_with_board(evb):
+    """A DFM restarts while a trigger board goes on: no trigger becomes two events, and each one that was taken ends."""
+    board, over = Board(), threading.Event()
+
+    def send():
+        number = 0
+        while not over.is_set():
+            with contextlib.suppress(ConnectionError):  # nobody listens
+                board.send(number, 10, flags=RESET if number == 0 else 0)
+            number += 10
+            time.sleep(0.005)
+
+    keys = board.keys()
+    with bed(evb, {**keys, "trigger.events": 6000}) as b:
+        board.sender.connect((b.addresses["dfm"], int(keys["trigger.source"][4:])))
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            b.start_all()
+            b.wait_written(400_000)
+            b.kill("dfm")
+            b.start("dfm")
+            b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+            for name in b.processes:
+                b.processes[name].wait(timeout=LIMIT_S)
+        finally:
+            over.set()
+            sender.join()
+        dfm = json.loads((b.folder / "dfm.json").read_text())
+        assert dfm["triggers"] == 6000 == dfm["events_complete"] + dfm["events_partial"] + dfm["events_lost"], dfm
+        assert dfm["events_partial"] == 0 and b.processes["dfm"].returncode == (1 if dfm["reasons"] else 0), dfm
+        found = b.events()
+        assert len(found) == len(set(found)) >= dfm["events_complete"], (len(found), len(set(found)), dfm)
 
 
 def restart_late(evb):
@@ -390,7 +427,7 @@ if __name__ == "__main__":
         "dfm-restart-pull": lambda evb: restart(evb, "pull", "udp"),
         "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
         "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
-        "dfm-restart-late": restart_late,
+        "dfm-restart-late": restart_late, "dfm-restart-board": restart_with_board,
         "ended-is-over": ended_is_over,
         "lost-dfm": lost_dfm,
         "started-twice": started_twice,
