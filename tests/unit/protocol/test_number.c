@@ -1,0 +1,86 @@
+/* Numbers of triggers: counters in frames, and their extension across wraps. */
+#include "../test.h"
+
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/protocol/number.h"
+
+static const unsigned widths[] = {16, 24, 32, 64};
+
+static void a_counter_is_read_at_its_place(void **state)
+{
+        static const uint8_t frame[] = {0xff, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08};
+        static const struct {
+                struct number_field field;
+                uint64_t value;
+        } cases[] = {
+                {{1, 16, false}, 0x0201},     {{1, 16, true}, 0x0102},
+                {{1, 24, false}, 0x030201},   {{1, 24, true}, 0x010203},
+                {{1, 32, false}, 0x04030201}, {{1, 32, true}, 0x01020304},
+                {{0, 16, false}, 0x01ff},     {{1, 64, false}, UINT64_C(0x0807060504030201)},
+                {{7, 16, true}, 0x0708},      {{1, 64, true}, UINT64_C(0x0102030405060708)},
+        };
+        uint64_t value;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                size_t end = number_field_end(&cases[i].field);
+
+                assert_true(number_read(&cases[i].field, frame, sizeof frame, &value));
+                assert_true(value == cases[i].value);
+                assert_true(number_read(&cases[i].field, frame, end, &value));
+                assert_false(number_read(&cases[i].field, frame, end - 1, &value));
+        }
+}
+
+static void the_nearest_number_is_taken(void **state)
+{
+        (void)state;
+        assert_int_equal(number_extend(0xfffe, 16, 0x20001), 0x1fffe);
+        assert_int_equal(number_extend(0x0003, 16, 0x1fffe), 0x20003);
+        assert_int_equal(number_extend(0x7fff, 16, 0x10000), 0x17fff);
+        assert_int_equal(number_extend(0x8000, 16, 0x10000), 0x8000); /* two are as near */
+        assert_int_equal(number_extend(0xffffff, 24, 0x1000000), 0xffffff);
+        assert_int_equal(number_extend(0, 32, UINT32_MAX), UINT64_C(1) << 32);
+        assert_true(number_extend(7, 64, UINT64_MAX) == 7);
+        /* No number is below 0. */
+        assert_int_equal(number_extend(0xffff, 16, 5), 0xffff);
+        assert_int_equal(number_extend(0xffff, 16, 0), 0xffff);
+        assert_int_equal(number_extend(0x8000, 16, 0), 0x8000);
+        /* Bits above the width do not count. */
+        assert_int_equal(number_extend(0xabc0003, 16, 0x1fffe), 0x20003);
+}
+
+/* A counter that follows its own numbers, with steps to and fro, never loses its place. */
+static void numbers_survive_every_wrap(void **state)
+{
+        struct random random;
+
+        (void)state;
+        for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
+                unsigned bits = widths[w];
+                uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+                uint64_t span = (mask / 2) < (UINT64_C(1) << 40) ? mask / 2 : UINT64_C(1) << 40;
+
+                random_init(&random, bits);
+                for (uint64_t i = 0, near = 0; i < 100000; i++) {
+                        uint64_t number = near + random_below(&random, span + 1);
+
+                        if (random_below(&random, 4) == 0)
+                                number = near - random_below(&random, (near < span ? near : span) + 1);
+                        assert_true(number_extend(number & mask, bits, near) == number);
+                        near = number;
+                }
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_counter_is_read_at_its_place),
+                cmocka_unit_test(the_nearest_number_is_taken),
+                cmocka_unit_test(numbers_survive_every_wrap),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
