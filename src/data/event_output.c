@@ -214,7 +214,8 @@ int event_output_open(struct event_output *o, uint32_t run)
 static void describe(struct event_output *o, const struct sfi_built *built, uint32_t status)
 {
         o->event.info = built->info;
-        o->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0);
+        o->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0) |
+                          (built->l1_mismatch ? EFORMAT_L1_MISMATCH : 0);
         o->event.n_fragments = o->n_ros;
         for (uint32_t i = 0; i < o->n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];

@@ -187,6 +187,7 @@ static json_t *fragments(const struct launch *l, const struct accounts *a)
         set(o, "foreign", SUM(l, ANY_ROLE, packets_foreign));
         set(o, "malformed", SUM(l, ANY_ROLE, packets_malformed));
         set(o, "corrupt", SUM(l, ROLE_SFI, fragments_corrupt));
+        set(o, "mismatched", SUM(l, ROLE_SFI, fragments_mismatched));
         set(o, "re_asked", SUM(l, ROLE_SFI, fragments_re_asked));
         set(o, "recovered", SUM(l, ROLE_SFI, fragments_recovered));
         return o;

@@ -373,6 +373,7 @@ static void publish_counters(struct node *n)
         stats_set(&to->fragments_late, c->late);
         stats_set(&to->events_implausible, c->implausible);
         stats_set(&to->fragments_duplicate, c->duplicate);
+        stats_set(&to->fragments_mismatched, c->mismatched);
         stats_set(&to->fragments_no_room, c->no_room);
         stats_set(&to->fragments_re_asked, c->retried);
         stats_set(&to->fragments_recovered, c->recovered);
@@ -398,6 +399,9 @@ static void add_reasons(const struct node *n, struct reasons *to)
         uint64_t unacknowledged = sfi_unacknowledged(s->core);
 
         builder_reasons(s->builder, to);
+        if (sfi_counts(s->core)->mismatched > 0)
+                reasons_add(to, "it refused %llu fragments of other triggers than their events",
+                            (unsigned long long)sfi_counts(s->core)->mismatched);
         if (s->failed && to->n == 0)
                 reasons_add(to, "its output failed");
         if (unacknowledged > 0)

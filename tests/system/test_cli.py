@@ -79,7 +79,7 @@ def json_output(evb):
                   "peak_rss_bytes", "files", "nodes"}
         assert wanted <= set(report), wanted - set(report)
         assert set(report["fragments"]) == {"expected", "received", "lost", "late", "duplicate", "foreign", "malformed",
-                                            "corrupt", "re_asked", "recovered"}
+                                            "corrupt", "mismatched", "re_asked", "recovered"}
         assert set(report["drops"]) == {"source_qdisc_packets", "network_packets", "switch_packets", "socket_packets"}
         assert report["drops"]["switch_packets"] is None and report["drops"]["source_qdisc_packets"] is None
         done = call(evb, "check", path, "--json")

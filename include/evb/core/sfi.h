@@ -52,6 +52,7 @@ enum sfi_verdict {
         SFI_LATE,      /* its event has ended, or was never assigned here */
         SFI_DUPLICATE, /* received before */
         SFI_MALFORMED, /* contradicts an earlier chunk, or has no valid source */
+        SFI_MISMATCH,  /* its L1 ID is not that of the event: it belongs to another trigger */
         SFI_NO_ROOM,   /* no slot or no memory: it is requested again later */
 };
 
@@ -87,6 +88,7 @@ struct sfi_built {
         uint64_t event;
         enum event_end end; /* EVENT_LOST: nothing to write; only release the slot */
         bool assigned_again;
+        bool l1_mismatch;                     /* incomplete, and refused fragments with another L1 ID */
         const struct sfi_fragment *fragments; /* one for each ROS; valid until sfi_written() */
 };
 
@@ -97,6 +99,7 @@ struct sfi_counts {
         uint64_t fragments_lost;
         uint64_t implausible; /* chunks of events far beyond all assigned ones */
         uint64_t late, duplicate, malformed, no_room, retried, recovered;
+        uint64_t mismatched; /* fragments refused because their L1 ID is not that of the event */
         uint64_t datagrams_received, datagrams_lost;
         uint64_t datagrams_suspect; /* sequence number jumped too far to be trusted */
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */

@@ -47,6 +47,7 @@
         X(fragments_late, "fragments received after their event had ended")                                  \
         X(fragments_duplicate, "fragments received more than once")                                          \
         X(fragments_corrupt, "fragments whose bytes differ from the pattern")                                \
+        X(fragments_mismatched, "fragments refused because their L1 ID is not that of the event")            \
         X(fragments_re_asked, "repeated requests for fragments")                                             \
         X(fragments_recovered, "fragments received after a retry")                                           \
         X(fragments_no_room, "fragments dropped because the SFI had no memory for them")                     \

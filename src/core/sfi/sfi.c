@@ -109,9 +109,9 @@ static void note_assignment(struct sfi *s, uint32_t sequence)
         s->counts.assigned++;
 }
 
-static void begin_assigned(struct sfi *s, uint64_t now_ns, uint32_t slot)
+static void begin_assigned(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t l1_id)
 {
-        sfi_slots_set_assigned(&s->slots, slot);
+        sfi_slots_set_assigned(&s->slots, slot, l1_id);
         s->slots.items[slot].expire_ns = now_ns + s->config.timeout_ns;
         if (s->config.pull)
                 sfi_requests_queue(&s->requests, slot);
@@ -174,7 +174,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         note_assignment(s, a->sequence);
         t->items[slot].assigned_again = again;
         t->items[slot].info = info_of(s, m, k);
-        begin_assigned(s, now_ns, slot);
+        begin_assigned(s, now_ns, slot, a->l1_id);
 }
 
 /* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
@@ -394,6 +394,7 @@ void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
                 .event = e->event,
                 .end = (enum event_end)e->end,
                 .assigned_again = e->assigned_again,
+                .l1_mismatch = e->mismatched && e->end == EVENT_PARTIAL,
                 .fragments = sfi_fragment(&s->slots, slot, 0),
         };
 }
@@ -480,19 +481,4 @@ enum run_state sfi_run_state(const struct sfi *s)
 const struct member *sfi_member(const struct sfi *s)
 {
         return &s->member;
-}
-
-uint32_t sfi_open_events(const struct sfi *s)
-{
-        return s->config.slots - s->slots.n_free;
-}
-
-uint64_t sfi_buffer_used_bytes(const struct sfi *s)
-{
-        return arena_used_bytes(s->slots.arena);
-}
-
-uint64_t sfi_retry_after_ns(const struct sfi *s)
-{
-        return sfi_retry_interval_ns(&s->retry);
 }

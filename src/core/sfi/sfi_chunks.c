@@ -87,6 +87,10 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
         p->slot = slot_of(s, now_ns, c, &verdict);
         if (p->slot == SLOT_NONE)
                 return verdict;
+        if (s->slots.items[p->slot].l1_id != c->l1_id) {
+                s->slots.items[p->slot].mismatched = true;
+                return SFI_MISMATCH;
+        }
         struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
         if (f->whole) {
                 if (f->retried)
@@ -125,6 +129,9 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
                 break;
         case SFI_MALFORMED:
                 s->counts.malformed++;
+                break;
+        case SFI_MISMATCH:
+                s->counts.mismatched += ends_fragment;
                 break;
         case SFI_NO_ROOM:
                 s->counts.no_room++;
@@ -308,6 +315,21 @@ const struct sfi_counts *sfi_counts(const struct sfi *s)
                 counts->datagrams_suspect += s->sequences[i].numbers.suspects;
         }
         return counts;
+}
+
+uint32_t sfi_open_events(const struct sfi *s)
+{
+        return s->config.slots - s->slots.n_free;
+}
+
+uint64_t sfi_buffer_used_bytes(const struct sfi *s)
+{
+        return arena_used_bytes(s->slots.arena);
+}
+
+uint64_t sfi_retry_after_ns(const struct sfi *s)
+{
+        return sfi_retry_interval_ns(&s->retry);
 }
 
 uint64_t sfi_limit_bytes(const struct sfi *s)

@@ -1,5 +1,5 @@
-/* The table of the SFI's slots: opens, ranks, finishes and frees them, and keeps the receive bitmap. It sees
- * neither messages nor the retry timer. */
+/* The table of the SFI's slots: opens, ranks, finishes and frees them. It sees neither messages nor the retry
+ * timer. sfi_blocks.c keeps the receive bitmap. */
 #include "sfi_slots.h"
 
 #include <assert.h>
@@ -196,8 +196,44 @@ static void rank(struct sfi_slots *t, uint32_t slot)
                 heap_put(&t->holding, slot, e->assigned, ~e->event);
 }
 
-void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot)
+/* The fragments are to be requested and received again. */
+static void forget_fragments(struct sfi_slots *t, uint32_t slot)
 {
+        free_fragments(t, slot);
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                struct sfi_fragment *f = sfi_fragment(t, slot, i);
+
+                sfi_slots_discount(t, i, f);
+                /* What was requested is requested again. */
+                *f = (struct sfi_fragment){
+                        .asked = f->asked,
+                        .asked_from = f->asked_from,
+                        .asked_number = f->asked_number,
+                        .asked_ns = f->asked_ns,
+                        .skipped = f->skipped,
+                };
+                sfi_slots_count(t, i, f);
+        }
+        t->items[slot].missing = t->n_live;
+}
+
+/* Fragments that came before the assignment may have another L1 ID: they belong to another trigger. */
+static void set_l1_id(struct sfi_slots *t, uint32_t slot, uint32_t l1_id)
+{
+        struct sfi_slot *e = &t->items[slot];
+
+        if (e->l1_id == l1_id)
+                return;
+        e->l1_id = l1_id;
+        e->mismatched = true;
+        for (uint32_t i = 0; i < t->n_ros; i++)
+                t->counts->mismatched += sfi_fragment(t, slot, i)->known;
+        forget_fragments(t, slot);
+}
+
+void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id)
+{
+        set_l1_id(t, slot, l1_id);
         list_remove(t, &t->collecting[t->items[slot].assigned], slot);
         t->items[slot].assigned = true;
         list_append(t, &t->collecting[true], slot);
@@ -419,74 +455,8 @@ void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &t->items[slot];
 
-        free_fragments(t, slot);
-        for (uint32_t i = 0; i < t->n_ros; i++) {
-                struct sfi_fragment *f = sfi_fragment(t, slot, i);
-
-                sfi_slots_discount(t, i, f);
-                /* What was requested is requested again. */
-                *f = (struct sfi_fragment){
-                        .asked = f->asked,
-                        .asked_from = f->asked_from,
-                        .asked_number = f->asked_number,
-                        .asked_ns = f->asked_ns,
-                        .skipped = f->skipped,
-                };
-                sfi_slots_count(t, i, f);
-        }
-        e->missing = t->n_live;
+        forget_fragments(t, slot);
         e->rounds = 0;
         e->expire_ns = now_ns + t->config->timeout_ns;
         t->counts->no_room++;
-}
-
-static uint64_t word_mask(uint64_t bit, uint64_t n)
-{
-        return (n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << bit;
-}
-
-void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes)
-{
-        uint64_t first = at / EVB_BLOCK_BYTES, n = sfi_blocks(bytes);
-
-        while (n > 0) {
-                uint64_t bit = first % 64, part = MIN(n, 64 - bit);
-
-                t->block_bits[first / 64] &= ~word_mask(bit, part);
-                first += part, n -= part;
-        }
-}
-
-uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes)
-{
-        uint64_t first = at / EVB_BLOCK_BYTES, n = sfi_blocks(bytes);
-        uint32_t fresh = 0;
-
-        while (n > 0) {
-                uint64_t bit = first % 64, part = MIN(n, 64 - bit), mask = word_mask(bit, part);
-                uint64_t *word = &t->block_bits[first / 64];
-
-                fresh += (uint32_t)__builtin_popcountll(mask & ~*word);
-                *word |= mask;
-                first += part, n -= part;
-        }
-        return fresh;
-}
-
-bool sfi_slots_missing_range(const struct sfi_slots *t, const struct sfi_fragment *f, uint32_t from_bytes,
-                             uint32_t *ret_from, uint32_t *ret_to)
-{
-        uint64_t base = f->at / EVB_BLOCK_BYTES;
-        uint32_t i = from_bytes / EVB_BLOCK_BYTES, n = sfi_blocks(f->bytes), from;
-
-        while (i < n && t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1)
-                i++;
-        if (i == n)
-                return false;
-        from = i;
-        while (i < n && !(t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1))
-                i++;
-        *ret_from = from * EVB_BLOCK_BYTES;
-        *ret_to = MIN(i * EVB_BLOCK_BYTES, f->bytes);
-        return true;
 }

@@ -33,6 +33,7 @@ struct sfi_slot {
         bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
         bool queued;            /* in the queue of first requests, even if the event has ended since */
         bool writing_reported;  /* the DFM knows that the event is being written */
+        bool mismatched;        /* fragments with another L1 ID came for it */
         uint64_t built_ns;
         struct event_info info;
 };
@@ -141,7 +142,7 @@ static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const stru
 /* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way
  * to an assigned one. */
 uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
-void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot);
+void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id);
 void sfi_slots_set_requested(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns);
 /* The fragment is complete: hands the slot on if nothing is missing. */
@@ -176,7 +177,7 @@ static inline uint32_t sfi_blocks(uint32_t bytes)
         return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
 }
 
-/* The receive bitmap: which blocks of the buffer hold data. */
+/* sfi_blocks.c: the receive bitmap. */
 void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes);
 uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes); /* newly set blocks */
 /* The first missing part of a fragment from `from_bytes` on. */

@@ -46,7 +46,12 @@ static void the_event_header_comes_from_the_trigger(void **state)
                         (struct assign_entry){.event = 2, .l1_id = 40, .sfi = 1, .time_ns = 5000000006};
                 t.message.assign.infos[0] = (struct event_info){.global_id = 90, .l1_id = 40, .bc_id = 7};
                 assert_true(to_sfi(&t, ROLE_DFM, 0, MESSAGE_BUILD, 0));
-                sfi_gets_whole(&t, 2);
+                for (uint16_t ros = 0; ros < c.n_ros; ros++) {
+                        struct sfi_chunk p = chunk_of(ros, 2, 0, 100, 100);
+
+                        p.chunk.l1_id = 40;
+                        assert_int_equal(sfi_gets_chunk(&t, p), SFI_STORE);
+                }
                 assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
                 sfi_built_event(t.sfi, slot, &built);
                 assert_true(built.assigned_again);

@@ -384,6 +384,71 @@ static void a_stray_datagram_number_does_not_spoil_the_count(void **state)
         sfi_driver_fini(&t);
 }
 
+/* A complete fragment of 100 bytes with the L1 ID of another trigger. */
+static struct sfi_chunk of_another_trigger(uint16_t ros, uint64_t event)
+{
+        struct sfi_chunk p = chunk_of(ros, event, 0, 100, 100);
+
+        p.chunk.l1_id = (uint32_t)event + 1000;
+        return p;
+}
+
+static bool built_with_mismatch(struct sfi_driver *t)
+{
+        struct sfi_built built;
+        uint32_t slot;
+
+        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        sfi_built_event(t->sfi, slot, &built);
+        sfi_written(t->sfi, t->now_ns, slot, false);
+        assert_true(built.end == EVENT_PARTIAL || !built.l1_mismatch);
+        return built.l1_mismatch;
+}
+
+static void a_fragment_of_another_trigger_completes_nothing(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 2);
+        for (uint64_t event = 0; event < 2; event++) {
+                assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
+                assert_int_equal(sfi_gets_chunk(&t, of_another_trigger(1, event)), SFI_MISMATCH);
+                assert_sfi_writes(&t, "");
+        }
+        assert_int_equal(sfi_counts(t.sfi)->mismatched, 2);
+        /* The right one does, if it comes. */
+        assert_int_equal(sfi_gets_fragment(&t, 1, 1), SFI_STORE);
+        assert_false(built_with_mismatch(&t));
+        t.now_ns += c.timeout_ns;
+        sfi_says(&t);
+        assert_true(built_with_mismatch(&t));
+        sfi_driver_fini(&t);
+}
+
+/* In push, data may come before the assignment, which alone knows the L1 ID. */
+static void the_assignment_decides_on_the_l1_id(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        assert_int_equal(sfi_gets_chunk(&t, of_another_trigger(0, 0)), SFI_STORE);
+        assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_MISMATCH); /* not known to be the right one yet */
+        assert_int_equal(sfi_gets_chunk(&t, of_another_trigger(1, 0)), SFI_STORE);
+        sfi_gets_assign(&t, 0);
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_counts(t.sfi)->mismatched, 3);
+        assert_int_equal(sfi_buffer_used_bytes(t.sfi), 0);
+        assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
+        assert_sfi_writes(&t, "");
+        assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_STORE);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -406,6 +471,8 @@ int main(void)
                 cmocka_unit_test(a_reservation_without_payload_can_be_filled_in_chunks),
                 cmocka_unit_test(datagrams_are_counted_by_sequence_number),
                 cmocka_unit_test(a_stray_datagram_number_does_not_spoil_the_count),
+                cmocka_unit_test(a_fragment_of_another_trigger_completes_nothing),
+                cmocka_unit_test(the_assignment_decides_on_the_l1_id),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

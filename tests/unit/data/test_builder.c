@@ -179,6 +179,58 @@ static int seal(struct bench *b)
         return 0;
 }
 
+/* The first status word of the file's first event, which follows marker, sizes, version, source and count. */
+static uint32_t first_status(const char *path)
+{
+        static uint8_t bytes[1 << 16];
+        FILE *f = fopen(path, "rb");
+        size_t n;
+
+        assert_non_null(f);
+        n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        for (size_t at = 0; at + 28 <= n; at += 4) {
+                uint32_t words[7];
+
+                memcpy(words, bytes + at, sizeof words);
+                if (le32toh(words[0]) == EFORMAT_EVENT)
+                        return le32toh(words[6]);
+        }
+        fail_msg("%s has no event", path);
+        return 0;
+}
+
+static void a_refused_fragment_of_another_trigger_shows_in_the_status(void **state)
+{
+        for (int refused = 0; refused < 2; refused++) {
+                struct sfi_chunk c = {.source = 1, .chunk = {.l1_id = 1}};
+                struct message_to to;
+                struct message m;
+                struct bench b;
+                uint32_t slot;
+
+                (void)state;
+                bench_open(&b, OUTPUT_FILE);
+                start(&b);
+                assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
+                receive_fragment(&b, 0, 0);
+                if (refused)
+                        sfi_reserve(b.core, b.now_ns, &c, 1);
+                b.now_ns += b.config.timeout_ns;
+                while (sfi_step(b.core, b.now_ns, &to, &m))
+                        continue;
+                assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
+                builder_take(b.builder, slot);
+                builder_kick(b.builder);
+                collect_until(&b, 1);
+                assert_int_equal(seal(&b), 0);
+                assert_int_equal(first_status(b.files.paths[0]) &
+                                         (EFORMAT_EVENT_PARTIAL | EFORMAT_L1_MISMATCH),
+                                 EFORMAT_EVENT_PARTIAL | (refused ? EFORMAT_L1_MISMATCH : 0));
+                bench_close(&b);
+        }
+}
+
 static void events_end_in_a_file_that_verifies(void **state)
 {
         struct verify_report report;
@@ -397,6 +449,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(events_end_in_a_file_that_verifies),
+                cmocka_unit_test(a_refused_fragment_of_another_trigger_shows_in_the_status),
                 cmocka_unit_test(a_full_file_is_followed_by_the_next_one),
                 cmocka_unit_test(an_unsealed_file_keeps_its_temporary_name),
                 cmocka_unit_test(sealing_writes_the_events_that_are_queued),
