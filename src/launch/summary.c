@@ -316,6 +316,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         set(o, "events_complete", a->complete);
         set(o, "events_partial", a->partial);
         set(o, "events_lost", a->lost);
+        set(o, "triggers_not_taken", stats_get(&launch_dfm(l)->stats->triggers_not_taken));
         json_object_set_new(o, "events_stored",
                             s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
         json_object_set_new(o, "event_rate_hz",

@@ -194,6 +194,7 @@ static int open_role(struct node *n)
                 .n_ros = (uint32_t)s->ros.count,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .push = s->scenario.mode == MODE_PUSH,
+                .has_front_ends = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP,
                 .policy = (enum policy_id)s->dfm.policy,
                 .trigger_kind = (enum trigger_kind)s->trigger.kind,
                 .trigger_rate_millihertz = s->trigger.rate_millihertz,
@@ -440,6 +441,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->events_complete, c->complete);
         stats_set(&s->events_partial, c->partial);
         stats_set(&s->events_lost, c->lost);
+        stats_set(&s->triggers_not_taken, c->not_taken);
         stats_set(&s->busy_ns, c->busy_ns);
         stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);

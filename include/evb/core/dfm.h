@@ -47,6 +47,8 @@ struct dfm_config {
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
         bool push; /* after an assignment to its SFI, announces it to all ROSs */
+        /* Front-ends may stop before the run: triggers that nobody answers after dfm_stop() do not count. */
+        bool has_front_ends;
         enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
@@ -127,6 +129,7 @@ struct dfm_offered {
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
+        uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost;

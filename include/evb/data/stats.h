@@ -38,6 +38,7 @@
         X(events_complete, "events built with all fragments")                                                \
         X(events_partial, "events built with fragments missing")                                             \
         X(events_lost, "triggers that ended without an event")                                               \
+        X(triggers_not_taken, "triggers that no node answered after the run was stopped")                    \
         X(events_ended_again, "events that a second SFI built after they had ended")                         \
         X(busy_ns, "time for which triggers were held back")                                                 \
         X(payload_bytes, "fragment payload of complete events")                                              \

@@ -106,6 +106,12 @@ static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sf
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
 }
 
+/* Whether an event of which an SFI got nothing lacks only its frames. */
+static bool is_unanswered(const struct dfm *d)
+{
+        return d->config.has_front_ends && d->stopped && !d->failed;
+}
+
 static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
 {
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
@@ -121,7 +127,10 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 dfm_table_note_writing(&d->table, slot);
                 return;
         }
-        dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
+        if (f->end == EVENT_LOST && is_unanswered(d))
+                dfm_untake(d, now_ns, slot);
+        else
+                dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
 }
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)

@@ -14,10 +14,27 @@ static void leave_sfi(struct dfm *d, uint32_t slot)
                 d->sfis[sfi].held--;
 }
 
+/* The event is over, and the ROSs shall clear it. */
+static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        if (d->n_clears == 0)
+                d->clear_since_ns = now_ns;
+        d->clears[d->n_clears++] = d->table.slots[slot].event;
+        leave_sfi(d, slot);
+        dfm_table_close(&d->table, slot);
+}
+
+void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        d->counts.triggers--;
+        d->counts.not_taken++;
+        close_event(d, now_ns, slot);
+}
+
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes)
 {
-        struct dfm_event *e = &d->table.slots[slot];
+        const struct dfm_event *e = &d->table.slots[slot];
         struct dfm_counts *c = &d->counts;
         uint32_t n_ros = d->config.n_ros;
 
@@ -35,12 +52,7 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         c->fragments_received += n_ros - missing;
         c->fragments_lost += missing;
         histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
-
-        if (d->n_clears == 0)
-                d->clear_since_ns = now_ns;
-        d->clears[d->n_clears++] = e->event;
-        leave_sfi(d, slot);
-        dfm_table_close(&d->table, slot);
+        close_event(d, now_ns, slot);
 }
 
 static uint32_t choose_sfi(struct dfm *d)

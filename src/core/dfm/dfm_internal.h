@@ -191,6 +191,7 @@ struct dfm {
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
+        bool stopped; /* by dfm_stop(), while triggers came */
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */
@@ -211,6 +212,7 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 /* dfm_events.c: assignment and end of events. */
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
+void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* its trigger does not count */
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);

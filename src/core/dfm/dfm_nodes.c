@@ -316,12 +316,18 @@ static void end(struct dfm *d, uint64_t now_ns)
         d->config.keep_alive_ns = ENDED_REPEAT_NS;
 }
 
+static void drain(struct dfm *d, uint64_t now_ns)
+{
+        d->state = RUN_DRAINING;
+        d->keep_alive_due_ns = now_ns;
+}
+
 void dfm_advance_run(struct dfm *d, uint64_t now_ns)
 {
         if (d->state == RUN_STARTING && may_start(d, now_ns))
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
-                dfm_stop(d, now_ns);
+                drain(d, now_ns);
         if (d->state == RUN_DRAINING && d->table.used == 0 && d->n_clears == 0)
                 end(d, now_ns);
         if (d->state == RUN_ENDED && ((dfm_live(d, ROLE_SFI) == 0 && dfm_live(d, ROLE_ROS) == 0) ||
@@ -333,7 +339,7 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
 {
         if (d->state >= RUN_DRAINING)
                 return;
-        d->state = RUN_DRAINING;
+        d->stopped = true;
         dfm_triggers_drop(d);
-        d->keep_alive_due_ns = now_ns;
+        drain(d, now_ns);
 }

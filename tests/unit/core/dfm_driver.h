@@ -66,7 +66,7 @@ static inline void dfm_check_accounts(const struct dfm_driver *t)
         assert_int_equal(c->triggers, ended + dfm_open_events(t->dfm));
         assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
         assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
-        assert_true(c->assigned >= c->triggers && c->assigned - c->triggers == c->reassigned);
+        assert_int_equal(c->assigned, c->triggers + c->not_taken + c->reassigned);
 }
 
 static inline void dfm_driver_fini(struct dfm_driver *t)
