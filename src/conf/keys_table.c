@@ -107,11 +107,24 @@ const struct scenario_key scenario_keys[] = {
                "sections, only the first N of their ROSs are used (0: all)."),
         TEXT("ros", "source", ros.source, "pattern", "pattern, file:PATH, udp:PORT or tcp:HOST:PORT",
              "Source of fragments: pattern (the SFI checks every byte), the fragments of an event file, or "
-             "front-end electronics. Frames of a front-end carry no event number: the ROS counts them, and "
-             "frame k belongs to trigger k. If the ROS detects a loss, the run ends with exit status 1: a "
-             "datagram that its socket drops, a malformed one, or a broken connection. A frame that is lost "
-             "before it reaches the ROS goes undetected, and all later frames belong to wrong triggers.",
+             "frames of front-end electronics, which ros.event-number assigns to triggers.",
              LOCAL),
+        TEXT("ros", "event-number", ros.event_number, "count", "count, OFFSET:BITS or OFFSET:BITS:be",
+             "Where a frame of a front-end has the number of its trigger: at OFFSET bytes of its payload, "
+             "BITS "
+             "(16, 24, 32 or 64) wide, little-endian or (be) big-endian. The ROS matches frames to triggers "
+             "by "
+             "this number. With count, frames carry no number, and frame k belongs to trigger k: if the "
+             "board "
+             "omits, repeats or reorders a frame, neither ROS nor SFI can notice it, and all its later "
+             "fragments are built into events of other triggers. Losses that the ROS itself sees then end "
+             "the "
+             "run with exit status 1."),
+        TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
+             "The number that the board gives to the trigger with number 0."),
+        NUMBER_OR(KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
+                  "Time that a triggered event waits for its frame from a front-end, after which it is built "
+                  "without it (auto: three quarters of sfi.timeout). Later frames of the event are late."),
         NUMBER(KEY_BYTES, "ros", "fragment-size", ros.fragment_size_bytes, "1024", 0, EVB_FRAGMENT_MAX_BYTES,
                "Payload size of a fragment from the pattern source."),
         TEXT("ros", "fragment-sizes", ros.fragment_sizes, "fixed",

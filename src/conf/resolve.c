@@ -80,6 +80,42 @@ static void resolve_source(struct loading *l)
                         text);
 }
 
+/* "OFFSET:BITS" or "OFFSET:BITS:be". */
+static bool parse_number_field(const char *text, struct number_field *ret)
+{
+        unsigned long offset, bits;
+        char *end;
+
+        if (text[0] < '0' || text[0] > '9')
+                return false;
+        offset = strtoul(text, &end, 10);
+        if (*end != ':' || end[1] < '0' || end[1] > '9')
+                return false;
+        bits = strtoul(end + 1, &end, 10);
+        *ret = (struct number_field){(uint32_t)offset, (unsigned)bits, strcmp(end, ":be") == 0};
+        return (*end == '\0' || ret->big_endian) && offset <= NUMBER_OFFSET_MAX_BYTES &&
+               (bits == 16 || bits == 24 || bits == 32 || bits == 64);
+}
+
+static void resolve_number(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        char *end;
+
+        if (strcmp(s->ros.event_number, "count") != 0 &&
+            !parse_number_field(s->ros.event_number, &s->ros.number))
+                conf_key_error(
+                        l, "ros", "event-number",
+                        "invalid place \"%.100s\"; expected count, OFFSET:BITS or OFFSET:BITS:be with an "
+                        "offset up to %u and 16, 24, 32 or 64 bits, e.g. 4:32",
+                        s->ros.event_number, NUMBER_OFFSET_MAX_BYTES);
+        errno = 0;
+        s->ros.number_from_value = strtoll(s->ros.number_from, &end, 10);
+        if (end == s->ros.number_from || *end || errno == ERANGE)
+                conf_key_error(l, "ros", "number-from",
+                               "\"%.100s\" is not a whole number; expected e.g. 1 or -1", s->ros.number_from);
+}
+
 static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
 {
         const char *dash = strchr(text, '-');
@@ -153,6 +189,7 @@ void conf_resolve_texts(struct loading *l)
         snprintf(directory, sizeof directory, "%s", s->sfi.directory);
         resolve_source(l);
         conf_resolve_trigger(l);
+        resolve_number(l);
         resolve_sizes(l);
         resolve_path(l, "sfi", "directory", directory, s->sfi.directory, sizeof s->sfi.directory);
         check_group(l);
@@ -200,6 +237,8 @@ void conf_check_fit(struct loading *l)
                                "too short; expected at least three times dfm.keep-alive");
         if (s->dfm.event_timeout_ns <= s->sfi.timeout_ns)
                 conf_key_error(l, "dfm", "event-timeout", "too short; expected longer than sfi.timeout");
+        if (s->ros.wait_ns >= s->sfi.timeout_ns)
+                conf_key_error(l, "ros", "wait", "too long; expected shorter than sfi.timeout");
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);

@@ -1,5 +1,5 @@
-/* Receives frames of front-end electronics into the ROS's buffer. The core counts them, and so assigns them
- * to events. */
+/* Receives frames of front-end electronics into the ROS's buffer. The core assigns them to events, by their
+ * numbers or their count. */
 #include "evb/data/front_end.h"
 
 #include <errno.h>
@@ -36,6 +36,7 @@ struct front_end {
         struct loop_io io;
         bool ready;
         uint64_t again_ns, heard_ns;
+        struct number_field number;
         uint64_t frames; /* counted */
         uint64_t gaps, first_gap_frame;
         const char *first_gap;
@@ -83,9 +84,10 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what)
                 return;
         f->first_gap = what;
         f->first_gap_frame = f->frames;
-        log_error("front-end: %s at frame %" PRIu64
-                  "; later frames may belong to other triggers, because only their count matches them",
-                  what, f->frames);
+        log_error("front-end: %s at frame %" PRIu64 "%s", what, f->frames,
+                  f->number.bits > 0 ? "; the events of lost frames are built without them"
+                                     : "; later frames may belong to other triggers, because only their "
+                                       "count matches them");
 }
 
 static int open_udp(struct front_end *f, const char *port)
@@ -107,8 +109,9 @@ static int open_udp(struct front_end *f, const char *port)
         return loop_add(f->loop, &f->io);
 }
 
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local,
-                  struct loop *loop, struct ros *core, uint8_t *buffer, struct node_stats *stats)
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
+                  const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
+                  struct node_stats *stats)
 {
         struct front_end *f = calloc(1, sizeof *f);
         int r;
@@ -121,6 +124,7 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                 .stats = stats,
                 .loop = loop,
                 .io.fd = -1,
+                .number = *number,
                 .tcp = tcp,
                 .local = *local,
         };
@@ -162,53 +166,52 @@ struct front_end *front_end_free(struct front_end *f)
         return NULL;
 }
 
-/* Reserves the next frame's bytes; false: the buffer is full. */
-static bool begin_frame(struct front_end *f, uint32_t bytes)
+/* A frame of `bytes` begins, of which the first `n` are here. */
+static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes,
+                               uint64_t *ret_at)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
+        uint64_t counter;
+        bool numbered =
+                f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &counter);
 
-        enum ros_verdict verdict = ros_arrive(f->core, &fragment, &f->at);
-
-        if (verdict == ROS_FULL)
-                return false;
-        f->stored = verdict == ROS_STORE;
-        f->in_frame = true;
-        f->frame_bytes = bytes;
-        f->frame_done = 0;
-        return true;
+        return ros_arrive(f->core, numbered ? &counter : NULL, &fragment, ret_at);
 }
 
-static void end_frame(struct front_end *f, bool stored)
+static void end_frame(struct front_end *f)
 {
         f->in_frame = false;
         f->frames++;
-        if (stored)
-                ros_commit(f->core);
-        else
-                ros_skip(f->core, 1);
+        stats_add(&f->stats->front_end_frames, 1);
+        ros_commit(f->core);
 }
 
 static void take_datagram(struct front_end *f, const struct datagram *d)
 {
-        struct ros_fragment fragment = {.bytes = d->size_bytes - LENGTH_BYTES, .form = FORM_RAW};
+        uint32_t bytes = d->size_bytes - LENGTH_BYTES;
         enum ros_verdict verdict;
         uint64_t at;
 
-        if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != d->size_bytes - LENGTH_BYTES) {
+        if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != bytes) {
                 stats_add(&f->stats->packets_malformed, 1);
                 note_gap(f, 1, "malformed datagram");
                 return;
         }
-        verdict = ros_arrive(f->core, &fragment, &at);
-        if (verdict == ROS_STORE && fragment.bytes > 0)
-                memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, fragment.bytes);
-        if (verdict == ROS_FULL && !f->full_logged) {
+        verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes, &at);
+        if (verdict == ROS_STORE && bytes > 0)
+                memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, bytes);
+        if (verdict != ROS_FULL) {
+                end_frame(f);
+                return;
+        }
+        if (!f->full_logged)
                 log_warning("front-end: frame %" PRIu64 " does not fit into ros.buffer-size or "
                             "ros.buffer-events and is lost; further such frames are only counted",
                             f->frames);
-                f->full_logged = true;
-        }
-        end_frame(f, verdict == ROS_STORE);
+        f->full_logged = true;
+        f->frames++;
+        stats_add(&f->stats->front_end_frames, 1);
+        ros_skip(f->core, 1);
 }
 
 /* Datagrams that the kernel dropped at the full socket get no numbers. */
@@ -252,8 +255,11 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
         /* An orderly close between two frames loses nothing. */
         if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
                 note_gap(f, 1, "broken connection");
-        if (f->in_frame)
-                end_frame(f, false);
+        if (f->in_frame) {
+                f->in_frame = false;
+                f->frames++;
+                ros_skip(f->core, 1);
+        }
         disconnect(f);
         f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
 }
@@ -290,31 +296,42 @@ static int read_payload(struct front_end *f)
                 f->frame_done += (uint32_t)got;
                 f->taken_bytes += (size_t)got;
         }
-        end_frame(f, f->stored);
+        end_frame(f);
         return 1;
+}
+
+/* Number of bytes that a frame begins with: its length, and its payload up to the number. */
+static size_t start_bytes(const struct front_end *f, const uint8_t *bytes, size_t n)
+{
+        if (n < LENGTH_BYTES || f->number.bits == 0)
+                return LENGTH_BYTES;
+        return LENGTH_BYTES + MIN((size_t)read_length(bytes), number_field_end(&f->number));
 }
 
 /* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: impossible length. */
 static int read_start(struct front_end *f)
 {
         const uint8_t *bytes;
+        enum ros_verdict verdict;
+        uint32_t length;
         size_t n;
 
-        bytes = tcp_reader_bytes(&f->reader, &n);
-        if (n < LENGTH_BYTES) {
+        while (bytes = tcp_reader_bytes(&f->reader, &n), n < start_bytes(f, bytes, n)) {
                 ssize_t got = tcp_reader_fill(&f->reader);
 
                 if (got <= 0)
                         return (int)got;
-                bytes = tcp_reader_bytes(&f->reader, &n);
-                if (n < LENGTH_BYTES)
-                        return 0;
         }
-        uint32_t length = read_length(bytes);
+        length = read_length(bytes);
         if (length > EVB_FRAGMENT_MAX_BYTES)
                 return -EPROTO;
-        if (!begin_frame(f, length))
+        verdict = arrive(f, bytes + LENGTH_BYTES, n - LENGTH_BYTES, length, &f->at);
+        if (verdict == ROS_FULL)
                 return -EAGAIN;
+        f->stored = verdict == ROS_STORE;
+        f->in_frame = true;
+        f->frame_bytes = length;
+        f->frame_done = 0;
         tcp_reader_consume(&f->reader, LENGTH_BYTES);
         return 1;
 }
@@ -399,7 +416,12 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
         if (f->tcp && !f->was_up)
                 reasons_add(to, "could not connect to front-end %s: %s", net_address_format(&f->to, address),
                             f->why_down ? strerror(abs(f->why_down)) : "no answer");
-        if (f->gaps > 0)
+        if (f->gaps > 0 && f->number.bits > 0)
+                reasons_add(to,
+                            "frames of the front-end were lost before the ROS read them: %" PRIu64
+                            ", the first (%s) at frame %" PRIu64,
+                            f->gaps, f->first_gap, f->first_gap_frame);
+        else if (f->gaps > 0)
                 reasons_add(to,
                             "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
                             ", the first (%s) at frame %" PRIu64
@@ -464,5 +486,5 @@ bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 
 bool front_end_is_unreliable(const struct front_end *f)
 {
-        return f->gaps > 0;
+        return f->gaps > 0 && f->number.bits == 0;
 }

@@ -187,3 +187,8 @@ void child_fini(struct child *c)
         free(c->report);
         *c = (struct child){.exit_io.fd = -1, .report_io.fd = -1, .stats_fd = -1};
 }
+
+bool child_lived(const struct child *c)
+{
+        return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
+}

@@ -12,6 +12,7 @@
 #include "evb/base/util.h"
 #include "evb/data/network.h"
 #include "evb/tc-model/layout.h"
+#include "front_ends.h"
 #include "run_reasons.h"
 #include "trigger_summary.h"
 
@@ -28,11 +29,6 @@
 #define ANY_ROLE ((enum node_role)0)
 #define CONTROL_LEAST_S 0.1
 
-static bool lived(const struct child *c)
-{
-        return WIFEXITED(c->status) && WEXITSTATUS(c->status) <= 1;
-}
-
 /* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
  * closed its last file. */
 static bool files_balance(const struct launch *l, struct accounts *a)
@@ -46,7 +42,7 @@ static bool files_balance(const struct launch *l, struct accounts *a)
                 uint64_t built = stats_get(&c->stats->events_complete) + stats_get(&c->stats->events_partial);
                 uint64_t stored = stats_get(&c->stats->events_stored);
 
-                if (c->node->role != ROLE_SFI || !lived(c) || built == stored)
+                if (c->node->role != ROLE_SFI || !child_lived(c) || built == stored)
                         continue;
                 snprintf(a->difference, sizeof a->difference,
                          "%s counts %" PRIu64 " complete or partial events, but %" PRIu64
@@ -105,7 +101,7 @@ static struct accounts account(const struct launch *l)
         a.stored = SUM(l, ROLE_SFI, events_stored);
         a.all_lived = true;
         for (size_t i = 0; i < l->n_children; i++)
-                a.all_lived &= lived(&l->children[i]);
+                a.all_lived &= child_lived(&l->children[i]);
         /* If the DFM was killed or stopped waiting, its open events and their fragments are lost. */
         if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
                 uint64_t open = a.triggers - a.complete - a.partial - a.lost;
@@ -119,6 +115,7 @@ static struct accounts account(const struct launch *l)
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
         a.balanced &= trigger_summary_balances(l, &a);
+        a.balanced &= front_ends_balance(l, a.difference, sizeof a.difference);
         a.unexplained = unexplained(l, &a);
         return a;
 }
@@ -328,6 +325,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         trigger_summary_add(o, l);
         json_object_set_new(o, "fragments", fragments(l, a));
+        json_object_set_new(o, "front_ends", front_ends_report(l));
         json_object_set_new(o, "drops", drops(l));
         json_object_set_new(o, "control_ports", control_ports(l));
         add_switch(o, l);
@@ -433,6 +431,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);
+        front_ends_print(l);
         write_shaping(l);
         write_control(l, span);
         if (h->count > 0)

@@ -32,11 +32,11 @@ static int prepare_membership(struct node *n)
         n->member = (struct member_config){
                 .run = (uint32_t)s->run.number,
                 .retry_ns = s->dfm.keep_alive_ns,
-                .flags = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP ? JOIN_COUNTS
-                                                                                              : 0,
         };
-        if (n->self->role != ROLE_ROS)
-                n->member.flags = 0;
+        /* Only a ROS that counts its frames must be there from the first one on. */
+        if (n->self->role == ROLE_ROS && s->ros.number.bits == 0 &&
+            (s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP))
+                n->member.flags = JOIN_COUNTS;
         scenario_digest(s, &n->member.keys);
         return node_draw_number(&n->member.incarnation);
 }

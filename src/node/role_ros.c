@@ -31,8 +31,9 @@ struct ros_node {
         uint64_t dropped;                    /* packets, by the ROS's own shaping */
         int farewells;
         uint64_t farewell_ns;
-        uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        uint64_t settle_ns;  /* when the count of frames becomes final; 0: the run continues */
+        uint64_t stopped_ns;     /* NEVER_NS: not stopped */
+        uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
+        uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
 };
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
@@ -59,8 +60,13 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;
-        } else
-                config->waiting_max = WAITING_MAX;
+                return 0;
+        }
+        config->number_bits = s->ros.number.bits;
+        config->number_from = s->ros.number_from_value;
+        config->datagrams = s->ros.source_kind == SOURCE_UDP;
+        /* A counting ROS must not fall behind: its frames would arrive for events that have ended. */
+        config->waiting_max = s->ros.number.bits > 0 ? 0 : WAITING_MAX;
         return 0;
 }
 
@@ -72,8 +78,8 @@ static int open_front_end(struct node *n, struct ros_node *r)
 
         if (k < 0 || r->source)
                 return k;
-        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at, &local,
-                             n->loop, r->core, r->buffer, n->stats);
+        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at,
+                             &s->ros.number, &local, n->loop, r->core, r->buffer, n->stats);
 }
 
 static int open_role(struct node *n)
@@ -88,7 +94,7 @@ static int open_role(struct node *n)
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .control = network_control_plan(s),
-                .pending_after_ns = s->sfi.timeout_ns / 4 * 3,
+                .wait_ns = s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3,
         };
         int k;
 
@@ -192,14 +198,38 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
+/* Logs when the numbers of the frames leave the triggers, and when they return. */
+static void watch_step(struct ros_node *r, uint64_t now_ns)
+{
+        bool out = ros_is_out_of_step(r->core);
+
+        if (out == (r->out_of_step_ns > 0))
+                return;
+        if (out)
+                log_error("front-end: the numbers of %u frames in a row do not follow the triggers; its "
+                          "board may "
+                          "have restarted. Its frames are discarded until they agree with the triggers again",
+                          ROS_STRAYS_MAX);
+        else
+                log_warning("front-end: its numbers follow the triggers again after %.1f s",
+                            (double)(now_ns - r->out_of_step_ns) / 1e9);
+        r->out_of_step_ns = out ? now_ns : 0;
+}
+
 /* Receives frames, and passes to the core what the DFM must know about the front-end. */
 static void turn_front_end(struct ros_node *r, uint64_t now_ns)
 {
         uint64_t down_since_ns;
 
         front_end_turn(r->front_end, now_ns);
+        ros_expire(r->core, now_ns);
+        watch_step(r, now_ns);
         down_since_ns = front_end_down_since_ns(r->front_end);
-        ros_set_reason(r->core, down_since_ns > 0 ? REASON_NO_FRONT_END : REASON_NONE, down_since_ns);
+        if (down_since_ns > 0)
+                ros_set_reason(r->core, REASON_NO_FRONT_END, down_since_ns);
+        else
+                ros_set_reason(r->core, r->out_of_step_ns > 0 ? REASON_OUT_OF_STEP : REASON_NONE,
+                               r->out_of_step_ns);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
         if (front_end_is_unreliable(r->front_end))
                 ros_set_unreliable(r->core);
@@ -284,6 +314,14 @@ static void publish_counters(struct node *n)
         stats_set(&s->sequence_suspects, c->clear_suspects);
         stats_set(&s->buffer_full, c->full);
         stats_set(&s->xoff, c->xoff);
+        stats_set(&s->front_end_used, c->used);
+        stats_set(&s->front_end_late, c->late);
+        stats_set(&s->front_end_duplicate, c->duplicate);
+        stats_set(&s->front_end_impossible, c->impossible);
+        stats_set(&s->front_end_dropped, c->dropped);
+        stats_set(&s->front_end_left_over, c->left_over);
+        stats_set(&s->front_end_restarts, c->restarts);
+        stats_set(&s->fragments_absent, c->absent);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
@@ -297,9 +335,22 @@ static const struct member *own_member(const struct node *n)
 static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
+        const struct ros_counts *c = ros_counts(r->core);
 
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
+        if (c->dropped > 0)
+                reasons_add(
+                        to,
+                        "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
+                        "were dropped: %llu",
+                        (unsigned long long)c->dropped);
+        if (c->restarts > 0)
+                reasons_add(
+                        to,
+                        "its front-end fell out of step with the triggers, and its board may have restarted: "
+                        "%llu times; %llu frames had an impossible number",
+                        (unsigned long long)c->restarts, (unsigned long long)c->impossible);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }

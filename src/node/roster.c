@@ -158,6 +158,7 @@ static const char *reason_text(enum node_reason reason)
                 [REASON_NO_FRONT_END] = "no front-end",
                 [REASON_BUFFER_FULL] = "buffer full",
                 [REASON_SLOW_OUTPUT] = "slow disk",
+                [REASON_OUT_OF_STEP] = "front-end out of step with the triggers",
         };
 
         return texts[reason];

@@ -63,7 +63,7 @@ static void make_ros(struct sim *s, struct sim_node *n)
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .describe = s->config.arriving ? NULL : describe,
                 .describe_ctx = d,
-                .pending_after_ns = s->config.timeout_ns / 2,
+                .wait_ns = s->config.timeout_ns / 2,
                 .waiting_max = s->config.arriving ? 64 : 0,
         };
 
@@ -280,14 +280,14 @@ static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
         struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};
         uint64_t at;
 
-        enum ros_verdict verdict = ros_arrive(n->ros, &f, &at);
+        enum ros_verdict verdict = ros_arrive(n->ros, NULL, &f, &at);
         if (verdict == ROS_FULL && s->config.arrive_stream)
                 return false;
-        if (verdict != ROS_STORE) {
+        if (verdict == ROS_FULL) {
                 ros_skip(n->ros, 1);
                 return true;
         }
-        if (f.bytes > 0)
+        if (verdict == ROS_STORE && f.bytes > 0)
                 pattern_fill(pattern_key(SEED, n->index, frame), n->buffer + at, 0, f.bytes);
         ros_commit(n->ros);
         return true;
@@ -308,6 +308,7 @@ static void turn_ros(struct sim *s, struct sim_node *n)
                 n->arrive_frame++;
                 n->arrive_ns += period_ns;
         }
+        ros_expire(n->ros, s->now_ns);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
         if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED)

@@ -76,7 +76,7 @@ def json_output(evb):
         wanted = {"scenario", "mode", "transport", "qos_backend", "qos_rate_bps", "sources", "builders", "seconds", "triggers",
                   "events_assigned", "events_complete", "events_partial", "events_lost", "event_rate_hz", "payload_bytes",
                   "throughput_bytes_per_second", "busy_seconds", "latency_us", "fragments", "drops", "cpu_seconds", "cpu_percent",
-                  "peak_rss_bytes", "files", "nodes"}
+                  "peak_rss_bytes", "files", "nodes", "front_ends", "triggers_not_taken"}
         assert wanted <= set(report), wanted - set(report)
         assert set(report["fragments"]) == {"expected", "received", "lost", "late", "duplicate", "foreign", "malformed",
                                             "corrupt", "mismatched", "re_asked", "recovered"}

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "evb/protocol/event.h"
+#include "evb/protocol/number.h"
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
@@ -72,9 +73,14 @@ struct scenario {
         } dfm;
         struct {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
+                uint64_t wait_ns; /* SCENARIO_AUTO: derived from sfi.timeout */
                 char source[SCENARIO_TEXT_MAX];
                 char fragment_sizes[SCENARIO_TEXT_MAX];
-                /* Parsed from the two texts: */
+                char event_number[SCENARIO_TEXT_MAX];
+                char number_from[SCENARIO_TEXT_MAX];
+                /* Parsed from the texts: */
+                struct number_field number; /* 0 bits: frames are counted */
+                int64_t number_from_value;
                 enum scenario_source source_kind;
                 char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
                 unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */

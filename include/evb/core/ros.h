@@ -4,9 +4,12 @@
  * makes all allocations.
  *
  * A fragment is HELD from its creation or arrival until it is cleared; sending does not end that. There
- * are two kinds of sources: fragments made on request (pattern, file: ros_config.describe), and fragments
- * that arrive by themselves, frame k for event k. Of the latter only triggered ones count for XOFF: frames
- * ahead of the trigger wait in the front-end once the buffer is full. */
+ * are two kinds of sources: fragments made on request (pattern, file: ros_config.describe), and frames that
+ * arrive by themselves. Frames are counted, frame k for event k, or carry the number of their trigger. Only
+ * triggered ones count for XOFF: frames ahead of the trigger wait in the front-end once the buffer is full.
+ *
+ * Every frame that was read ends in exactly one class: used, late, duplicate, impossible, dropped or left
+ * over (see struct ros_counts). */
 #pragma once
 
 #include <stdbool.h>
@@ -38,9 +41,20 @@ struct ros_config {
          * arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
-        uint64_t pending_after_ns; /* age of a request after which the answer is "pending" */
-        uint32_t waiting_max;      /* fragments requested and not arrived above which the ROS sends XOFF */
+        uint64_t wait_ns; /* how long a request waits for its frame before the answer is "pending"; 0: for
+                             ever */
+        uint32_t
+                waiting_max; /* fragments requested and not arrived above which the ROS sends XOFF; 0: none */
+        unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
+        int64_t number_from;  /* that counter for the trigger with number 0 */
+        bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
 };
+
+/* Frames in a row that do not follow the triggers: the board restarted. If a good board delivers 1 % of its
+ * frames late, 16 in a row have a probability of 1e-32. */
+#define ROS_STRAYS_MAX 16u
+/* Frames in a row that agree with the triggers again: one alone may agree by chance. */
+#define ROS_AGREEING_MIN 4u
 
 /* A fragment, or a part of it, for one SFI. */
 struct ros_job {
@@ -53,7 +67,7 @@ struct ros_job {
 enum ros_verdict {
         ROS_STORE,
         ROS_FULL,    /* no room now */
-        ROS_CLEARED, /* its event has ended */
+        ROS_DISCARD, /* late, duplicate or impossible: nobody needs its bytes */
 };
 
 struct ros_counts {
@@ -65,6 +79,16 @@ struct ros_counts {
         uint64_t clear_gaps;     /* gaps in the sequence of Clear messages */
         uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be trusted */
         uint64_t xoff;
+        /* The frames of a front-end, each in one class. */
+        uint64_t used;      /* its event was triggered, and has ended */
+        uint64_t late;      /* its event had ended, or no longer waited for it */
+        uint64_t duplicate; /* another frame had its number */
+        uint64_t
+                impossible; /* its number is far from all triggers, or missing, or the board is out of step */
+        uint64_t dropped;   /* no room */
+        uint64_t left_over; /* held, or its trigger never came */
+        uint64_t restarts;  /* times that the numbers fell out of step with the triggers */
+        uint64_t absent;    /* ended events without a frame */
 };
 
 struct ros;
@@ -100,12 +124,21 @@ void ros_unpin(struct ros *r, uint32_t entry);
 /* An SFI left or restarted: drops all that waits for it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
-/* For sources that arrive. A frame of `bytes` begins: the fragment of the next event. ROS_STORE: the
- * caller copies it to *ret_at and then calls ros_commit(). */
-enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_t *ret_at);
+/* For sources that arrive. A frame of `bytes` begins, with its counter (NULL: it has none, or frames are
+ * counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit(); ROS_DISCARD: it reads it
+ * and calls ros_commit(). ROS_FULL: it tries again, or calls ros_skip(). */
+enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
+                            uint64_t *ret_at);
 void ros_commit(struct ros *r);
-/* The next `n` frames were lost, or could not be stored. */
+/* The next `n` frames were lost, or the one that began broke off, or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
+/* Answers the requests that have waited for their frame for too long. */
+void ros_expire(struct ros *r, uint64_t now_ns);
+/* The counters of the trigger and of the boards begin again with this event; call it before the event is
+ * announced here. Triggers must pause until all frames of the events before have arrived. */
+void ros_resynchronise(struct ros *r, uint64_t event);
+/* The numbers of the frames do not follow the triggers: the board may have restarted. */
+bool ros_is_out_of_step(const struct ros *r);
 
 /* Serves the open events, then leaves; see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);

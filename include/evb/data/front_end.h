@@ -1,32 +1,35 @@
 /* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a length-prefixed frame
- * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. Frame k belongs to event k.
+ * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. A frame carries the number of
+ * its trigger, or frame k belongs to event k.
  *
- * A full buffer pauses a stream, and drops a datagram without shifting the numbers of later frames. Any other
- * loss is a gap: later frames may be counted for the wrong triggers. One thread. */
+ * A full buffer pauses a stream, and drops a datagram. Any other loss is a gap: if frames are counted, later
+ * ones may be counted for the wrong triggers. One thread. */
 #pragma once
 
 #include "evb/core/ros.h"
 #include "evb/data/reasons.h"
 #include "evb/data/stats.h"
 #include "evb/net/address.h"
+#include "evb/protocol/number.h"
 #include "evb/sys/loop.h"
 
 struct front_end;
 
-/* `at`: the port on `local` for UDP, "ADDRESS:PORT" of the front-end for TCP. Borrows all pointers. Errors
- * are logged. */
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct net_address *local,
-                  struct loop *loop, struct ros *core, uint8_t *buffer, struct node_stats *stats);
+/* `at`: the port on `local` for UDP, "ADDRESS:PORT" of the front-end for TCP. `number`: where a frame carries
+ * the number of its trigger. Borrows all pointers but `at` and `number`. Errors are logged. */
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
+                  const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
+                  struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);
 
-/* Frames counted so far, including those that did not fit into the buffer. */
+/* Frames so far, including those that did not fit into the buffer. */
 uint64_t front_end_frames(const struct front_end *f);
 /* No data arrived for 200 ms, and none is left to read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
-/* The frames have gaps and may not match their triggers, so the run's events are unreliable. */
+/* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
 /* When the connection was lost; 0: it is connected, or needs none. */
 uint64_t front_end_down_since_ns(const struct front_end *f);

@@ -55,7 +55,16 @@
         X(fragments_sent, "fragments that a ROS sent")                                                       \
         X(fragments_unknown, "requests for fragments that the ROS did not hold")                             \
         X(fragments_source_lost, "fragments lost between front-end and ROS")                                 \
-        X(front_end_gaps, "losses after which frames of the front-end may not match triggers")               \
+        X(front_end_gaps, "losses of frames before the ROS read them")                                       \
+        X(front_end_frames, "frames of the front-end that the ROS read")                                     \
+        X(front_end_used, "frames whose event was triggered and has ended")                                  \
+        X(front_end_late, "frames whose event had ended or no longer waited for them")                       \
+        X(front_end_duplicate, "frames with the number of another frame")                                    \
+        X(front_end_impossible, "frames whose number fits no trigger")                                       \
+        X(front_end_dropped, "frames dropped because the ROS had no room")                                   \
+        X(front_end_left_over, "frames held at the end, or whose trigger never came")                        \
+        X(front_end_restarts, "times that the frames fell out of step with the triggers")                    \
+        X(fragments_absent, "fragments of ended events whose frame did not come")                            \
         X(bytes_sent, "bytes of fragments that a ROS sent, chunk headers included")                          \
         X(packets_sent, "data datagrams sent")                                                               \
         X(packets_full, "data datagrams sent with no room for more")                                         \

@@ -45,3 +45,5 @@ void child_fini(struct child *c);
 
 enum node_state child_state(const struct child *c);
 double child_cpu_seconds(const struct child *c);
+/* It ended by itself, so its counters are final. */
+bool child_lived(const struct child *c);

@@ -114,12 +114,19 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Flags that a node adds to its state. */
 #define ALIVE_XOFF 1u       /* repeats XOFF in case that message is lost */
 #define ALIVE_FAILED 2u     /* its output failed: the run must end */
-#define ALIVE_UNRELIABLE 4u /* a front-end's frames were lost before the ROS counted them */
+#define ALIVE_UNRELIABLE 4u /* counted frames were lost before the ROS counted them */
 #define ALIVE_QUIET 8u      /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u    /* this ROS matches frames to events by counting them */
 
 /* Why a node makes no progress, as it reports itself. */
-enum node_reason { REASON_NONE, REASON_NO_FRONT_END, REASON_BUFFER_FULL, REASON_SLOW_OUTPUT, NODE_REASONS };
+enum node_reason {
+        REASON_NONE,
+        REASON_NO_FRONT_END,
+        REASON_BUFFER_FULL,
+        REASON_SLOW_OUTPUT,
+        REASON_OUT_OF_STEP, /* the numbers of its front-end do not follow the triggers */
+        NODE_REASONS,
+};
 
 /* The node counts frames of its front-end, so it must start at the beginning of a run. */
 #define JOIN_COUNTS 1u

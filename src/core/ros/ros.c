@@ -1,5 +1,6 @@
-/* The ROS's entry points: creation, received messages, the next message to send. ros_hold.c holds the
- * fragments, ros_queue.c queues them for sending. */
+/* The ROS's entry points: creation, received messages, the next message to send. ros_request.c finds what is
+ * requested, ros_arrive.c takes frames, ros_hold.c holds the fragments, ros_queue.c queues them for sending.
+ */
 #include "evb/core/ros.h"
 
 #include <errno.h>
@@ -22,6 +23,10 @@ static int allocate(struct ros *r)
 
         r->n_entries = c->entries + (c->describe ? 0 : ROS_EXPECTED_MAX);
         k = idmap_init(&r->by_event, r->n_entries);
+        if (k >= 0 && !c->describe)
+                k = ros_numbers_init(&r->numbers, c->number_bits, c->number_from);
+        if (k >= 0 && ros_is_numbered(r))
+                k = idmap_init(&r->by_number, r->n_entries);
         if (k >= 0)
                 k = arena_new(&r->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (k < 0)
@@ -60,6 +65,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->state = RUN_RUNNING;
         r->keep_alive_due_ns = now_ns;
         r->arriving = UINT32_MAX;
+        r->waiting = r->early = (struct ros_list){NO_ITEM, NO_ITEM};
         budget_init(&r->budget, config->control.alive_bps, config->control.header_bytes);
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         for (size_t i = 0; i < ARRAY_SIZE(r->sfi_permille); i++)
@@ -78,6 +84,8 @@ struct ros *ros_free(struct ros *r)
         if (!r)
                 return NULL;
         idmap_fini(&r->by_event);
+        idmap_fini(&r->by_number);
+        ros_numbers_fini(&r->numbers);
         arena_free(r->arena);
         free(r->entries);
         free(r->order);
@@ -85,67 +93,6 @@ struct ros *ros_free(struct ros *r)
         free(r->queues);
         free(r);
         return NULL;
-}
-
-/* The entry of a requested event, created if it is absent. UINT32_MAX: nothing is held, and *ret_status is
- * the answer (FRAGMENT_OK: none). */
-static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
-{
-        uint32_t i = idmap_get(&r->by_event, event);
-        struct ros_fragment f;
-
-        *ret_status = FRAGMENT_OK;
-        if (i != IDMAP_NONE)
-                return i;
-        if (event < r->oldest) {
-                r->counts.unknown++;
-                return UINT32_MAX;
-        }
-        if (event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW) {
-                r->counts.implausible++;
-                return UINT32_MAX;
-        }
-        r->newest = MAX(r->newest, event + 1);
-        if (r->config.describe) {
-                r->config.describe(r->config.describe_ctx, event, l1_id, &f);
-                return ros_hold(r, event, l1_id, &f);
-        }
-        if (event >= r->arrived)
-                return ros_expect(r, event, l1_id);
-        r->counts.unknown++;
-        *ret_status = FRAGMENT_LOST;
-        return UINT32_MAX;
-}
-
-static void send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct request_entry *q)
-{
-        uint64_t event = q->event;
-        uint32_t l1_id = q->l1_id;
-        uint8_t status;
-        uint32_t i = want(r, event, l1_id, &status);
-
-        if (i == UINT32_MAX) {
-                if (status != FRAGMENT_OK)
-                        ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, status);
-                return;
-        }
-        struct ros_entry *e = &r->entries[i];
-        ros_note_triggered(r, i);
-        if (!e->arrived) {
-                if (e->wanted_by == UINT16_MAX) {
-                        e->wanted_ns = now_ns;
-                        r->n_waiting++;
-                }
-                e->wanted_by = sfi;
-                e->wanted_to = q->to_bytes;
-                if (q->again > 0 && now_ns - e->wanted_ns >= r->config.pending_after_ns)
-                        ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
-                return;
-        }
-        /* What still waits here is not lost, only late. A second copy would delay it further. */
-        if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
-                return;
-        ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
 }
 
 static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message *m)
@@ -159,9 +106,9 @@ static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message 
                         continue;
                 r->newest = MAX(r->newest, a->event + 1);
                 if (a->sfi < r->config.n_sfi)
-                        send_to(r, now_ns, a->sfi,
-                                &(struct request_entry){
-                                        .event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
+                        ros_send_to(r, now_ns, a->sfi,
+                                    &(struct request_entry){
+                                            .event = a->event, .l1_id = a->l1_id, .to_bytes = UINT32_MAX});
         }
         ros_check_room(r);
         return true;
@@ -174,7 +121,7 @@ static bool receive_request(struct ros *r, uint64_t now_ns, const struct message
         if (m->header.sender_role != ROLE_SFI || sfi >= r->config.n_sfi)
                 return false;
         for (size_t k = 0; k < m->n; k++)
-                send_to(r, now_ns, sfi, &m->request.entries[k]);
+                ros_send_to(r, now_ns, sfi, &m->request.entries[k]);
         ros_check_room(r);
         return true;
 }
@@ -311,7 +258,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 static uint16_t alive_flags(const struct ros *r)
 {
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) |
-                          (r->quiet ? ALIVE_QUIET : 0) | (r->config.describe ? 0 : ALIVE_COUNTS));
+                          (r->quiet ? ALIVE_QUIET : 0) |
+                          (r->config.describe || ros_is_numbered(r) ? 0 : ALIVE_COUNTS));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -395,6 +343,7 @@ uint64_t ros_deadline_ns(const struct ros *r)
                 return join_ns;
         if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
                 join_ns = MIN(join_ns, budget_next_ns(&r->budget));
+        join_ns = MIN(join_ns, ros_wait_deadline_ns(r));
         return MIN(r->keep_alive_due_ns, join_ns);
 }
 
@@ -482,6 +431,7 @@ const struct ros_counts *ros_counts(const struct ros *r)
 
         counts->clear_gaps = sequence_lost(&r->clears);
         counts->clear_suspects = r->clears.suspects;
+        counts->left_over = r->left_behind + r->n_frames + r->n_suspects;
         return counts;
 }
 

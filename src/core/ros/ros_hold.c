@@ -1,5 +1,5 @@
-/* Holds fragments from their creation or arrival until they are cleared. ros.c decides which SFI receives
- * them, and ros_queue.c queues them for sending. */
+/* Holds fragments from their creation or arrival until they are cleared. ros_request.c decides which SFI
+ * receives them, and ros_queue.c queues them for sending. */
 #include <assert.h>
 
 #include "ros_internal.h"
@@ -7,6 +7,22 @@
 /* Fill levels of the buffer, in percent, above which the ROS sends XOFF and below which it sends XON. */
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
+
+void ros_list_append(struct ros *r, struct ros_list *list, uint32_t i)
+{
+        r->entries[i].next = NO_ITEM;
+        r->entries[i].previous = list->last;
+        *(list->last == NO_ITEM ? &list->first : &r->entries[list->last].next) = i;
+        list->last = i;
+}
+
+static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
+{
+        const struct ros_entry *e = &r->entries[i];
+
+        *(e->previous == NO_ITEM ? &list->first : &r->entries[e->previous].next) = e->next;
+        *(e->next == NO_ITEM ? &list->last : &r->entries[e->next].previous) = e->previous;
+}
 
 /* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer and then
  * waits. The trigger must not wait for it, as only triggered events ever clear the buffer. */
@@ -27,18 +43,24 @@ void ros_check_room(struct ros *r)
                 r->xoff = false;
 }
 
-static uint32_t take_entry(struct ros *r, uint64_t event, uint32_t l1_id)
+static uint32_t take_entry(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id)
 {
         uint32_t place = r->n_entries - ++r->n_held, i = r->order[place];
 
         r->entries[i] = (struct ros_entry){
                 .event = event,
+                .number = number,
                 .l1_id = l1_id,
                 .place = place,
                 .at = ARENA_NONE,
                 .wanted_by = UINT16_MAX,
+                .next = NO_ITEM,
+                .previous = NO_ITEM,
         };
-        idmap_put(&r->by_event, event, i);
+        if (event != ROS_NO_EVENT)
+                idmap_put(&r->by_event, event, i);
+        if (ros_is_numbered(r))
+                idmap_put(&r->by_number, number, i);
         return i;
 }
 
@@ -64,7 +86,7 @@ static void move_to(struct ros *r, uint32_t place, uint32_t i)
         r->entries[i].place = place;
 }
 
-static void give_back(struct ros *r, uint32_t i)
+void ros_release(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];
 
@@ -82,16 +104,17 @@ static void give_back(struct ros *r, uint32_t i)
 
 /* Finds memory for the fragment's bytes, for an entry or (UINT32_MAX) a new one. Returns UINT32_MAX if there
  * is no room. */
-static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
+static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint64_t number, uint32_t l1_id,
+                     const struct ros_fragment *f)
 {
         uint64_t at = ARENA_NONE;
 
-        if (r->n_held - r->n_expected == r->config.entries)
+        if (r->n_held - r->n_expected == r->config.entries || (i == UINT32_MAX && r->n_held == r->n_entries))
                 return UINT32_MAX;
         if (f->bytes > 0 && (at = arena_alloc(r->arena, f->bytes)) == ARENA_NONE)
                 return UINT32_MAX;
         if (i == UINT32_MAX)
-                i = take_entry(r, event, l1_id);
+                i = take_entry(r, event, number, l1_id);
         struct ros_entry *e = &r->entries[i];
 
         r->n_expected -= e->expected;
@@ -105,7 +128,7 @@ static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id, 
 
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
 {
-        uint32_t i = hold(r, UINT32_MAX, event, l1_id, f);
+        uint32_t i = hold(r, UINT32_MAX, event, event, l1_id, f);
 
         if (i == UINT32_MAX)
                 r->counts.full++;
@@ -114,34 +137,115 @@ uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ro
         return i;
 }
 
-uint32_t ros_expect(struct ros *r, uint64_t event, uint32_t l1_id)
+uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f)
+{
+        return hold(r, i, ros_is_numbered(r) ? ROS_NO_EVENT : number, number, (uint32_t)number, f);
+}
+
+void ros_unhold_frame(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->event == ROS_NO_EVENT) {
+                idmap_remove(&r->by_number, e->number);
+                ros_release(r, i);
+                return;
+        }
+        if (e->triggered)
+                r->triggered_bytes -= room_of(r, e);
+        arena_release(r->arena, e->at);
+        e->at = ARENA_NONE;
+        e->expected = true;
+        r->n_expected++;
+}
+
+uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id)
 {
         uint32_t i;
 
-        if (r->n_expected == ROS_EXPECTED_MAX) {
+        if (r->n_expected >= ROS_EXPECTED_MAX || r->n_held == r->n_entries) {
                 r->counts.full++;
                 return UINT32_MAX;
         }
-        i = take_entry(r, event, l1_id);
+        i = take_entry(r, event, number, l1_id);
         r->entries[i].expected = true;
         r->n_expected++;
         return i;
 }
 
-static void stop_waiting(struct ros *r, const struct ros_entry *e)
-{
-        if (!e->arrived && e->wanted_by != UINT16_MAX)
-                r->n_waiting--;
-}
-
-static void clear_entry(struct ros *r, uint32_t i)
+void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id)
 {
         struct ros_entry *e = &r->entries[i];
 
-        idmap_remove(&r->by_event, e->event);
-        stop_waiting(r, e);
+        if (e->arrived)
+                list_remove(r, &r->early, i);
+        e->event = event;
+        e->l1_id = l1_id;
+        idmap_put(&r->by_event, event, i);
+}
+
+void ros_stop_waiting(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->arrived || e->wanted_by == UINT16_MAX)
+                return;
+        r->n_waiting--;
+        list_remove(r, &r->waiting, i);
+        e->wanted_by = UINT16_MAX;
+}
+
+void ros_forget_suspect(struct ros *r, uint32_t i)
+{
+        uint32_t k = 0;
+
+        while (r->suspects[k] != i)
+                k++;
+        r->suspects[k] = r->suspects[--r->n_suspects];
+        r->entries[i].suspect = false;
+}
+
+/* The end of a frame, or of an event that waited for one. */
+static void account(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (r->config.describe)
+                return;
+        if (e->triggered) {
+                event_set_add(&r->numbers.ended, e->number);
+                if (e->arrived)
+                        event_set_add(&r->numbers.used, e->number);
+        }
+        if (e->suspect) {
+                ros_forget_suspect(r, i);
+                r->counts.late++;
+        }
+        if (!e->arrived) {
+                r->counts.absent += e->triggered;
+                return;
+        }
+        if (e->event == ROS_NO_EVENT)
+                list_remove(r, &r->early, i);
+        r->n_frames--;
+        if (e->triggered)
+                r->counts.used++;
+        else
+                r->left_behind++;
+}
+
+void ros_drop(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->event != ROS_NO_EVENT)
+                idmap_remove(&r->by_event, e->event);
+        if (ros_is_numbered(r))
+                idmap_remove(&r->by_number, e->number);
+        ros_stop_waiting(r, i);
+        account(r, i);
         if (e->pins == 0 && i != r->arriving)
-                give_back(r, i);
+                ros_release(r, i);
         else
                 e->cleared = true;
 }
@@ -151,7 +255,9 @@ void ros_clear(struct ros *r, uint64_t event)
         uint32_t i = idmap_get(&r->by_event, event);
 
         if (i != IDMAP_NONE)
-                clear_entry(r, i);
+                ros_drop(r, i);
+        else if (!r->config.describe && !ros_is_numbered(r))
+                event_set_add(&r->numbers.ended, event);
 }
 
 static void clear_all_below(struct ros *r, uint64_t oldest)
@@ -160,9 +266,19 @@ static void clear_all_below(struct ros *r, uint64_t oldest)
                 uint32_t i = r->order[place - 1], held = r->n_held;
 
                 if (!r->entries[i].cleared && r->entries[i].event < oldest)
-                        clear_entry(r, i);
+                        ros_drop(r, i);
                 /* A freed entry is replaced by one that was not visited yet. */
                 place -= r->n_held == held;
+        }
+}
+
+/* No trigger will come for these frames. */
+static void clear_passed(struct ros *r)
+{
+        for (uint32_t i = r->early.first, next; i != NO_ITEM; i = next) {
+                next = r->entries[i].next;
+                if (r->entries[i].number <= r->numbers.passed)
+                        ros_drop(r, i);
         }
 }
 
@@ -177,6 +293,8 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
                 for (uint64_t event = r->oldest; event < oldest; event++)
                         ros_clear(r, event);
         r->oldest = oldest;
+        if (!r->config.describe && ros_numbers_note_oldest(&r->numbers, oldest))
+                clear_passed(r);
 }
 
 void ros_pin(struct ros *r, uint32_t entry)
@@ -190,87 +308,7 @@ void ros_unpin(struct ros *r, uint32_t entry)
 
         assert(e->pins > 0);
         if (--e->pins == 0 && e->cleared)
-                give_back(r, entry);
-}
-
-enum ros_verdict ros_arrive(struct ros *r, const struct ros_fragment *f, uint64_t *ret_at)
-{
-        uint64_t event = r->arrived;
-        uint32_t i = idmap_get(&r->by_event, event);
-
-        assert(r->arriving == UINT32_MAX);
-        if (event < r->oldest)
-                return ROS_CLEARED;
-        i = hold(r, i == IDMAP_NONE ? UINT32_MAX : i, event, (uint32_t)event, f);
-        if (i == UINT32_MAX) {
-                /* A byte stream retries the same frame, so it counts once. */
-                r->counts.full += !r->refused;
-                r->refused = true;
-                return ROS_FULL;
-        }
-        r->refused = false;
-        r->arriving = i;
-        *ret_at = r->entries[i].at;
-        return ROS_STORE;
-}
-
-void ros_commit(struct ros *r)
-{
-        struct ros_entry *e = &r->entries[r->arriving];
-        uint32_t i = r->arriving;
-
-        r->arriving = UINT32_MAX;
-        r->arrived++;
-        if (e->cleared) {
-                if (e->pins == 0)
-                        give_back(r, i);
-                return;
-        }
-        stop_waiting(r, e);
-        e->arrived = e->filled = true;
-        if (e->wanted_by != UINT16_MAX)
-                ros_enqueue(r, e->wanted_by, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
-        ros_check_room(r);
-}
-
-void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
-{
-        for (uint32_t place = r->n_entries - r->n_held; r->n_waiting > 0 && place < r->n_entries; place++) {
-                struct ros_entry *e = &r->entries[r->order[place]];
-
-                if (e->cleared || e->wanted_by != sfi)
-                        continue;
-                stop_waiting(r, e);
-                e->wanted_by = UINT16_MAX;
-        }
-        ros_check_room(r);
-}
-
-/* Answers the SFIs that wait for a frame that never comes. */
-void ros_skip(struct ros *r, uint64_t n)
-{
-        uint32_t arriving = r->arriving;
-
-        /* The frame that was arriving broke off. */
-        r->arriving = UINT32_MAX;
-        if (arriving != UINT32_MAX && r->entries[arriving].cleared)
-                give_back(r, arriving);
-        r->refused = false;
-        for (; n > 0; n--, r->arrived++) {
-                uint32_t i = idmap_get(&r->by_event, r->arrived);
-
-                r->counts.source_lost++;
-                if (i == IDMAP_NONE)
-                        continue;
-                struct ros_entry *e = &r->entries[i];
-                uint16_t sfi = e->wanted_by;
-                uint64_t event = e->event;
-                uint32_t l1_id = e->l1_id;
-
-                clear_entry(r, i);
-                if (sfi != UINT16_MAX)
-                        ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_LOST);
-        }
+                ros_release(r, entry);
 }
 
 /* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after

@@ -7,14 +7,21 @@
 #include "evb/core/ros.h"
 #include "evb/protocol/jump.h"
 #include "evb/protocol/sequence.h"
+#include "ros_number.h"
 
 #define NO_ITEM UINT32_MAX
 /* Maximum number of frames that can be requested before they arrive. They have entries of their own, so they
  * and early frames cannot displace each other. */
 #define ROS_EXPECTED_MAX 16384u
+/* Event of a frame whose trigger is not known yet. */
+#define ROS_NO_EVENT UINT64_MAX
+
+/* What becomes of a frame. */
+enum ros_frame { FRAME_GOOD, FRAME_LATE, FRAME_DUPLICATE, FRAME_IMPOSSIBLE };
 
 struct ros_entry {
-        uint64_t event;
+        uint64_t event;  /* ROS_NO_EVENT: its trigger is not known */
+        uint64_t number; /* if frames carry numbers; else the event */
         uint64_t at;
         uint32_t l1_id;
         struct ros_fragment fragment;
@@ -28,8 +35,15 @@ struct ros_entry {
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
         bool arrived, filled, cleared;
-        bool expected;  /* requested before its frame began to arrive */
-        bool triggered; /* requested at least once: it counts for XOFF */
+        bool expected;           /* requested before its frame began to arrive */
+        bool triggered;          /* requested at least once: it counts for XOFF */
+        bool given_up;           /* its frame did not come in time: the answer is "pending" */
+        bool suspect;            /* its frame is not believed yet */
+        uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
+};
+
+struct ros_list {
+        uint32_t first, last;
 };
 
 /* One range to send. The items of an SFI form a list, and so do the free ones. */
@@ -78,9 +92,28 @@ struct ros {
         uint64_t triggered_bytes; /* buffer space of triggered fragments */
         struct idmap by_event;
         struct arena *arena;
-        uint64_t arrived;  /* frames so far, and thus the event of the next one */
-        uint32_t arriving; /* its entry, between ros_arrive() and ros_commit() */
-        bool refused;      /* the next frame already found no room */
+        struct ros_list waiting; /* requested frames that did not arrive, the oldest request first */
+
+        /* Frames that arrive by themselves. */
+        struct ros_numbers numbers;
+        struct idmap by_number; /* if frames carry numbers */
+        struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
+        uint32_t n_frames;      /* held and believed */
+        uint64_t left_behind;   /* frames whose trigger never came */
+        uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
+        uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */
+        uint64_t arriving_number;
+        enum ros_frame arriving_as;
+        bool refused, refused_expected; /* the next frame already found no room; a trigger waits for it */
+        /* Frames in a row that are late, repeated, impossible, or not newer than all before; those of them
+         * that would be good wait for a newer one. */
+        uint32_t strays, n_suspects;
+        uint64_t first_stray; /* its number */
+        bool strays_are_late; /* all of the row are good or late */
+        uint32_t suspects[ROS_STRAYS_MAX];
+        bool out_of_step;
+        uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
+        uint64_t out_of_step_ns; /* 0: not known yet */
         bool xoff, xoff_sent;
 
         struct ros_item *items;
@@ -92,18 +125,42 @@ struct ros {
         struct ros_counts counts;
 };
 
+static inline bool ros_is_numbered(const struct ros *r)
+{
+        return r->numbers.bits > 0;
+}
+
 /* ros_hold.c */
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id,
                   const struct ros_fragment *f); /* UINT32_MAX: full */
-uint32_t ros_expect(struct ros *r, uint64_t event,
-                    uint32_t l1_id); /* an entry for a frame that did not arrive */
+/* An entry for a frame that did not arrive; UINT32_MAX: full. */
+uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id);
+/* Finds memory for a frame, for the entry that expects it or (UINT32_MAX) a new one; UINT32_MAX: full. */
+uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f);
+/* Its frame did not arrive after all: the entry expects it again, or vanishes if it has no trigger. */
+void ros_unhold_frame(struct ros *r, uint32_t i);
+void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
+/* The trigger of an early frame is known. */
+void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
 void ros_note_triggered(struct ros *r, uint32_t i);
+void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
+void ros_stop_waiting(struct ros *r, uint32_t i);
+void ros_forget_suspect(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
-void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no longer go to this SFI */
 void ros_check_room(struct ros *r);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
+void ros_list_append(struct ros *r, struct ros_list *list, uint32_t i);
+
+/* ros_request.c */
+void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct request_entry *q);
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no longer go to this SFI */
+uint64_t ros_wait_deadline_ns(const struct ros *r);
+
+/* ros_arrive.c */
+/* The frame is believed after all, as nothing contradicts it. False: it is not. */
+bool ros_trust_suspect(struct ros *r, uint32_t i);
 
 /* ros_queue.c */
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,

@@ -33,6 +33,51 @@ static void test_wrong_sources(void **state)
         }
 }
 
+static void test_numbers_of_frames(void **state)
+{
+        assert_int_equal(sample_set("ros.event-number=count"), 0);
+        assert_int_equal(sample.ros.number.bits, 0);
+        assert_int_equal(sample_set("ros.event-number=65535:24"), 0);
+        assert_int_equal(sample.ros.number.offset_bytes, 65535);
+        assert_int_equal(sample.ros.number.bits, 24);
+        assert_false(sample.ros.number.big_endian);
+        assert_int_equal(sample_set("ros.event-number=4:64:be"), 0);
+        assert_int_equal(sample.ros.number.offset_bytes, 4);
+        assert_int_equal(sample.ros.number.bits, 64);
+        assert_true(sample.ros.number.big_endian);
+        assert_int_equal(sample_set("ros.number-from=-3"), 0);
+        assert_int_equal(sample.ros.number_from_value, -3);
+        assert_int_equal(sample_set("ros.number-from=9223372036854775807"), 0);
+        assert_true(sample.ros.number_from_value == INT64_MAX);
+        assert_int_equal(sample_set("ros.wait=50ms"), 0);
+        assert_int_equal(sample.ros.wait_ns, 50 * NS_PER_MS);
+        assert_int_equal(sample_set("ros.wait=auto"), 0);
+        assert_int_equal(sample.ros.wait_ns, SCENARIO_AUTO);
+}
+
+static void test_wrong_numbers_of_frames(void **state)
+{
+        static const char *const wrong[] = {
+                "",         "4",      "4:",    "4:8",      "4:32:le",
+                "4:32:",    ":32",    "-1:32", "65536:32", "4:-16",
+                "4:32:be:", "counts", "4: 32", "4:32 be",  "99999999999999999999:32"};
+        static const char *const froms[] = {"", "1.5", "x", "9223372036854775808"};
+        char setting[100];
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                snprintf(setting, sizeof setting, "ros.event-number=%s", wrong[i]);
+                assert_int_equal(sample_set(setting), -EINVAL);
+                assert_one_error("--set ros.event-number=", "expected count, OFFSET:BITS or OFFSET:BITS:be");
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(froms); i++) {
+                snprintf(setting, sizeof setting, "ros.number-from=%s", froms[i]);
+                assert_int_equal(sample_set(setting), -EINVAL);
+                assert_one_error("--set ros.number-from=", "is not a whole number; expected e.g. 1 or -1");
+        }
+        assert_int_equal(sample_set("ros.wait=2s"), -EINVAL);
+        assert_one_error("--set ros.wait=", "too long; expected shorter than sfi.timeout");
+}
+
 static void test_sizes(void **state)
 {
         assert_int_equal(sample_set("ros.fragment-sizes=uniform:0-4MiB"), 0);
@@ -191,6 +236,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sources),
                 cmocka_unit_test(test_wrong_sources),
+                cmocka_unit_test(test_numbers_of_frames),
+                cmocka_unit_test(test_wrong_numbers_of_frames),
                 cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_wrong_sizes),
                 cmocka_unit_test(test_paths),

@@ -35,7 +35,7 @@ static inline struct ros_config ros_standard(void)
                 .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
                 .keep_alive_ns = 100 * NS_PER_MS,
                 .describe = driver_describe,
-                .pending_after_ns = 500 * NS_PER_MS,
+                .wait_ns = 500 * NS_PER_MS,
         };
 }
 

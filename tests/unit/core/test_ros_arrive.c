@@ -16,7 +16,7 @@ static enum ros_verdict frame_begins(struct ros_driver *t, uint32_t bytes)
         struct ros_fragment f = {.bytes = bytes};
         uint64_t at;
 
-        return ros_arrive(t->ros, &f, &at);
+        return ros_arrive(t->ros, NULL, &f, &at);
 }
 
 static void frame_comes(struct ros_driver *t)
@@ -96,7 +96,7 @@ static void a_fragment_goes_to_the_last_requester(void **state)
         ros_free(t.ros);
 }
 
-static void a_late_fragment_is_pending(void **state)
+static void a_frame_that_does_not_come_in_time_is_pending(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
@@ -104,16 +104,36 @@ static void a_late_fragment_is_pending(void **state)
         (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 0, 0);
-        t.now_ns += c.pending_after_ns - 1;
+        t.now_ns += 1;
+        ros_gets_request(&t, 2, 1, 0);
+        t.now_ns += c.wait_ns - 2;
         ros_gets_request(&t, 0, 0, 1);
+        ros_says(&t);
+        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + 1);
+        ros_expire(t.ros, t.now_ns);
         assert_ros_sends(&t, 0, "");
         t.now_ns += 1;
-        ros_gets_request(&t, 0, 0, 0); /* not again, as it has not waited */
-        assert_ros_sends(&t, 0, "");
-        ros_gets_request(&t, 0, 0, 2);
+        ros_expire(t.ros, t.now_ns);
         assert_ros_sends(&t, 0, "e0 pending");
+        assert_ros_sends(&t, 2, "");
+        ros_gets_request(&t, 1, 0, 1); /* any further request gets the same answer at once */
+        assert_ros_sends(&t, 1, "e0 pending");
+        t.now_ns += 1;
+        ros_expire(t.ros, t.now_ns);
+        assert_ros_sends(&t, 2, "e1 pending");
+        /* Its frame is late, and the next ones keep their numbers. */
+        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
+        ros_commit(t.ros);
+        assert_ros_sends(&t, 0, "");
+        assert_int_equal(ros_counts(t.ros)->late, 1);
+        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
+        ros_commit(t.ros);
+        ros_gets_request(&t, 0, 2, 0);
         frame_comes(&t);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
+        assert_ros_sends(&t, 0, "e2[0,1000)");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 3, 7);
+        assert_int_equal(ros_counts(t.ros)->absent, 2);
+        assert_int_equal(ros_counts(t.ros)->used, 1);
         ros_free(t.ros);
 }
 
@@ -169,8 +189,9 @@ static void a_frame_of_a_cleared_event_is_not_stored(void **state)
         ros_gets_request(&t, 0, 0, 0);
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
         assert_int_equal(ros_held(t.ros), 0);
-        assert_int_equal(frame_begins(&t, 1000), ROS_CLEARED);
-        ros_skip(t.ros, 1);
+        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
+        ros_commit(t.ros);
+        assert_int_equal(ros_counts(t.ros)->late, 1);
         frame_comes(&t);
         assert_int_equal(ros_held(t.ros), 1);
         ros_free(t.ros);
@@ -388,7 +409,7 @@ int main(void)
                 cmocka_unit_test(a_requested_fragment_is_sent_on_arrival),
                 cmocka_unit_test(a_fragment_is_sent_only_when_complete),
                 cmocka_unit_test(a_fragment_goes_to_the_last_requester),
-                cmocka_unit_test(a_late_fragment_is_pending),
+                cmocka_unit_test(a_frame_that_does_not_come_in_time_is_pending),
                 cmocka_unit_test(a_skipped_frame_is_lost),
                 cmocka_unit_test(a_truncated_arrival_is_lost),
                 cmocka_unit_test(a_frame_of_a_cleared_event_is_not_stored),

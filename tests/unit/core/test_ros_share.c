@@ -88,7 +88,7 @@ static void arriving_frames_do_not_go_to_a_forgotten_sfi(void **state)
         assert_ros_says(&t, "dfm: XON");
         ros_gets_assign(&t, 1, 0, 0); /* it was assigned to another SFI */
         for (int i = 0; i < 2; i++) {
-                assert_int_equal(ros_arrive(t.ros, &f, &at), ROS_STORE);
+                assert_int_equal(ros_arrive(t.ros, NULL, &f, &at), ROS_STORE);
                 ros_commit(t.ros);
         }
         assert_ros_sends(&t, 0, "e1[0,100)");

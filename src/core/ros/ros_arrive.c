@@ -1,0 +1,316 @@
+/* Frames that arrive by themselves: finds the trigger of each, by count or by number, and the class in which
+ * it ends. A frame that is not newer than all before waits for a newer one before it is believed: a board
+ * that restarted sends only such frames. */
+#include <assert.h>
+
+#include "ros_internal.h"
+
+/* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
+ * restarted follow each other. */
+#define STRAYS_APART (4 * ROS_STRAYS_MAX)
+
+/* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
+static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)
+{
+        const struct ros_numbers *n = &r->numbers;
+        enum number_place place = ros_numbers_place(n, number);
+        uint32_t i = idmap_get(&r->by_number, number);
+
+        *ret_entry = i == IDMAP_NONE ? UINT32_MAX : i;
+        if (place == NUMBER_FAR)
+                return FRAME_IMPOSSIBLE;
+        if (i != IDMAP_NONE) {
+                const struct ros_entry *e = &r->entries[i];
+
+                if (e->arrived || e->suspect)
+                        return FRAME_DUPLICATE;
+                if (e->given_up)
+                        return FRAME_LATE;
+        } else if (event_set_has(&n->used, number))
+                return FRAME_DUPLICATE;
+        else if (place == NUMBER_PASSED || event_set_has(&n->ended, number))
+                return FRAME_LATE;
+        return r->out_of_step && !ros_numbers_agree(n, number) ? FRAME_IMPOSSIBLE : FRAME_GOOD;
+}
+
+/* Frame k belongs to event k. */
+static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
+{
+        uint32_t i = idmap_get(&r->by_event, r->arrived);
+
+        *ret_entry = i == IDMAP_NONE ? UINT32_MAX : i;
+        if (i != IDMAP_NONE)
+                return r->entries[i].given_up ? FRAME_LATE : FRAME_GOOD;
+        return r->arrived < r->oldest || event_set_has(&r->numbers.ended, r->arrived) ? FRAME_LATE
+                                                                                      : FRAME_GOOD;
+}
+
+/* An early frame gives way to one of a later trigger: its own never came. Before the first trigger, only the
+ * newest frames of a front-end that cannot wait may have one. */
+static bool make_way(struct ros *r, uint64_t number)
+{
+        uint32_t i = r->early.first;
+
+        if (!ros_is_numbered(r) || i == NO_ITEM)
+                return false;
+        if (r->numbers.has_trigger ? number > r->numbers.now.number || r->entries[i].number >= number
+                                   : !r->config.datagrams)
+                return false;
+        ros_drop(r, i);
+        return true;
+}
+
+enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
+                            uint64_t *ret_at)
+{
+        uint64_t number = r->arrived;
+        uint32_t expected = UINT32_MAX, i;
+
+        assert(r->arriving == UINT32_MAX);
+        if (!ros_is_numbered(r))
+                r->arriving_as = judge_counted(r, &expected);
+        else if (!counter)
+                r->arriving_as = FRAME_IMPOSSIBLE;
+        else {
+                number = ros_numbers_of_frame(&r->numbers, *counter);
+                r->arriving_as = judge_number(r, number, &expected);
+        }
+        r->arriving_number = number;
+        if (r->arriving_as != FRAME_GOOD) {
+                r->refused = false;
+                return ROS_DISCARD;
+        }
+        do
+                i = ros_hold_frame(r, expected, number, f);
+        while (i == UINT32_MAX && make_way(r, number));
+        if (i == UINT32_MAX) {
+                /* A byte stream retries the same frame, so it counts once. */
+                r->counts.full += !r->refused;
+                r->refused = true;
+                r->refused_expected = expected != UINT32_MAX;
+                return ROS_FULL;
+        }
+        r->refused = false;
+        r->arriving = i;
+        *ret_at = r->entries[i].at;
+        return ROS_STORE;
+}
+
+/* The entry's frame is complete and believed. */
+static void finish(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+        uint16_t sfi = e->wanted_by;
+
+        ros_stop_waiting(r, i);
+        e->arrived = e->filled = true;
+        r->n_frames++;
+        if (e->event == ROS_NO_EVENT)
+                ros_list_append(r, &r->early, i);
+        if (sfi != UINT16_MAX)
+                ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
+}
+
+static void suspect(struct ros *r, uint32_t i)
+{
+        assert(r->n_suspects < ROS_STRAYS_MAX);
+        r->entries[i].suspect = true;
+        r->suspects[r->n_suspects++] = i;
+}
+
+static void believe_suspects(struct ros *r)
+{
+        while (r->n_suspects > 0) {
+                uint32_t i = r->suspects[0];
+
+                ros_forget_suspect(r, i);
+                finish(r, i);
+        }
+}
+
+static void reject_suspects(struct ros *r)
+{
+        while (r->n_suspects > 0) {
+                uint32_t i = r->suspects[0];
+
+                ros_forget_suspect(r, i);
+                ros_unhold_frame(r, i);
+                r->counts.impossible++;
+        }
+}
+
+bool ros_trust_suspect(struct ros *r, uint32_t i)
+{
+        ros_forget_suspect(r, i);
+        if (!r->out_of_step) {
+                finish(r, i);
+                return true;
+        }
+        ros_unhold_frame(r, i);
+        r->counts.impossible++;
+        return false;
+}
+
+/* Before the first trigger there is nothing to be out of step with: the board begins again. */
+static void begin_again(struct ros *r)
+{
+        while (r->early.first != NO_ITEM)
+                ros_drop(r, r->early.first);
+        r->numbers.has_frame = false;
+}
+
+static void note_stray(struct ros *r, uint64_t number, enum ros_frame as)
+{
+        r->agreeing = 0;
+        if (r->out_of_step) {
+                reject_suspects(r);
+                return;
+        }
+        if (r->strays++ == 0) {
+                r->first_stray = number;
+                r->strays_are_late = true;
+        }
+        r->strays_are_late &= as == FRAME_GOOD || as == FRAME_LATE;
+        if (r->strays < ROS_STRAYS_MAX)
+                return;
+        r->strays = 0;
+        if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
+                believe_suspects(r);
+                return;
+        }
+        reject_suspects(r);
+        if (!r->numbers.has_trigger) {
+                begin_again(r);
+                return;
+        }
+        r->out_of_step = true;
+        r->out_of_step_ns = 0;
+        r->counts.restarts++;
+}
+
+static void back_in_step(struct ros *r)
+{
+        r->out_of_step = false;
+        r->strays = r->agreeing = 0;
+        believe_suspects(r);
+}
+
+/* A complete frame that may be stored. */
+static void take_numbered(struct ros *r, uint32_t i)
+{
+        uint64_t number = r->entries[i].number;
+
+        if (r->out_of_step) {
+                suspect(r, i);
+                if (++r->agreeing < ROS_AGREEING_MIN)
+                        return;
+                ros_numbers_believe(&r->numbers, number);
+                back_in_step(r);
+        } else if (ros_numbers_advances(&r->numbers, number)) {
+                ros_numbers_believe(&r->numbers, number);
+                finish(r, i);
+                back_in_step(r);
+        } else {
+                suspect(r, i);
+                note_stray(r, number, FRAME_GOOD);
+        }
+}
+
+static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
+{
+        r->counts.late += as == FRAME_LATE;
+        r->counts.duplicate += as == FRAME_DUPLICATE;
+        r->counts.impossible += as == FRAME_IMPOSSIBLE;
+        if (ros_is_numbered(r))
+                note_stray(r, number, as);
+}
+
+void ros_commit(struct ros *r)
+{
+        uint32_t i = r->arriving;
+
+        r->arriving = UINT32_MAX;
+        r->arrived++;
+        if (r->arriving_as != FRAME_GOOD)
+                refuse(r, r->arriving_number, r->arriving_as);
+        else if (r->entries[i].cleared) {
+                if (r->entries[i].pins == 0)
+                        ros_release(r, i);
+                refuse(r, r->arriving_number, FRAME_LATE);
+        } else if (r->entries[i].given_up) {
+                ros_unhold_frame(r, i);
+                refuse(r, r->arriving_number, FRAME_LATE);
+        } else if (ros_is_numbered(r))
+                take_numbered(r, i);
+        else
+                finish(r, i);
+        ros_check_room(r);
+}
+
+/* A frame without room is lost data, unless no trigger can come for it. */
+static void count_dropped(struct ros *r)
+{
+        bool over = r->run_state >= RUN_DRAINING;
+        bool early = ros_is_numbered(r) && !r->numbers.has_trigger;
+
+        /* The frames after it are no further ahead than before. */
+        if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number))
+                ros_numbers_believe(&r->numbers, r->arriving_number);
+        if (r->refused_expected || (!over && !early))
+                r->counts.dropped++;
+        else
+                r->left_behind++;
+        r->refused = false;
+}
+
+/* Answers the SFIs that wait for a frame that never comes. */
+static void skip_counted(struct ros *r)
+{
+        uint32_t i = idmap_get(&r->by_event, r->arrived);
+
+        r->arrived++;
+        if (i == IDMAP_NONE)
+                return;
+        struct ros_entry *e = &r->entries[i];
+        uint16_t sfi = e->wanted_by;
+        uint64_t event = e->event;
+        uint32_t l1_id = e->l1_id;
+
+        ros_drop(r, i);
+        if (sfi != UINT16_MAX)
+                ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_LOST);
+}
+
+void ros_skip(struct ros *r, uint64_t n)
+{
+        uint32_t arriving = r->arriving;
+
+        /* The frame that was arriving broke off. */
+        r->arriving = UINT32_MAX;
+        if (arriving != UINT32_MAX && r->entries[arriving].cleared)
+                ros_release(r, arriving);
+        else if (arriving != UINT32_MAX && ros_is_numbered(r))
+                ros_unhold_frame(r, arriving);
+        if (r->refused && n > 0)
+                count_dropped(r);
+        r->counts.source_lost += n;
+        if (ros_is_numbered(r))
+                r->arrived += n;
+        else
+                for (; n > 0; n--)
+                        skip_counted(r);
+}
+
+void ros_resynchronise(struct ros *r, uint64_t event)
+{
+        if (r->out_of_step)
+                reject_suspects(r);
+        ros_numbers_reset(&r->numbers, event);
+        r->out_of_step = false;
+        r->strays = r->agreeing = 0;
+}
+
+bool ros_is_out_of_step(const struct ros *r)
+{
+        return r->out_of_step;
+}

@@ -1,0 +1,162 @@
+/* Compares the numbers of frames with those of triggers. */
+#include "ros_number.h"
+
+#include "evb/base/util.h"
+#include "evb/protocol/event.h"
+
+/* A frame may be ahead of all known triggers and frames by this share of its counter's range, and by this
+ * number. A board whose counter restarted elsewhere in the range is thus found out. */
+#define AHEAD_SHARE_BITS 8u
+#define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
+/* A frame further behind is impossible instead of late. */
+#define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
+/* L1 IDs have 32 bits: more bits of a counter cannot be compared. */
+#define BITS_MAX 32u
+
+int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
+{
+        int r;
+
+        *n = (struct ros_numbers){.bits = MIN(bits, BITS_MAX), .from = (uint64_t)from};
+        r = event_set_init(&n->ended);
+        return r < 0 ? r : event_set_init(&n->used);
+}
+
+void ros_numbers_fini(struct ros_numbers *n)
+{
+        event_set_fini(&n->ended);
+        event_set_fini(&n->used);
+}
+
+static const struct ros_epoch *epoch_of_frames(const struct ros_numbers *n)
+{
+        return n->behind ? &n->former : &n->now;
+}
+
+static const struct ros_epoch *epoch_of(const struct ros_numbers *n, uint64_t event)
+{
+        return event < n->first_event ? &n->former : &n->now;
+}
+
+/* Half of each set's window stays below `number`, for late frames. */
+static void remember_from(struct ros_numbers *n, uint64_t number)
+{
+        event_set_advance(&n->ended, number - MIN(number, BEHIND_MAX));
+        event_set_advance(&n->used, number - MIN(number, BEHIND_MAX));
+}
+
+static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
+{
+        uint64_t number = number_extend(l1_id, n->bits,
+                                        near           ? near
+                                        : n->has_frame ? n->now.frame
+                                                       : ROS_NUMBER_BASE);
+
+        n->now = (struct ros_epoch){event, number, l1_id, n->has_frame ? n->now.frame : number - 1};
+        n->mark_event = event;
+        n->mark_number = number;
+        n->has_trigger = true;
+        remember_from(n, number);
+}
+
+uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
+{
+        struct ros_epoch *e = event < n->first_event ? &n->former : &n->now;
+        uint64_t number;
+
+        if (!n->has_trigger)
+                begin(n, event, l1_id, near);
+        number = e->number + (uint64_t)(int64_t)(int32_t)(l1_id - e->l1_id);
+        if (event > e->event || (e == &n->now && event == n->first_event)) {
+                e->event = event;
+                e->number = number;
+                e->l1_id = l1_id;
+        }
+        return number;
+}
+
+uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)
+{
+        const struct ros_epoch *e = epoch_of(n, event);
+
+        return e->l1_id + (uint32_t)(number - e->number);
+}
+
+static bool is_near(uint64_t a, uint64_t b)
+{
+        return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
+}
+
+uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
+{
+        uint64_t c = counter - n->from, number;
+        const struct ros_epoch *e;
+
+        if (!n->has_trigger && !n->has_frame)
+                return number_extend(c, n->bits, ROS_NUMBER_BASE);
+        /* Frames of the former epoch may still be on their way when the new one is announced. */
+        if (n->behind) {
+                number = number_extend(c, n->bits, n->now.number);
+                n->behind = !is_near(number, n->now.number);
+        }
+        e = epoch_of_frames(n);
+        return number_extend(c, n->bits, n->has_trigger ? MAX(e->number, e->frame) : e->frame);
+}
+
+enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number)
+{
+        const struct ros_epoch *e = epoch_of_frames(n);
+        uint64_t newest = n->has_trigger ? MAX(e->number, e->frame) : e->frame;
+
+        if (!n->has_trigger && !n->has_frame)
+                return NUMBER_OPEN;
+        if (number > newest + MIN(UINT64_C(1) << (n->bits - AHEAD_SHARE_BITS), AHEAD_MAX) ||
+            (number < newest && newest - number > BEHIND_MAX))
+                return NUMBER_FAR;
+        return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
+}
+
+bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number)
+{
+        return n->has_trigger && is_near(number, epoch_of_frames(n)->number);
+}
+
+bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
+{
+        return (!n->has_trigger && !n->has_frame) || number > epoch_of_frames(n)->frame;
+}
+
+void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
+{
+        n->has_frame = true;
+        *(n->behind ? &n->former.frame : &n->now.frame) = number;
+}
+
+bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)
+{
+        if (n->bits == 0) {
+                event_set_advance(&n->ended, oldest);
+                return false;
+        }
+        if (!n->has_trigger || oldest <= n->mark_event)
+                return false;
+        n->passed = n->mark_number;
+        n->mark_event = n->now.event;
+        n->mark_number = n->now.number;
+        remember_from(n, n->passed);
+        return true;
+}
+
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event)
+{
+        uint64_t newest = MAX(n->now.number, n->now.frame), base;
+
+        if (!n->has_trigger || event <= n->first_event)
+                return;
+        base = (newest / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE;
+        n->former = n->now;
+        n->now = (struct ros_epoch){.event = event, .number = base, .frame = base - 1};
+        n->first_event = event;
+        n->behind = true;
+        remember_from(n, base);
+}

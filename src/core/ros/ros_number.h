@@ -1,0 +1,58 @@
+/* Which trigger a frame belongs to. A trigger has an L1 ID of 32 bits, a frame a counter of 16 or more; both
+ * are extended to one count of this ROS, by the value nearest to what is known. Only differences in that
+ * count have a meaning. Knows neither fragments nor entries. */
+#pragma once
+
+#include "evb/protocol/event_set.h"
+#include "evb/protocol/number.h"
+
+/* Before the first trigger or frame: far from 0, so that no number is negative. */
+#define ROS_NUMBER_BASE (UINT64_C(1) << 32)
+/* Numbers between a frame and the newest trigger that prove that both count the same: fewer than any counter
+ * has by more than a factor of 200, so a wrong one hardly ever agrees by chance. */
+#define ROS_NUMBERS_AGREE 256u
+
+/* The time between two resets of the counters. */
+struct ros_epoch {
+        uint64_t event, number; /* of the newest trigger */
+        uint32_t l1_id;
+        uint64_t frame; /* number of the newest believed frame */
+};
+
+struct ros_numbers {
+        unsigned bits; /* that counters and L1 IDs have in common, at most 32; 0: frames are counted */
+        uint64_t from; /* the counter of the trigger with number 0 */
+        bool has_trigger, has_frame;
+        struct ros_epoch now, former;
+        uint64_t first_event; /* of the epoch `now`; 0: there is no other */
+        bool behind;          /* frames have not reached that epoch yet */
+        uint64_t passed;      /* no trigger up to this number is open */
+        uint64_t mark_event, mark_number;
+        struct event_set ended, used; /* numbers of ended events; those that had their frame */
+};
+
+int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from); /* -ENOMEM */
+void ros_numbers_fini(struct ros_numbers *n);
+
+/* `near`: the oldest frame that waits for its trigger; 0: none. */
+uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
+uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
+uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
+
+enum number_place {
+        NUMBER_OPEN,
+        NUMBER_PASSED, /* the events of its time have ended */
+        NUMBER_FAR,    /* from all known triggers and frames */
+};
+
+enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
+bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number);
+/* Whether it is newer than all believed frames. */
+bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
+/* The frame is believed, and the newest one. */
+void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
+
+/* Every event below `oldest` has ended. True: `passed` has moved. */
+bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest);
+/* The counters of trigger and boards begin again at 0 with this event. */
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event);

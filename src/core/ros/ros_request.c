@@ -1,0 +1,145 @@
+/* Announcements and Requests: finds the fragment that an SFI wants, or waits for its frame, for a limited
+ * time. */
+#include "ros_internal.h"
+
+/* The oldest frame that waits for its trigger, to which the first trigger is compared. */
+static uint64_t oldest_early(const struct ros *r)
+{
+        return r->early.first == NO_ITEM ? 0 : r->entries[r->early.first].number;
+}
+
+/* As want(), if frames carry numbers. */
+static uint32_t want_numbered(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
+{
+        uint64_t number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
+        uint32_t i = idmap_get(&r->by_number, number);
+
+        if (i == IDMAP_NONE && !event_set_has(&r->numbers.ended, number))
+                return ros_expect(r, event, number, l1_id);
+        if (i != IDMAP_NONE && r->entries[i].event == ROS_NO_EVENT) {
+                ros_bind(r, i, event, l1_id);
+                return i;
+        }
+        /* Another event has, or had, the same number. */
+        r->counts.unknown++;
+        *ret_status = FRAGMENT_LOST;
+        return UINT32_MAX;
+}
+
+/* The entry of a requested event, created if it is absent. UINT32_MAX: nothing is held, and *ret_status is
+ * the answer (FRAGMENT_OK: none). */
+static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
+{
+        uint32_t i = idmap_get(&r->by_event, event);
+        struct ros_fragment f;
+
+        *ret_status = FRAGMENT_OK;
+        if (i != IDMAP_NONE)
+                return i;
+        if (event < r->oldest) {
+                r->counts.unknown++;
+                return UINT32_MAX;
+        }
+        if (event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW) {
+                r->counts.implausible++;
+                return UINT32_MAX;
+        }
+        r->newest = MAX(r->newest, event + 1);
+        if (r->config.describe) {
+                r->config.describe(r->config.describe_ctx, event, l1_id, &f);
+                return ros_hold(r, event, l1_id, &f);
+        }
+        if (ros_is_numbered(r))
+                return want_numbered(r, event, l1_id, ret_status);
+        if (event >= r->arrived)
+                return ros_expect(r, event, event, l1_id);
+        r->counts.unknown++;
+        *ret_status = FRAGMENT_LOST;
+        return UINT32_MAX;
+}
+
+static void begin_waiting(struct ros *r, uint64_t now_ns, uint32_t i, uint16_t sfi, uint32_t to_bytes)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->wanted_by == UINT16_MAX) {
+                e->wanted_ns = now_ns;
+                r->n_waiting++;
+                ros_list_append(r, &r->waiting, i);
+        }
+        e->wanted_by = sfi;
+        e->wanted_to = to_bytes;
+}
+
+/* A board that has been out of step for as long as a frame may take will not deliver this one. */
+static bool is_hopeless(const struct ros *r, uint64_t now_ns)
+{
+        return r->out_of_step && r->out_of_step_ns > 0 && r->config.wait_ns > 0 &&
+               now_ns - r->out_of_step_ns >= r->config.wait_ns;
+}
+
+static void give_up(struct ros *r, uint32_t i, uint16_t sfi)
+{
+        struct ros_entry *e = &r->entries[i];
+
+        if (e->suspect && ros_trust_suspect(r, i))
+                return;
+        ros_stop_waiting(r, i);
+        e->given_up = true;
+        ros_enqueue(r, sfi, e->event, e->l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
+}
+
+void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct request_entry *q)
+{
+        uint64_t event = q->event;
+        uint32_t l1_id = q->l1_id;
+        uint8_t status;
+        uint32_t i = want(r, event, l1_id, &status);
+
+        if (i == UINT32_MAX) {
+                if (status != FRAGMENT_OK)
+                        ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, status);
+                return;
+        }
+        struct ros_entry *e = &r->entries[i];
+        ros_note_triggered(r, i);
+        if (!e->arrived && !e->given_up && !is_hopeless(r, now_ns)) {
+                begin_waiting(r, now_ns, i, sfi, q->to_bytes);
+                return;
+        }
+        /* What still waits here is not lost, only late. A second copy would delay it further. */
+        if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
+                return;
+        if (e->arrived)
+                ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
+        else
+                give_up(r, i, sfi);
+}
+
+void ros_expire(struct ros *r, uint64_t now_ns)
+{
+        if (r->out_of_step && r->out_of_step_ns == 0)
+                r->out_of_step_ns = now_ns;
+        if (now_ns < ros_wait_deadline_ns(r))
+                return;
+        while (now_ns >= ros_wait_deadline_ns(r))
+                give_up(r, r->waiting.first, r->entries[r->waiting.first].wanted_by);
+        ros_check_room(r);
+}
+
+uint64_t ros_wait_deadline_ns(const struct ros *r)
+{
+        if (r->waiting.first == NO_ITEM || r->config.wait_ns == 0)
+                return NEVER_NS;
+        return r->entries[r->waiting.first].wanted_ns + r->config.wait_ns;
+}
+
+void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
+{
+        for (uint32_t i = r->waiting.first, next; i != NO_ITEM; i = next) {
+                next = r->entries[i].next;
+                if (r->entries[i].wanted_by == sfi)
+                        ros_stop_waiting(r, i);
+        }
+        ros_check_room(r);
+}

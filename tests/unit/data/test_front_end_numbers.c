@@ -1,0 +1,104 @@
+/* Frames that carry the number of their trigger, in datagrams and in streams. */
+#include "front_end_bench.h"
+
+/* Announces that SFI 0 builds the event of this trigger, and returns what the ROS sends it. */
+static size_t trigger_jobs(struct bench *b, uint32_t number, struct ros_job *job)
+{
+        static struct message m;
+        size_t n;
+
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
+        m.dfm = SAMPLE_DFM;
+        m.n = 1;
+        m.assign.announces = true;
+        m.assign.entries[0] = (struct assign_entry){.event = number, .l1_id = number};
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+        n = ros_jobs(b->core, 0, job, 1);
+        ros_sent(b->core, 0, n, 0);
+        return n;
+}
+
+/* Frames of every size, whose number may arrive in pieces: each is stored under its number. */
+static void frames_are_stored_by_their_numbers(void **state)
+{
+        static const struct number_field field = {.offset_bytes = 5, .bits = 24, .big_endian = true};
+        struct ros_job job;
+
+        (void)state;
+        for (int tcp = 0; tcp < 2; tcp++) {
+                struct bench b;
+
+                bench_open_numbered(&b, tcp, &field);
+                if (tcp)
+                        accept_stream(&b);
+                for (uint8_t k = 0; k < 50; k++) {
+                        uint8_t n = (uint8_t)(8 + k), frame[100] = {n};
+
+                        frame[4 + 5 + 2] = (uint8_t)(k ^ 1); /* pairs arrive in reverse order */
+                        frame[4 + n - 1] = (uint8_t)(n == 8 ? frame[11] : 200);
+                        if (tcp) {
+                                assert_int_equal(send(b.stream, frame, 6, 0), 6);
+                                turn(&b);
+                                assert_int_equal(send(b.stream, frame + 6, (size_t)n - 2, 0), n - 2);
+                        } else {
+                                struct iovec iov = {frame, (size_t)n + 4};
+
+                                assert_int_equal(
+                                        endpoint_send(b.sender,
+                                                      &(struct outgoing){&iov, 1, (uint32_t)n + 4, NULL}, 1),
+                                        1);
+                        }
+                        turns_until(&b, (uint64_t)k + 1);
+                }
+                for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
+                        assert_int_equal(trigger_jobs(&b, k, &job), 1);
+                        assert_int_equal(job.job.chunk.fragment_bytes, 8 + (k ^ 1));
+                        assert_int_equal(b.buffer[job.at + 7], k);
+                }
+                assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 50);
+                bench_close(&b);
+        }
+}
+
+/* A frame that ends before its number fits no trigger; gaps do not matter to the others. */
+static void short_frames_and_gaps_do_not_spoil_the_numbers(void **state)
+{
+        static const struct number_field field = {.offset_bytes = FRAME_BYTES - 2, .bits = 16};
+        struct bench b;
+
+        (void)state;
+        for (int tcp = 0; tcp < 2; tcp++) {
+                bench_open_numbered(&b, tcp, &field);
+                if (tcp) {
+                        accept_stream(&b);
+                        assert_int_equal(send(b.stream, "\x02\0\0\0ab\0\0\0\0", 10, 0), 10);
+                        send_frames(&b, 1);
+                        turns_until(&b, 3);
+                        reset_at_close(b.stream);
+                        accept_stream(&b);
+                } else {
+                        send_datagram(&b, 2, 6);
+                        send_datagram(&b, 0, 4);
+                        send_datagram(&b, FRAME_BYTES, 50);
+                        send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
+                        turns_until(&b, 3);
+                }
+                assert_int_equal(ros_counts(b.core)->impossible, 2);
+                assert_int_equal(ros_counts(b.core)->left_over, 1);
+                assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
+                assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
+                assert_false(front_end_is_unreliable(b.front_end));
+                bench_close(&b);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(frames_are_stored_by_their_numbers),
+                cmocka_unit_test(short_frames_and_gaps_do_not_spoil_the_numbers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
