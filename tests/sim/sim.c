@@ -87,6 +87,8 @@ bool sim_run(struct sim *s, uint64_t until_ns)
                 }
                 if (item.kind == ITEM_PACKET && n->live)
                         sim_take(s, n, item.bytes, item.n);
+                if (item.kind == ITEM_FRAME)
+                        sim_boards_deliver(s, n, item.trigger);
                 free(item.bytes);
                 if (item.kind == ITEM_TIMER) {
                         if (n->wake_ns != item.due_ns)
@@ -114,6 +116,20 @@ void sim_restart_sfi(struct sim *s, uint32_t index)
 
         sfi_free(n->sfi);
         sim_make_sfi(s, n);
+        n->live = true;
+        n->wake_ns = NEVER_NS;
+        sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
+}
+
+void sim_restart_ros(struct sim *s, uint32_t index)
+{
+        struct sim_node *n = find(s, ROLE_ROS, index);
+
+        ros_free(n->ros);
+        free(n->buffer);
+        free(n->writing);
+        n->frames = 0;
+        sim_make_ros(s, n);
         n->live = true;
         n->wake_ns = NEVER_NS;
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
@@ -202,4 +218,9 @@ uint64_t sim_built_ns(const struct sim *s, uint32_t sfi)
 uint64_t sim_steps(const struct sim *s)
 {
         return s->steps;
+}
+
+uint64_t sim_frames(const struct sim *s, uint32_t ros)
+{
+        return s->nodes[1 + ros].frames;
 }

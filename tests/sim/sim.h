@@ -11,6 +11,17 @@
 #include "evb/core/ros.h"
 #include "evb/core/sfi.h"
 
+/* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. */
+struct sim_boards {
+        unsigned bits;                  /* of the counter; 0: no boards */
+        int64_t from;                   /* counter of trigger 0 */
+        double missed, late;            /* fractions of triggers without a frame, and with a late one */
+        uint64_t late_ns;               /* time by which it is late */
+        uint64_t dead_from, dead_until; /* the first board misses these triggers */
+        bool forgets;                   /* and then counts from 0, up to a reset */
+        uint64_t reset_at;              /* all counters begin again at this trigger; 0: never */
+};
+
 struct sim_config {
         uint32_t n_ros, n_sfi;
         bool push;
@@ -36,6 +47,7 @@ struct sim_config {
         bool arrive_stream;      /* a frame without room waits; otherwise it is lost */
         uint64_t arrive_skew_ns; /* delay of each ROS's front-end relative to the previous one */
         uint32_t ros_entries;    /* 0: ample */
+        struct sim_boards boards;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
         /* A switch: the rate of each node's link and of each port, and the buffer of a port, which drops what
          * exceeds it. Frames have 42 bytes more than a datagram. 0: infinite. */
@@ -50,6 +62,9 @@ struct sim_config {
 /* The end of one event, as the SFIs wrote it. */
 struct sim_event {
         uint16_t complete, partial; /* number of times it was written */
+        uint16_t present;           /* bit i: written with the fragment of ROS i */
+        uint16_t absent,
+                unsure; /* bit i: the frame of board i did not reach its ROS, or may be lost with it */
 };
 
 struct sim;
@@ -65,6 +80,10 @@ uint64_t sim_now_ns(const struct sim *s);
 /* Stops a node at once and for good, or restarts it with empty state (SFI). */
 void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
+/* The frames that the former process had are lost. */
+void sim_restart_ros(struct sim *s, uint32_t index);
+/* It is not known whether the frames of these triggers survive a restart of their ROS. */
+void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until);
 /* Starts another DFM process in place of the killed one. */
 void sim_restart_dfm(struct sim *s);
 /* Resumes stopped nodes, as if only their network had failed. */
@@ -84,4 +103,5 @@ uint64_t sim_port_drops(const struct sim *s); /* frames that did not fit into a 
 uint64_t sim_port_frames(const struct sim *s);
 /* From the first request of all SFIs to the last complete event of this one. */
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
-uint64_t sim_steps(const struct sim *s); /* wake-ups of all nodes */
+uint64_t sim_steps(const struct sim *s);                /* wake-ups of all nodes */
+uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */

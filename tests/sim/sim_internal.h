@@ -3,6 +3,8 @@
 
 #include "sim.h"
 
+#define SIM_SEED 5
+
 struct sim_node {
         enum node_role role;
         uint32_t index;
@@ -21,13 +23,14 @@ struct sim_node {
         bool failing;
         uint64_t arrive_ns; /* of the next frame, if fragments arrive */
         uint64_t arrive_frame;
+        uint64_t frames; /* of a board */
         /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;
         uint32_t n_writing;
 };
 
-enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER };
+enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER, ITEM_FRAME };
 
 struct sim_item {
         uint64_t due_ns, order;
@@ -36,6 +39,7 @@ struct sim_item {
         uint8_t *bytes;
         size_t n;
         uint32_t queued_bytes; /* at the sender's link, behind the packet */
+        uint64_t trigger;      /* of a frame */
 };
 
 struct sim {
@@ -56,6 +60,7 @@ struct sim {
         uint32_t queued_bytes; /* of the packet being received */
         uint64_t port_drops, port_frames;
         uint64_t first_request_ns;
+        uint64_t triggered; /* triggers that the boards have seen */
         uint64_t incarnation;
 };
 
@@ -64,10 +69,18 @@ void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_
 void sim_pass_port(struct sim *s, struct sim_item item);
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
+void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns);
 void sim_drop_items(struct sim *s);
 /* sim_nodes.c */
 void sim_make_nodes(struct sim *s);
 void sim_make_dfm(struct sim *s, struct sim_node *n);
 void sim_make_sfi(struct sim *s, struct sim_node *n);
+void sim_make_ros(struct sim *s, struct sim_node *n);
+uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event);
 void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
 void sim_turn(struct sim *s, struct sim_node *n);
+/* sim_boards.c */
+void sim_boards_read_out(struct sim *s);
+void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger);
+/* The trigger's L1 ID, which follows its counter. */
+void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret);

@@ -151,3 +151,8 @@ void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns)
         s->nodes[node].wake_ns = due_ns;
         push(s, (struct sim_item){.due_ns = due_ns, .kind = ITEM_TIMER, .node = node});
 }
+
+void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns)
+{
+        push(s, (struct sim_item){.due_ns = due_ns, .kind = ITEM_FRAME, .node = node, .trigger = trigger});
+}

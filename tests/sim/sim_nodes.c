@@ -10,7 +10,6 @@
 
 #define RUN 77
 #define COOKIE UINT64_C(0x51A)
-#define SEED 5
 #define FULL_PAUSE_NS NS_PER_MS
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
 #define ROS_BUFFER_MAX_BYTES (64u << 20)
@@ -20,10 +19,11 @@ static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index
         return role == ROLE_DFM ? 0 : role == ROLE_ROS ? 1 + index : 1 + s->config.n_ros + index;
 }
 
-static uint32_t size_of(const struct sim_config *c, uint32_t ros, uint64_t event)
+uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event)
 {
         return c->fixed ? c->fragment_bytes
-                        : (uint32_t)(random_mix(pattern_key(SEED, ros, event)) % (2 * c->fragment_bytes + 1));
+                        : (uint32_t)(random_mix(pattern_key(SIM_SEED, ros, event)) %
+                                     (2 * c->fragment_bytes + 1));
 }
 
 struct describe_ctx {
@@ -36,7 +36,8 @@ static void describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragm
         const struct describe_ctx *d = ctx;
 
         assert(l1_id == (uint32_t)event || d->config->outside);
-        *ret = (struct ros_fragment){.bytes = size_of(d->config, d->ros, event), .order = (uint16_t)d->ros};
+        *ret = (struct ros_fragment){.bytes = sim_size_of(d->config, d->ros, event),
+                                     .order = (uint16_t)d->ros};
 }
 
 /* Room for the fragments of all events, as no test here fills the buffer. Sanitizers mark each of its bytes.
@@ -45,13 +46,13 @@ static uint64_t ros_buffer_bytes(const struct sim_config *c)
 {
         uint32_t block_bytes = power_of_two_at_least(2 * c->fragment_bytes);
 
-        if (c->arriving)
+        if (c->arriving || c->boards.bits > 0)
                 return ROS_BUFFER_MAX_BYTES;
         return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES),
                    (uint64_t)ROS_BUFFER_MAX_BYTES);
 }
 
-static void make_ros(struct sim *s, struct sim_node *n)
+void sim_make_ros(struct sim *s, struct sim_node *n)
 {
         struct describe_ctx *d = malloc(sizeof *d);
         struct ros_config c = {
@@ -61,8 +62,11 @@ static void make_ros(struct sim *s, struct sim_node *n)
                 .entries = s->config.ros_entries ?: 8192,
                 .buffer_bytes = ros_buffer_bytes(&s->config),
                 .keep_alive_ns = KEEP_ALIVE_NS,
-                .describe = s->config.arriving ? NULL : describe,
+                .describe = s->config.arriving || s->config.boards.bits > 0 ? NULL : describe,
                 .describe_ctx = d,
+                .number_bits = s->config.boards.bits,
+                .number_from = s->config.boards.from,
+                .datagrams = true,
                 .wait_ns = s->config.timeout_ns / 2,
                 .waiting_max = s->config.arriving ? 64 : 0,
         };
@@ -121,7 +125,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .busy_above_permille = 800,
                 .busy_below_permille = 500,
                 .events = s->config.events,
-                .seed = SEED,
+                .seed = SIM_SEED,
                 .events_max = 4096,
                 .clear_group = 20,
                 .clear_after_ns = 5 * NS_PER_MS,
@@ -130,6 +134,8 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .node_timeout_ns = 10 * KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
+                .info = s->config.boards.reset_at > 0 ? sim_boards_info : NULL,
+                .info_ctx = s,
         };
 
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
@@ -147,7 +153,7 @@ void sim_make_nodes(struct sim *s)
                 if (n->role == ROLE_DFM)
                         sim_make_dfm(s, n);
                 else if (n->role == ROLE_ROS)
-                        make_ros(s, n);
+                        sim_make_ros(s, n);
                 else
                         sim_make_sfi(s, n);
                 sim_set_timer(s, i, 0);
@@ -261,7 +267,7 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
                         continue;
                 chunk_jobs[i].payload = n->buffer + jobs[i].at;
                 if (jobs[i].fill)
-                        pattern_fill(pattern_key(SEED, n->index, c->event), n->buffer + jobs[i].at, 0,
+                        pattern_fill(pattern_key(SIM_SEED, n->index, c->event), n->buffer + jobs[i].at, 0,
                                      c->fragment_bytes);
         }
         made = chunk_pack(s->packer, &h, chunk_jobs, k, &d);
@@ -277,7 +283,8 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 /* False: no room, so the stream waits. */
 static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
 {
-        struct ros_fragment f = {.bytes = size_of(&s->config, n->index, frame), .order = (uint16_t)n->index};
+        struct ros_fragment f = {.bytes = sim_size_of(&s->config, n->index, frame),
+                                 .order = (uint16_t)n->index};
         uint64_t at;
 
         enum ros_verdict verdict = ros_arrive(n->ros, NULL, &f, &at);
@@ -288,7 +295,7 @@ static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
                 return true;
         }
         if (verdict == ROS_STORE && f.bytes > 0)
-                pattern_fill(pattern_key(SEED, n->index, frame), n->buffer + at, 0, f.bytes);
+                pattern_fill(pattern_key(SIM_SEED, n->index, frame), n->buffer + at, 0, f.bytes);
         ros_commit(n->ros);
         return true;
 }
@@ -335,10 +342,13 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                 const struct sfi_fragment *f = &built.fragments[i];
                 bool there = f->whole && f->status == FRAGMENT_OK;
 
+                if (s->config.boards.bits > 0)
+                        s->events[built.event].present |= (uint16_t)(there << i);
+
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
-                if (there && (f->bytes != size_of(&s->config, i, built.event) ||
-                              (f->bytes > 0 && pattern_check(pattern_key(SEED, i, built.event),
+                if (there && (f->bytes != sim_size_of(&s->config, i, built.event) ||
+                              (f->bytes > 0 && pattern_check(pattern_key(SIM_SEED, i, built.event),
                                                              n->buffer + f->at, 0, f->bytes) != f->bytes)))
                         s->wrong_bytes++;
         }
@@ -397,6 +407,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
         if (n->role == ROLE_DFM) {
                 while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
                         send_message(s, to, &s->message);
+                sim_boards_read_out(s);
                 deadline_ns = dfm_deadline_ns(n->dfm);
         } else if (n->role == ROLE_ROS) {
                 turn_ros(s, n);

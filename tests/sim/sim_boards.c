@@ -1,0 +1,104 @@
+/* Boards of the simulated system: they read out each trigger that the DFM takes, and send a frame with their
+ * counter to their ROS. */
+#include <assert.h>
+
+#include "evb/base/pattern.h"
+#include "evb/base/util.h"
+#include "sim_internal.h"
+
+/* From a trigger to the arrival of its frame. */
+#define READOUT_NS (80 * NS_PER_US)
+/* Before a reset, triggers pause until all frames have arrived, and a board that forgets delivers nothing
+ * from before. So no frame of these last triggers is late. */
+#define PAUSE_TRIGGERS 300
+
+static bool happens(struct sim *s, double probability)
+{
+        return random_unit(&s->random) < probability;
+}
+
+static uint64_t since_reset(const struct sim_boards *b, uint64_t trigger)
+{
+        return b->reset_at > 0 && trigger >= b->reset_at ? trigger - b->reset_at : trigger;
+}
+
+/* Whether the board counts from 0 since it was dead. */
+static bool has_forgotten(const struct sim_boards *b, uint32_t ros, uint64_t trigger)
+{
+        return b->forgets && ros == 0 && trigger >= b->dead_until &&
+               (b->reset_at == 0 || trigger < b->reset_at);
+}
+
+static uint64_t counter_of(const struct sim_boards *b, uint32_t ros, uint64_t trigger)
+{
+        uint64_t n = has_forgotten(b, ros, trigger) ? trigger - b->dead_until
+                                                    : since_reset(b, trigger) + (uint64_t)b->from;
+
+        return b->bits < 64 ? n & ((UINT64_C(1) << b->bits) - 1) : n;
+}
+
+void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret)
+{
+        const struct sim *s = ctx;
+
+        *ret = (struct event_info){.global_id = event,
+                                   .l1_id = (uint32_t)since_reset(&s->config.boards, event)};
+}
+
+static bool is_just_before(uint64_t trigger, uint64_t end)
+{
+        return trigger < end && trigger + PAUSE_TRIGGERS >= end;
+}
+
+static void read_out(struct sim *s, uint32_t ros, uint64_t trigger)
+{
+        const struct sim_boards *b = &s->config.boards;
+        bool dead = ros == 0 && trigger >= b->dead_from && trigger < b->dead_until;
+        bool missed = dead || happens(s, b->missed);
+        bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at) &&
+                    !(b->forgets && is_just_before(trigger, b->dead_from));
+
+        if (missed || has_forgotten(b, ros, trigger))
+                s->events[trigger].absent |= (uint16_t)(1u << ros);
+        if (!missed)
+                sim_send_frame(s, 1 + ros, trigger, s->now_ns + READOUT_NS + (late ? b->late_ns : 0));
+}
+
+void sim_boards_read_out(struct sim *s)
+{
+        const struct sim_boards *b = &s->config.boards;
+        uint64_t triggers = dfm_counts(s->nodes[0].dfm)->triggers;
+
+        for (; b->bits > 0 && s->triggered < triggers; s->triggered++) {
+                for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                        if (s->triggered == b->reset_at && b->reset_at > 0)
+                                ros_resynchronise(s->nodes[1 + i].ros, b->reset_at);
+                        read_out(s, i, s->triggered);
+                }
+        }
+}
+
+void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
+{
+        struct ros_fragment f = {.bytes = sim_size_of(&s->config, n->index, trigger),
+                                 .order = (uint16_t)n->index};
+        uint64_t counter = counter_of(&s->config.boards, n->index, trigger), at;
+        enum ros_verdict verdict;
+
+        if (!n->live) {
+                s->events[trigger].absent |= (uint16_t)(1u << n->index);
+                return;
+        }
+        verdict = ros_arrive(n->ros, &counter, &f, &at);
+        assert(verdict != ROS_FULL);
+        if (verdict == ROS_STORE && f.bytes > 0)
+                pattern_fill(pattern_key(SIM_SEED, n->index, trigger), n->buffer + at, 0, f.bytes);
+        ros_commit(n->ros);
+        n->frames++;
+}
+
+void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until)
+{
+        for (uint64_t trigger = from; trigger < until; trigger++)
+                s->events[trigger].unsure |= (uint16_t)(1u << ros);
+}

@@ -1,0 +1,213 @@
+/* Boards whose frames carry the numbers of their triggers: they miss triggers, deliver late and restart, and
+ * ROSs restart. No event has a fragment of another trigger, every frame is accounted for, and an event lacks
+ * only what did not reach its ROS. */
+#include "scenes.h"
+
+#define WAIT_NS (200 * NS_PER_MS) /* half of the SFI's timeout: see sim_nodes.c */
+
+static struct sim_config with_boards(uint64_t seed, unsigned bits, bool push)
+{
+        struct sim_config c = sim_standard();
+
+        seed_now = seed;
+        c.n_ros = 4;
+        c.push = push;
+        c.events = 3000;
+        c.fragment_bytes = 200;
+        c.sfi_slots = 1024;
+        c.timeout_ns = 2 * WAIT_NS;
+        c.faults.seed = seed;
+        c.boards = (struct sim_boards){
+                .bits = bits,
+                /* All counters wrap after 1,100 triggers. */
+                .from = (int64_t)(UINT64_C(0) - 1100),
+                .missed = 0.001,
+                .late = 0.01,
+                .late_ns = 50 * NS_PER_MS,
+        };
+        return c;
+}
+
+static void check_frames(struct sim *s, uint32_t ros)
+{
+        const struct ros_counts *c = ros_counts(sim_ros(s, ros));
+
+        check(c->used + c->late + c->duplicate + c->impossible + c->dropped + c->left_over ==
+              sim_frames(s, ros));
+        check(c->dropped == 0);
+}
+
+/* Every event was built, from all fragments that reached their ROS. */
+static void check_boards(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        uint16_t all = (uint16_t)((1u << c->n_ros) - 1);
+
+        check_accounts(s, c);
+        check(d->triggers == c->events && d->reassigned == 0 && d->not_taken == 0);
+        for (uint32_t i = 0; i < c->n_ros; i++)
+                check_frames(s, i);
+        for (uint32_t i = 0; i < c->n_sfi; i++)
+                check(sfi_counts(sim_sfi(s, i))->mismatched == 0);
+        for (uint64_t e = 0; e < c->events; e++) {
+                const struct sim_event *event = sim_event(s, e);
+
+                check(((event->present ^ all) & ~event->unsure) == (event->absent & ~event->unsure));
+                check(event->complete == (event->present == all));
+                check(event->complete + event->partial == (event->present != 0));
+        }
+}
+
+typedef void (*disturb_fn)(struct sim *s, const struct sim_config *c);
+
+/* Runs for many seeds, in push and pull, with counters of every width. */
+static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), disturb_fn disturb)
+{
+        static const unsigned widths[] = {16, 24, 32, 64};
+        uint64_t first, last = seeds_to_run(seeds, &first);
+
+        for (uint64_t seed = first; seed <= last; seed++) {
+                for (int k = 0; k < 8; k++) {
+                        struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
+                        struct sim *s;
+
+                        if (prepare)
+                                prepare(&c);
+                        s = sim_now = sim_new(&c);
+                        if (disturb)
+                                disturb(s, &c);
+                        check(sim_run(s, FOREVER_NS));
+                        check_boards(s, &c);
+                        sim_free(s);
+                }
+        }
+}
+
+static void boards_miss_triggers_and_deliver_late(void **state)
+{
+        (void)state;
+        each_width(6, NULL, NULL);
+}
+
+static void many_missed(struct sim_config *c)
+{
+        c->boards.missed = 0.05;
+        c->boards.late = 0.05;
+        c->faults = (struct fault_config){.loss = 0.01, .reorder = 0.05, .seed = c->faults.seed};
+}
+
+/* Beside a network that loses and reorders packets. */
+static void boards_miss_many_triggers(void **state)
+{
+        (void)state;
+        each_width(3, many_missed, NULL);
+}
+
+/* The board restarts, and then knows the number of the trigger. */
+static void restart_a_board(struct sim_config *c)
+{
+        c->boards.dead_from = 300 + c->faults.seed * 97 % 2000;
+        c->boards.dead_until = c->boards.dead_from + c->faults.seed * 31 % 300;
+}
+
+static void a_board_restarts_in_step(void **state)
+{
+        (void)state;
+        each_width(3, restart_a_board, NULL);
+}
+
+/* It counts from 0 again, so its numbers differ from the triggers by `dead_until`. With fewer than 256, the
+ * board could not be told from a good one. */
+static void restart_and_forget(struct sim_config *c)
+{
+        restart_a_board(c);
+        c->boards.dead_until = MAX(c->boards.dead_until, UINT64_C(400));
+        c->boards.from = 0;
+        c->boards.forgets = true;
+}
+
+static void a_board_restarts_and_counts_from_0(void **state)
+{
+        (void)state;
+        each_width(4, restart_and_forget, NULL);
+}
+
+/* The counters of the trigger and of all boards are reset, so that all are in step again. */
+static void forget_until_reset(struct sim_config *c)
+{
+        restart_and_forget(c);
+        c->boards.from = (int64_t)(c->faults.seed % 3) - 1;
+        c->boards.reset_at = 2500;
+}
+
+static void a_reset_brings_a_board_back(void **state)
+{
+        (void)state;
+        each_width(4, forget_until_reset, NULL);
+}
+
+/* What reached the killed process in its last 100 ms may be lost with it. Until the new one has joined, SFIs
+ * request in vain, and may give up before their next retry. */
+static void restart_a_ros(struct sim *s, const struct sim_config *c)
+{
+        uint64_t triggers;
+
+        check(!sim_run(s, 100 * NS_PER_MS + c->faults.seed * 7919 % 300 * NS_PER_MS));
+        triggers = dfm_counts(sim_dfm(s))->triggers;
+        check_frames(s, 1);
+        sim_lose_frames(s, 1, triggers - MIN(triggers, UINT64_C(500)), triggers + 600);
+        sim_kill(s, ROLE_ROS, 1);
+        (void)sim_run(s, sim_now_ns(s) + c->faults.seed % 50 * NS_PER_MS + 1);
+        sim_restart_ros(s, 1);
+}
+
+static void a_ros_restarts(void **state)
+{
+        (void)state;
+        each_width(4, NULL, restart_a_ros);
+}
+
+static void everything_at_once(void **state)
+{
+        (void)state;
+        each_width(4, restart_and_forget, restart_a_ros);
+}
+
+/* The trigger passes the wraps of 16 bits twice, and all counters are right again after each. */
+static void long_run(struct sim_config *c)
+{
+        c->events = 140000;
+        c->n_ros = 2;
+        c->fragment_bytes = 20;
+        c->rate_millihertz = 20000000;
+        c->boards.late_ns = 10 * NS_PER_MS;
+}
+
+static void a_long_run_wraps_often(void **state)
+{
+        struct sim_config c = with_boards(1, 16, true);
+        struct sim *s;
+
+        (void)state;
+        long_run(&c);
+        s = sim_now = sim_new(&c);
+        check(sim_run(s, FOREVER_NS));
+        check_boards(s, &c);
+        sim_free(s);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(boards_miss_triggers_and_deliver_late),
+                cmocka_unit_test(boards_miss_many_triggers),
+                cmocka_unit_test(a_board_restarts_in_step),
+                cmocka_unit_test(a_board_restarts_and_counts_from_0),
+                cmocka_unit_test(a_reset_brings_a_board_back),
+                cmocka_unit_test(a_ros_restarts),
+                cmocka_unit_test(everything_at_once),
+                cmocka_unit_test(a_long_run_wraps_often),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
