@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,28 @@ def chance_of_missing(datagrams, loss, nodes=9, timeout_s=30):
 def chance_of_no_loss(datagrams, loss):
     """Returns the probability that a lossy run loses nothing: 0.95^2000 = 3e-45."""
     return (1 - loss) ** datagrams
+
+
+def payloads_by_l1_id(path):
+    """Returns the payloads of all fragments of each event of a v3.0 file, by L1 ID, read by layout only."""
+    raw = pathlib.Path(path).read_bytes()
+    found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
+    while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
+        size = struct.unpack_from("<I", raw, at + 12)[0]
+        event, start = raw[at + 16:at + 16 + size], 0
+        rods, l1_ids = [], set()
+        while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
+            words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
+            end = start - 4 * 8 + 4 * words
+            length = struct.unpack_from("<I", event, end - 16)[0]
+            l1_ids.add(struct.unpack_from("<I", event, start + 20)[0])
+            rods.append(event[start + 36:start + 36 + length])
+            start = end
+        (l1_id,) = l1_ids
+        assert l1_id not in found, f"trigger {l1_id} is there twice"
+        found[l1_id] = rods
+        at += 16 + size
+    return found
 
 
 class Running:

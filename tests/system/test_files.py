@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 
-from harness import (CHANCE, LIMIT_S, SHARED, Running, chance_of_missing, chance_of_no_loss, complete, folder, main, run,
-                     scenario)
+from harness import (CHANCE, LIMIT_S, SHARED, Running, chance_of_missing, chance_of_no_loss, complete, folder, main,
+                     payloads_by_l1_id, run, scenario)
 
 
 def dump(evb, *words):
@@ -81,28 +81,12 @@ def crash(evb):
         assert status == 0 and dumped["events"] > 0, dumped
 
 
-def raw_payloads(evb, path):
-    """Returns the payload of each fragment, trigger by trigger, read by layout only.
+def raw_payloads(path):
+    """Returns the payload of each fragment, trigger by trigger.
 
     A file holds events in the order in which they became complete, which is not that of the triggers
     if a fragment has to be retried."""
-    raw = pathlib.Path(path).read_bytes()
-    found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
-    while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
-        size = struct.unpack_from("<I", raw, at + 12)[0]
-        event, start = raw[at + 16:at + 16 + size], 0
-        rods, triggers = [], set()
-        while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
-            words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
-            end = start - 4 * 8 + 4 * words
-            length = struct.unpack_from("<I", event, end - 16)[0]
-            triggers.add(struct.unpack_from("<I", event, start + 20)[0])
-            rods.append(event[start + 36:start + 36 + length])
-            start = end
-        (trigger,) = triggers
-        assert trigger not in found, f"trigger {trigger} is there twice"
-        found[trigger] = rods
-        at += 16 + size
+    found = payloads_by_l1_id(path)
     return [found[trigger] for trigger in sorted(found)]
 
 
@@ -145,7 +129,7 @@ def front_end_tcp(evb, broken=None, loss=0):
                                             "trigger.events": n, "sfi.output": "file", "sfi.directory": where, "sfi.verify": "no",
                                             "network.loss": loss},
                      expect=0 if broken is None else 1)
-        payloads = raw_payloads(evb, report["files"][0])
+        payloads = raw_payloads(report["files"][0])
         if broken is None:
             complete(report)
             assert loss == 0 or report["fragments"]["recovered"] > 0, report["fragments"]
@@ -225,7 +209,7 @@ def front_end_udp(evb):
         complete(report)
         (ros,) = (node for node in report["nodes"] if node["role"] == "ros")
         assert ros["front_end_gaps"] == 0 and ros["exit"] == 0, ros
-        assert raw_payloads(evb, report["files"][0]) == [[frame(k)] for k in range(n)]
+        assert raw_payloads(report["files"][0]) == [[frame(k)] for k in range(n)]
 
 
 def front_end_udp_gap(evb):

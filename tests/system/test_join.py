@@ -334,6 +334,15 @@ class FrontEnds:
             self.socket.sendto(struct.pack("<I", len(data)) + data, (self.bed.addresses[node], PORT))
 
 
+    def send_numbers(self, node, numbers):
+        for k in numbers:
+            data = b"frame " + struct.pack(">I", k) + bytes(100)
+            self.socket.sendto(struct.pack("<I", len(data)) + data, (self.bed.addresses[node], PORT))
+
+    def close(self):
+        self.socket.close()
+
+
 PORT = 26950
 COUNTED = {"ros.source": f"udp:{PORT}", "sfi.verify": "no"}
 
@@ -342,7 +351,7 @@ COUNTED = {"ros.source": f"udp:{PORT}", "sfi.verify": "no"}
 def counted(evb, keys):
     with bed(evb, {**COUNTED, **keys}) as b:
         front_ends = FrontEnds(b)
-        with contextlib.closing(front_ends.socket):
+        with contextlib.closing(front_ends):
             yield b, front_ends
 
 
@@ -383,6 +392,32 @@ def restarted_front_end(evb):
         assert "run 1 has begun, and this node must count its front-end's frames from the beginning" in b.log("ros2"), b.log("ros2")
         report = b.end("dfm", expect=1)
         assert "refused ros2: run 1 has begun" in b.log("dfm") and report["events_partial"] > 0, report
+
+
+def restarted_numbered(evb):
+    """A ROS whose frames carry numbers takes part again after a restart: only what it held is lost."""
+    n = 3000
+    with bed(evb, {**COUNTED, "ros.event-number": "6:32:be", "ros.wait": "2s", "trigger.events": n, "trigger.rate": "500Hz",
+                   "dfm.node-timeout": "30s"}) as b, contextlib.closing(FrontEnds(b)) as front_ends:
+        nodes = ("ros1", "ros2", "ros3")
+        b.start_all()
+        front_ends.wait_until_they_listen(*nodes)
+        # The boards of ros1 and ros3 are ahead of the trigger.
+        for k in range(0, n, 100):
+            front_ends.send_numbers("ros1", range(k, k + 100))
+            front_ends.send_numbers("ros3", range(k, k + 100))
+        front_ends.send_numbers("ros2", range(200))
+        b.wait_written(20_000)
+        b.kill("ros2")
+        b.start("ros2", name="again")
+        b.wait_log("again", "joined run 1")
+        front_ends.send_numbers("ros2", range(200, n))
+        report, again = b.end("dfm", expect=1), b.end("again")
+        assert report["triggers"] == n == report["events_complete"] + report["events_partial"], report
+        # Some of the 200 frames were lost with the process. The new one got all others.
+        assert report["events_partial"] <= 200 < report["events_complete"], report
+        assert again["front_end_frames"] == n - 200 == again["front_end_used"], again
+        assert "refused" not in b.log("dfm")
 
 
 def check_word(data):
@@ -438,5 +473,5 @@ if __name__ == "__main__":
         "strangers": strangers,
         "lost-frame": lost_frame,
         "equal-frames": equal_frames,
-        "restarted-front-end": restarted_front_end,
+        "restarted-front-end": restarted_front_end, "restarted-numbered": restarted_numbered,
     })
