@@ -185,13 +185,14 @@ uint64_t trigger_input_deadline_ns(const struct trigger_input *t)
 
 void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
 {
-        const struct dfm_offered *c = &dfm_counts(core)->offered;
+        const struct dfm_counts *all = dfm_counts(core);
+        const struct dfm_offered *c = &all->offered;
 
         stats_set(&stats->triggers_offered, c->triggers);
         stats_set(&stats->triggers_refused, c->refused);
         stats_set(&stats->triggers_repeated, c->repeated);
         stats_set(&stats->triggers_implausible, c->implausible);
-        stats_set(&stats->triggers_not_taken, c->not_taken);
+        stats_set(&stats->triggers_not_taken, c->not_taken + all->not_taken);
         stats_set(&stats->trigger_numbers_missing, c->missing);
         stats_set(&stats->trigger_resets, c->resets);
         stats_set(&stats->spills_begun, c->spills_begun);

@@ -19,7 +19,6 @@ static const struct {
         COUNTER(triggers_refused),
         COUNTER(triggers_repeated),
         COUNTER(triggers_implausible),
-        COUNTER(triggers_not_taken),
         COUNTER(trigger_numbers_missing),
         COUNTER(trigger_resets),
         COUNTER(trigger_datagrams),

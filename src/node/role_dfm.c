@@ -441,7 +441,6 @@ static void publish_counters(struct node *n)
         stats_set(&s->events_complete, c->complete);
         stats_set(&s->events_partial, c->partial);
         stats_set(&s->events_lost, c->lost);
-        stats_set(&s->triggers_not_taken, c->not_taken);
         stats_set(&s->busy_ns, c->busy_ns);
         stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);

@@ -20,7 +20,7 @@
         X(triggers_refused, "triggers offered that found trigger.queue full")                                \
         X(triggers_repeated, "triggers offered whose number came before or went back without a reset")       \
         X(triggers_implausible, "triggers offered whose number jumped too far to be trusted")                \
-        X(triggers_not_taken, "triggers offered before the run began or after its last trigger")             \
+        X(triggers_not_taken, "triggers before the run began, after its last one, or unanswered at a stop")  \
         X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
         X(trigger_resets, "counter resets that triggers reported")                                           \
         X(trigger_datagrams, "datagrams with triggers received")                                             \
@@ -38,7 +38,6 @@
         X(events_complete, "events built with all fragments")                                                \
         X(events_partial, "events built with fragments missing")                                             \
         X(events_lost, "triggers that ended without an event")                                               \
-        X(triggers_not_taken, "triggers that no node answered after the run was stopped")                    \
         X(events_ended_again, "events that a second SFI built after they had ended")                         \
         X(busy_ns, "time for which triggers were held back")                                                 \
         X(payload_bytes, "fragment payload of complete events")                                              \

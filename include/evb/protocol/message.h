@@ -13,7 +13,7 @@
 #include "evb/protocol/event.h"
 
 #define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
-#define MESSAGE_VERSION 3
+#define MESSAGE_VERSION 4
 #define MESSAGE_HEADER_BYTES 32
 
 /* X(constant, number, name, direction) */

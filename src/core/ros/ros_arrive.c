@@ -314,3 +314,16 @@ bool ros_is_out_of_step(const struct ros *r)
 {
         return r->out_of_step;
 }
+
+/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
+ * it. */
+void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
+{
+        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
+                return;
+        /* The first trigger of a run counts as a reset: the boards' counters go on. */
+        if (r->resets > 0)
+                ros_resynchronise(r, keep_alive->keep_alive.triggers);
+        r->resets = keep_alive->keep_alive.resets;
+        r->keep_alive_due_ns = now_ns;
+}

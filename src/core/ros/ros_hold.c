@@ -310,14 +310,3 @@ void ros_unpin(struct ros *r, uint32_t entry)
         if (--e->pins == 0 && e->cleared)
                 ros_release(r, entry);
 }
-
-/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
- * it. */
-void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
-{
-        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
-                return;
-        r->resets = keep_alive->keep_alive.resets;
-        r->reset_number = keep_alive->keep_alive.reset_number;
-        r->keep_alive_due_ns = now_ns;
-}

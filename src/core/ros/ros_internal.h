@@ -77,10 +77,9 @@ struct ros {
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
-        uint32_t resets;                     /* of the boards' counters, and the first trigger after it */
-        uint64_t reset_number;
-        uint32_t alive_sequence; /* of Alive, XON and XOFF */
-        struct budget budget;    /* of what this ROS sends to the port of the DFM */
+        uint32_t resets;                     /* of the boards' counters; the first trigger counts too */
+        uint32_t alive_sequence;             /* of Alive, XON and XOFF */
+        struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet;
         enum node_reason reason;
         uint64_t reason_since_ns;
@@ -149,8 +148,6 @@ void ros_forget_suspect(struct ros *r, uint32_t i);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);
-/* KeepAlive reports a reset of the boards' counters. */
-void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 void ros_list_append(struct ros *r, struct ros_list *list, uint32_t i);
 
 /* ros_request.c */
@@ -159,6 +156,8 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no lo
 uint64_t ros_wait_deadline_ns(const struct ros *r);
 
 /* ros_arrive.c */
+/* KeepAlive reports a reset of the boards' counters. */
+void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 
