@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/btf.h>
 #include <linux/pkt_cls.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,76 +15,31 @@
 
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
+#include "port_history.h"
 
 /* A failed attempt means that another processor's has succeeded. */
 #define ATTEMPTS 8
-#define INSTRUCTIONS (64 + 16 * ATTEMPTS)
 /* A timestamp or mark that is older is not one of ours, or somebody has set the clock. */
 #define LATE_MOST_NS 1000000000
 #define PS_PER_NS 1000
 #define PS_PER_S (UINT64_C(1000000000) * PS_PER_NS)
 #define BITS_PER_BYTE 8
 
-struct port_state {
-        uint64_t end_ps;   /* of what the port has carried */
-        uint64_t front_ps; /* the latest arrival */
-        uint64_t link_ps;  /* the end of what the link from the node has sent */
-        struct exact_port_counts counts;
-};
+/* Numbers in the description of the state: the order in which it has the types. */
+enum { U32_TYPE = 1, LOCK_TYPE, STATE_TYPE };
 
 struct exact_port {
-        int map, decision, stamp;
+        int state, slots, decision, stamp;
 };
 
-/* One instruction each, after include/linux/filter.h of the kernel. */
-#define INSN(c, d, s, o, i)                                                                                  \
-        ((struct bpf_insn){.code = (c),                                                                      \
-                           .dst_reg = (d)&0xf,                                                               \
-                           .src_reg = (s)&0xf,                                                               \
-                           .off = (int16_t)(o),                                                              \
-                           .imm = (int32_t)(i)})
-#define MOVE(d, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
-#define SET(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
-#define ALU(op, d, s) INSN(BPF_ALU64 | (op) | BPF_X, d, s, 0, 0)
-#define ALU_CONST(op, d, i) INSN(BPF_ALU64 | (op) | BPF_K, d, 0, 0, i)
-#define LOAD(size, d, s, o) INSN(BPF_LDX | BPF_MEM | (size), d, s, o, 0)
-#define STORE(size, d, s, o) INSN(BPF_STX | BPF_MEM | (size), d, s, o, 0)
-#define ATOMIC(op, d, s, o) INSN(BPF_STX | BPF_ATOMIC | BPF_DW, d, s, o, op)
-#define JUMP_CONST(op, d, i, o) INSN(BPF_JMP | (op) | BPF_K, d, 0, o, i)
-#define JUMP(op, d, s, o) INSN(BPF_JMP | (op) | BPF_X, d, s, o, 0)
-#define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
-#define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
-
-enum { R0, R1, R2, R3, R4, R5, R6, R7, R8, R9 };
-/* What registers hold in the decision, from when it is known to the end. */
-enum { COST = R1, START = R2, BUFFER = R5, SEGMENTS = R6, BYTES = R7, ARRIVAL = R8, STATE = R9 };
-
-struct code {
-        struct bpf_insn *at;
-        size_t n;
-};
+/* What registers hold in the decision, until it takes the lock (COST: now and then). */
+enum { SEGMENTS = R6, BYTES = R7, COST = R1 };
+/* Where the stack holds them afterwards. */
+enum { SEGMENTS_AT = -8, BYTES_AT = -16, COST_AT = -24, START_AT = -32 };
 
 static uint64_t bytes_ps(uint64_t bytes, uint64_t rate_bps)
 {
         return (uint64_t)((unsigned __int128)bytes * BITS_PER_BYTE * PS_PER_S / rate_bps);
-}
-
-static size_t emit(struct code *c, struct bpf_insn i)
-{
-        c->at[c->n] = i;
-        return c->n++;
-}
-
-/* Two slots hold one 64-bit constant, or a pointer to the value of a map. */
-static void emit_wide(struct code *c, int d, int source, uint64_t value)
-{
-        emit(c, INSN(BPF_LD | BPF_DW | BPF_IMM, d, source, 0, (uint32_t)value));
-        emit(c, INSN(0, 0, 0, 0, (uint32_t)(value >> 32)));
-}
-
-static void land(const struct code *c, size_t jump)
-{
-        c->at[jump].off = (int16_t)(c->n - jump - 1);
 }
 
 /* Adds to R0, the present, the difference to a mark (that only frames from another port have from us). */
@@ -136,33 +92,19 @@ static void emit_time(struct code *c, int d, uint64_t rate_bps)
         emit(c, ALU(BPF_DIV, d, R3));
 }
 
-/* Moves the front to the arrival, or the arrival to the front. If another processor moves the front
- * meanwhile, its packet arrives at the same time. */
-static void emit_front(struct code *c)
-{
-        size_t late;
-
-        emit(c, LOAD(BPF_DW, R0, STATE, offsetof(struct port_state, front_ps)));
-        emit(c, MOVE(R4, ARRIVAL));
-        emit(c, ALU(BPF_SUB, R4, R0));
-        late = emit(c, JUMP_CONST(BPF_JSLT, R4, 0, 0));
-        emit(c, ATOMIC(BPF_CMPXCHG, STATE, ARRIVAL, offsetof(struct port_state, front_ps)));
-        emit(c, MOVE(R0, ARRIVAL));
-        land(c, late);
-        emit(c, MOVE(ARRIVAL, R0));
-}
-
 /* The time that the port needs for the packet, and the time at which its first segment arrived. The last one
  * arrives at ARRIVAL, and the others came before it at the port's rate. */
 static void emit_cost(struct code *c, uint64_t rate_bps)
 {
-        emit(c, MOVE(COST, BYTES));
+        emit(c, LOAD(BPF_DW, COST, R10, BYTES_AT));
         emit_time(c, COST, rate_bps);
-        emit(c, MOVE(R3, COST));
-        emit(c, ALU(BPF_DIV, R3, SEGMENTS));
-        emit(c, MOVE(START, ARRIVAL));
-        emit(c, ALU(BPF_SUB, START, COST));
-        emit(c, ALU(BPF_ADD, START, R3));
+        emit(c, STORE(BPF_DW, R10, COST, COST_AT));
+        emit(c, MOVE(TIME, ARRIVAL));
+        emit(c, ALU(BPF_SUB, TIME, COST));
+        emit(c, LOAD(BPF_DW, R3, R10, SEGMENTS_AT));
+        emit(c, ALU(BPF_DIV, COST, R3));
+        emit(c, ALU(BPF_ADD, TIME, COST));
+        emit(c, STORE(BPF_DW, R10, TIME, START_AT));
 }
 
 /* Sets R3 to the later of R0, a value of the state, and another register. Changes R4. */
@@ -184,45 +126,123 @@ static size_t emit_exchange(struct code *c, size_t offset)
         return emit(c, JUMP(BPF_JEQ, R0, R4, 0));
 }
 
+#define COUNT(name) (offsetof(struct port_state, counts) + offsetof(struct exact_port_counts, name))
+
 static void emit_end(struct code *c, size_t packets_offset, size_t bytes_offset, int result)
 {
+        emit(c, MOVE(R1, STATE));
+        emit(c, CALL(BPF_FUNC_spin_unlock));
+        emit(c, LOAD(BPF_DW, SEGMENTS, R10, SEGMENTS_AT));
         emit(c, ATOMIC(BPF_ADD, STATE, SEGMENTS, packets_offset));
+        emit(c, LOAD(BPF_DW, BYTES, R10, BYTES_AT));
         emit(c, ATOMIC(BPF_ADD, STATE, BYTES, bytes_offset));
         emit(c, SET(R0, result));
         emit(c, EXIT());
 }
 
-#define COUNT(name) (offsetof(struct port_state, counts) + offsetof(struct exact_port_counts, name))
+/* Takes the lock, for which the verifier wants nothing else to be called until it is released. */
+static void emit_lock(struct code *c, const struct exact_port *p)
+{
+        emit(c, STORE(BPF_DW, R10, SEGMENTS, SEGMENTS_AT));
+        emit(c, STORE(BPF_DW, R10, BYTES, BYTES_AT));
+        emit_wide(c, STATE, BPF_PSEUDO_MAP_VALUE, (uint32_t)p->state);
+        emit_wide(c, RING, BPF_PSEUDO_MAP_VALUE, (uint32_t)p->slots);
+        emit(c, MOVE(R1, STATE));
+        emit(c, CALL(BPF_FUNC_spin_lock));
+}
+
+/* Returns a jump that is taken if the difference of a time to the front compares with 0 as `op` says. */
+static size_t emit_compare(struct code *c, int time, int op)
+{
+        emit(c, LOAD(BPF_DW, R3, STATE, offsetof(struct port_state, front_ps)));
+        emit(c, MOVE(R4, time));
+        emit(c, ALU(BPF_SUB, R4, R3));
+        return emit(c, JUMP_CONST(op, R4, 0, 0));
+}
+
+/* Adds a register to the end. Returns the jump that is taken before that if the buffer is full at a time:
+ * if the end, with or without (`beside`) the addition, is later than the buffer allows. */
+static size_t emit_add(struct code *c, const struct port_history *h, int cost, int time, bool beside)
+{
+        size_t full;
+
+        emit(c, LOAD(BPF_DW, R0, STATE, offsetof(struct port_state, end_ps)));
+        emit(c, MOVE(R4, R0));
+        emit(c, ALU(BPF_SUB, R4, time));
+        if (!beside)
+                emit(c, ALU(BPF_ADD, R4, cost));
+        emit_wide(c, R5, 0, h->buffer_ps);
+        full = emit(c, JUMP(BPF_JSGT, R4, R5, 0));
+        emit(c, ALU(BPF_ADD, R0, cost));
+        emit(c, STORE(BPF_DW, STATE, R0, offsetof(struct port_state, end_ps)));
+        return full;
+}
+
+/* A packet that is not older than the front. Returns the jump that is taken if the buffer is full. */
+static size_t emit_on_time(struct code *c, const struct port_history *h)
+{
+        size_t full, followed, whole;
+
+        followed = emit_compare(c, TIME, BPF_JSLE);
+        port_history_emit_advance(c, h, false);
+        land(c, followed);
+        emit(c, LOAD(BPF_DW, COST, R10, COST_AT));
+        full = emit_add(c, h, COST, ARRIVAL, false);
+        /* Only the segments of a super-packet arrive after its start. */
+        emit(c, MOVE(TIME, ARRIVAL));
+        whole = emit_compare(c, TIME, BPF_JSLE);
+        port_history_emit_advance(c, h, true);
+        land(c, whole);
+        return full;
+}
+
+/* A packet that is older than the front: it arrives when it did, or at the front if that is too long ago. */
+static void emit_late(struct code *c, const struct port_history *h, size_t full[static 3])
+{
+        struct port_history_jumps jumps;
+        size_t placed, done;
+
+        emit(c, LOAD(BPF_DW, REST, R10, COST_AT));
+        jumps = port_history_emit_look(c, h);
+        full[0] = jumps.full;
+        placed = emit(c, JUMP_CONST(BPF_JEQ, REST, 0, 0));
+        emit(c, LOAD(BPF_DW, R3, STATE, offsetof(struct port_state, front_ps)));
+        full[1] = emit_add(c, h, REST, R3, true);
+        land(c, placed);
+        emit(c, LOAD(BPF_DW, REST, R10, COST_AT));
+        emit(c, LOAD(BPF_DW, TIME, R10, START_AT));
+        port_history_emit_take(c, h);
+        done = emit(c, GO(0));
+        for (size_t i = 0; i < ARRAY_SIZE(jumps.beyond); i++)
+                land(c, jumps.beyond[i]);
+        emit(c, LOAD(BPF_DW, REST, R10, COST_AT));
+        emit(c, LOAD(BPF_DW, R3, STATE, offsetof(struct port_state, front_ps)));
+        full[2] = emit_add(c, h, REST, R3, false);
+        land(c, done);
+}
 
 /* Times in ps wrap after 213 days; signed differences make them comparable. Both functions return the number
  * of instructions. */
-static size_t assemble_decision(struct bpf_insn program[static INSTRUCTIONS], int map_fd,
+static size_t assemble_decision(struct bpf_insn program[static CODE_MOST], const struct exact_port *p,
                                 const struct exact_port_config *config)
 {
-        size_t carried[ATTEMPTS], full[ATTEMPTS];
+        uint64_t buffer_ps = MIN(bytes_ps(config->buffer_bytes, config->rate_bps), (uint64_t)INT64_MAX);
+        struct port_history h = port_history_init(config->rate_bps, buffer_ps);
         struct code c = {program, 0};
+        size_t late, carried, full[4];
 
         emit_packet(&c, config);
-        emit_wide(&c, STATE, BPF_PSEUDO_MAP_VALUE, (uint32_t)map_fd);
-        emit_front(&c);
+        emit_lock(&c, p);
         emit_cost(&c, config->rate_bps);
-        emit_wide(&c, BUFFER, 0, MIN(bytes_ps(config->buffer_bytes, config->rate_bps), (uint64_t)INT64_MAX));
-        for (size_t i = 0; i < ATTEMPTS; i++) {
-                emit(&c, LOAD(BPF_DW, R0, STATE, offsetof(struct port_state, end_ps)));
-                emit_later(&c, START);
-                emit(&c, ALU(BPF_ADD, R3, COST));
-                emit(&c, MOVE(R4, R3));
-                emit(&c, ALU(BPF_SUB, R4, ARRIVAL));
-                full[i] = emit(&c, JUMP(BPF_JSGT, R4, BUFFER, 0));
-                carried[i] = emit_exchange(&c, offsetof(struct port_state, end_ps));
-        }
-        /* The port is busy, so the packet follows the others, and it fitted a moment ago. */
-        emit(&c, ATOMIC(BPF_ADD, STATE, COST, offsetof(struct port_state, end_ps)));
-        emit(&c, ATOMIC(BPF_ADD, STATE, SEGMENTS, COUNT(contended_packets)));
-        for (size_t i = 0; i < ATTEMPTS; i++)
-                land(&c, carried[i]);
+        late = emit_compare(&c, ARRIVAL, BPF_JSLT);
+        full[0] = emit_on_time(&c, &h);
+        carried = emit(&c, GO(0));
+        land(&c, late);
+        emit_late(&c, &h, &full[1]);
+        land(&c, carried);
+        port_history_emit_raise(&c, &h);
         emit_end(&c, COUNT(packets), COUNT(bytes), TC_ACT_UNSPEC);
-        for (size_t i = 0; i < ATTEMPTS; i++)
+        for (size_t i = 0; i < ARRAY_SIZE(full); i++)
                 land(&c, full[i]);
         emit_end(&c, COUNT(dropped_packets), COUNT(dropped_bytes), TC_ACT_SHOT);
         return c.n;
@@ -254,7 +274,7 @@ static void emit_departure(struct code *c, const struct exact_port_config *confi
         land(c, foreign);
 }
 
-static size_t assemble_stamp(struct bpf_insn program[static INSTRUCTIONS], int map_fd,
+static size_t assemble_stamp(struct bpf_insn program[static CODE_MOST], const struct exact_port *p,
                              const struct exact_port_config *config)
 {
         size_t sent[ATTEMPTS];
@@ -266,7 +286,7 @@ static size_t assemble_stamp(struct bpf_insn program[static INSTRUCTIONS], int m
         emit(&c, ALU_CONST(BPF_MUL, R7, PS_PER_NS));
         emit(&c, LOAD(BPF_W, R8, R6, offsetof(struct __sk_buff, len)));
         emit_time(&c, R8, config->rate_bps);
-        emit_wide(&c, STATE, BPF_PSEUDO_MAP_VALUE, (uint32_t)map_fd);
+        emit_wide(&c, STATE, BPF_PSEUDO_MAP_VALUE, (uint32_t)p->state);
         for (size_t i = 0; i < ATTEMPTS; i++) {
                 emit(&c, LOAD(BPF_DW, R0, STATE, offsetof(struct port_state, link_ps)));
                 emit_later(&c, R7);
@@ -297,25 +317,78 @@ static uint64_t address_of(const void *p)
         return (uint64_t)(uintptr_t)p;
 }
 
-static int make_map(int *ret)
+/* Tells the kernel where the state's lock is. Returns a descriptor of the description. */
+static int describe_state(void)
+{
+        enum { U32_NAME = 1, VALUE_NAME = 5, LOCK_NAME = 9, TYPE_NAME = 14, STATE_NAME = 28 };
+        static const struct {
+                struct btf_header header;
+                struct btf_type u32;
+                uint32_t u32_bits;
+                struct btf_type lock;
+                struct btf_member value;
+                struct btf_type state;
+                struct btf_member lock_member;
+                char names[40];
+        } description = {
+                .header = {.magic = BTF_MAGIC,
+                           .version = BTF_VERSION,
+                           .hdr_len = sizeof description.header,
+                           .type_len = offsetof(typeof(description), names) - sizeof description.header,
+                           .str_off = offsetof(typeof(description), names) - sizeof description.header,
+                           .str_len = sizeof description.names},
+                .names = "\0u32\0val\0lock\0bpf_spin_lock\0port_state",
+                .u32 = {.name_off = U32_NAME, .info = BTF_KIND_INT << 24, .size = sizeof(uint32_t)},
+                .u32_bits = 32,
+                .lock = {.name_off = TYPE_NAME,
+                         .info = BTF_KIND_STRUCT << 24 | 1,
+                         .size = sizeof(struct bpf_spin_lock)},
+                .value = {.name_off = VALUE_NAME, .type = U32_TYPE},
+                .state = {.name_off = STATE_NAME,
+                          .info = BTF_KIND_STRUCT << 24 | 1,
+                          .size = sizeof(struct port_state)},
+                .lock_member = {.name_off = LOCK_NAME,
+                                .type = LOCK_TYPE,
+                                .offset = offsetof(struct port_state, lock) * 8},
+        };
+        union bpf_attr attr = {.btf = address_of(&description), .btf_size = sizeof description};
+
+        return bpf(BPF_BTF_LOAD, &attr);
+}
+
+/* Makes a map with one value, which is all zero. `btf`: of the value's type, or -1. */
+static int make_map(size_t size, int btf)
+{
+        union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY,
+                               .key_size = sizeof(uint32_t),
+                               .value_size = (uint32_t)size,
+                               .max_entries = 1,
+                               .map_name = "evb_port"};
+
+        if (btf >= 0)
+                attr.btf_fd = (uint32_t)btf, attr.btf_key_type_id = U32_TYPE,
+                attr.btf_value_type_id = STATE_TYPE;
+        return bpf(BPF_MAP_CREATE, &attr);
+}
+
+static int make_maps(struct exact_port *p)
 {
         /* An empty virtual queue ends in the past; 0 is in the future once the time in ps has wrapped. */
         uint64_t now_ps = clock_now_ns() * PS_PER_NS;
         struct port_state state = {.end_ps = now_ps, .front_ps = now_ps, .link_ps = now_ps};
-        union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY,
-                               .key_size = sizeof(uint32_t),
-                               .value_size = sizeof state,
-                               .max_entries = 1,
-                               .map_name = "evb_port"};
         uint32_t key = 0;
-        int r = bpf(BPF_MAP_CREATE, &attr);
+        union bpf_attr attr = {.key = address_of(&key), .value = address_of(&state)};
+        int btf = describe_state(), r;
 
+        if (btf < 0)
+                return btf;
+        r = p->state = make_map(sizeof state, btf);
+        close(btf);
         if (r < 0)
                 return r;
-        *ret = r;
-        attr = (union bpf_attr){
-                .map_fd = (uint32_t)*ret, .key = address_of(&key), .value = address_of(&state)};
-        return bpf(BPF_MAP_UPDATE_ELEM, &attr);
+        attr.map_fd = (uint32_t)p->state;
+        r = bpf(BPF_MAP_UPDATE_ELEM, &attr);
+        return r < 0 ? r : (p->slots = make_map(PORT_SLOTS * sizeof(struct port_slot), -1));
 }
 
 static int load(const struct bpf_insn *program, size_t n)
@@ -331,18 +404,18 @@ static int load(const struct bpf_insn *program, size_t n)
 
 int exact_port_new(struct exact_port **ret, const struct exact_port_config *config)
 {
-        struct bpf_insn program[INSTRUCTIONS];
+        struct bpf_insn program[CODE_MOST];
         struct exact_port *p = malloc(sizeof *p);
         int r;
 
         if (!p)
                 return -ENOMEM;
-        *p = (struct exact_port){-1, -1, -1};
-        r = make_map(&p->map);
+        *p = (struct exact_port){-1, -1, -1, -1};
+        r = make_maps(p);
         if (r >= 0)
-                r = p->decision = load(program, assemble_decision(program, p->map, config));
+                r = p->decision = load(program, assemble_decision(program, p, config));
         if (r >= 0)
-                r = p->stamp = load(program, assemble_stamp(program, p->map, config));
+                r = p->stamp = load(program, assemble_stamp(program, p, config));
         if (r < 0) {
                 exact_port_free(p);
                 return r;
@@ -359,8 +432,10 @@ struct exact_port *exact_port_free(struct exact_port *p)
                 close(p->stamp);
         if (p->decision >= 0)
                 close(p->decision);
-        if (p->map >= 0)
-                close(p->map);
+        if (p->slots >= 0)
+                close(p->slots);
+        if (p->state >= 0)
+                close(p->state);
         free(p);
         return NULL;
 }
@@ -380,7 +455,7 @@ int exact_port_read(const struct exact_port *p, struct exact_port_counts *ret)
         struct port_state state;
         uint32_t key = 0;
         union bpf_attr attr = {
-                .map_fd = (uint32_t)p->map, .key = address_of(&key), .value = address_of(&state)};
+                .map_fd = (uint32_t)p->state, .key = address_of(&key), .value = address_of(&state)};
         int r = bpf(BPF_MAP_LOOKUP_ELEM, &attr);
 
         if (r >= 0)

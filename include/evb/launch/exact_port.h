@@ -9,8 +9,9 @@
  * The stamp, at the port's ingress, is the link from the node: a packet leaves the node at the timestamp that
  * the kernel gave it when the veth passed it on (or, without one, now), and arrives when an ideal link of the
  * rate has sent it and all before it. The packet's mark carries the lower 32 bits of that time in ns to the
- * decision. So a processor that runs soft interrupts late does not make packets arrive together. Packets
- * whose marks are older than one already decided arrive with that one: nobody can reorder them any more.
+ * decision. So a processor that runs soft interrupts late does not make packets arrive together. A packet
+ * that is older than one already decided uses the time in which the port was idle after its arrival, if there
+ * was any (src/launch/port_history.h).
  *
  * Times are in picoseconds of CLOCK_MONOTONIC, so that a byte at 400 Gbit/s (20 ps) is exact; at any other
  * rate a packet's time is rounded down to 1 ps. Bytes are those of the frame on the wire with its Ethernet
@@ -22,7 +23,7 @@
  * super-packets are rare there.
  *
  * Needs CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 with the BPF JIT (compare-and-exchange, CLOCK_TAI). One
- * thread; the programs run on any processor. */
+ * thread; the programs run on any processor, and a lock lets one decide at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,9 +34,6 @@ struct exact_port;
 struct exact_port_counts {
         uint64_t packets, bytes;                 /* carried */
         uint64_t dropped_packets, dropped_bytes; /* did not fit */
-        /* Packets whose attempts to change `end` all failed because other processors changed it: they were
-         * carried and counted in `end`. */
-        uint64_t contended_packets;
 };
 
 struct exact_port_config {
