@@ -319,6 +319,7 @@ static void end(struct dfm *d, uint64_t now_ns)
 static void drain(struct dfm *d, uint64_t now_ns)
 {
         d->state = RUN_DRAINING;
+        dfm_triggers_drop(d);
         d->keep_alive_due_ns = now_ns;
 }
 
@@ -340,6 +341,5 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
         if (d->state >= RUN_DRAINING)
                 return;
         d->stopped = true;
-        dfm_triggers_drop(d);
         drain(d, now_ns);
 }
