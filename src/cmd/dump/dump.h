@@ -1,4 +1,4 @@
-/* The parts of `evb dump`. Private to src/cmd/dump*.c. */
+/* The parts of `evb dump`. Private to src/cmd/dump. */
 #pragma once
 
 #include <jansson.h>
