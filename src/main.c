@@ -16,6 +16,7 @@ static const struct command commands[] = {
         {"lab", cmd_lab, "VERB", "repeat the published measurements"},
         {"check", cmd_check, "FILE", "check a scenario and print its effective values"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
+        {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
         {"bench", cmd_bench, "VERB", "measure what this machine can do"},
 };
 

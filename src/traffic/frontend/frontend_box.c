@@ -1,0 +1,189 @@
+/* Sends trigger datagrams and receives busy datagrams. frontend.c decides when a trigger comes. */
+#include "frontend_box.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+
+/* The DFM speaks every 100 ms. */
+#define SILENCE_NS NS_PER_S
+/* The type of all triggers. */
+#define TRIGGER_TYPE 1
+#define UNSENT_PAUSE_NS NS_PER_MS
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        (void)events;
+        ((struct frontend_box *)ctx)->ready = true;
+}
+
+static int open_out(struct frontend_box *b)
+{
+        const struct net_address *to = &b->config->trigger_to;
+        struct udp_config config = {.connect = to, .segmentation = SEGMENTATION_OFF};
+        char text[NET_ADDRESS_TEXT_MAX];
+        int r;
+
+        config.local = (struct net_address){.any.sa_family = to->any.sa_family, .size_bytes = to->size_bytes};
+        r = endpoint_new_udp(&b->out, &config);
+        return r < 0 ? log_error_errno(r, "cannot send triggers to %s: %m", net_address_format(to, text)) : 0;
+}
+
+static int open_in(struct frontend_box *b)
+{
+        struct udp_config config = {.local = b->config->busy_from};
+        char text[NET_ADDRESS_TEXT_MAX];
+        int r = endpoint_new_udp(&b->in, &config);
+
+        net_address_format(&config.local, text);
+        if (r == -EADDRINUSE)
+                return log_error_errno(r, "cannot hear busy datagrams at %s: the port is in use", text);
+        if (r < 0)
+                return log_error_errno(r, "cannot hear busy datagrams at %s: %m", text);
+        b->io = (struct loop_io){.fd = b->in->fd, .events = EPOLLIN, .ready = is_ready, .ctx = b};
+        return loop_add(b->loop, &b->io);
+}
+
+int frontend_box_init(struct frontend_box *b, const struct frontend_config *config, struct loop *loop)
+{
+        int r = 0;
+
+        *b = (struct frontend_box){
+                .config = config, .loop = loop, .start = config->first, .busy_since_ns = NEVER_NS};
+        if (config->has_trigger_to)
+                r = open_out(b);
+        if (r >= 0 && config->has_busy_from)
+                r = open_in(b);
+        return r;
+}
+
+void frontend_box_fini(struct frontend_box *b)
+{
+        if (b->in)
+                loop_remove(b->loop, &b->io);
+        b->out = endpoint_free(b->out);
+        b->in = endpoint_free(b->in);
+}
+
+bool frontend_box_has_room(const struct frontend_box *b)
+{
+        return b->n < FRONTEND_ENTRIES_MAX;
+}
+
+void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_ns)
+{
+        uint32_t flags = b->fresh || serial == 0 ? FRONTEND_ENTRY_RESET : 0;
+
+        if (b->fresh) {
+                b->since = serial;
+                b->start = 0;
+                b->fresh = false;
+        }
+        if (b->out)
+                b->entries[b->n++] = (struct frontend_entry){.number = serial - b->since + b->start,
+                                                             .time_ns = utc_ns,
+                                                             .type = TRIGGER_TYPE,
+                                                             .flags = flags};
+}
+
+void frontend_box_reset(struct frontend_box *b)
+{
+        b->fresh = true;
+        b->resets++;
+}
+
+bool frontend_box_must_announce_reset(const struct frontend_box *b)
+{
+        return b->fresh;
+}
+
+int frontend_box_send(struct frontend_box *b)
+{
+        uint8_t bytes[FRONTEND_PACKET_MAX_BYTES];
+        struct iovec iov = {.iov_base = bytes};
+        struct outgoing out = {.iov = &iov, .n_iov = 1};
+        int r;
+
+        if (b->n == 0)
+                return 0;
+        iov.iov_len = frontend_packet_encode(b->sequence, b->config->run, b->entries, b->n, bytes);
+        out.size_bytes = (uint32_t)iov.iov_len;
+        r = endpoint_send(b->out, &out, 1);
+        if (r <= 0)
+                return r;
+        b->sequence++;
+        b->packets++;
+        b->n = 0;
+        return 0;
+}
+
+static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t now_ns)
+{
+        bool was_busy = b->busy_since_ns != NEVER_NS;
+
+        if (!frontend_packet_decode_busy(d->bytes, d->size_bytes, &b->state)) {
+                b->busy_malformed++;
+                return;
+        }
+        b->busy_packets++;
+        b->heard = true;
+        b->heard_ns = now_ns;
+        if (b->state.busy == was_busy)
+                return;
+        b->busy_changes++;
+        b->busy_ns += was_busy ? now_ns - b->busy_since_ns : 0;
+        b->busy_since_ns = b->state.busy ? now_ns : NEVER_NS;
+}
+
+int frontend_box_hear(struct frontend_box *b, uint64_t now_ns)
+{
+        struct datagram d[16];
+        int n = b->ready ? 1 : 0;
+
+        while (n > 0) {
+                n = endpoint_receive(b->in, d, ARRAY_SIZE(d));
+                for (int i = 0; i < n; i++)
+                        take_busy(b, &d[i], now_ns);
+        }
+        b->ready = false;
+        return n;
+}
+
+static bool is_silent(const struct frontend_box *b, uint64_t now_ns)
+{
+        return !b->heard || now_ns - b->heard_ns >= SILENCE_NS;
+}
+
+bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns)
+{
+        return b->in && (b->busy_since_ns != NEVER_NS || is_silent(b, now_ns));
+}
+
+bool frontend_box_take_long_busy(struct frontend_box *b, uint64_t now_ns)
+{
+        if (b->config->reset_after_busy_ns == 0 || b->busy_since_ns == NEVER_NS || is_silent(b, now_ns) ||
+            now_ns - b->busy_since_ns < b->config->reset_after_busy_ns)
+                return false;
+        b->busy_ns += now_ns - b->busy_since_ns;
+        b->busy_since_ns = now_ns;
+        return true;
+}
+
+uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns)
+{
+        uint64_t at_ns = b->n > 0 ? now_ns + UNSENT_PAUSE_NS : NEVER_NS;
+
+        if (b->in && !is_silent(b, now_ns))
+                at_ns = MIN(at_ns, b->heard_ns + SILENCE_NS);
+        if (b->config->reset_after_busy_ns > 0 && b->busy_since_ns != NEVER_NS && !is_silent(b, now_ns))
+                at_ns = MIN(at_ns,
+                            MAX(b->busy_since_ns + b->config->reset_after_busy_ns, now_ns + UNSENT_PAUSE_NS));
+        return at_ns;
+}
+
+uint64_t frontend_box_busy_ns(const struct frontend_box *b, uint64_t now_ns)
+{
+        return b->busy_ns + (b->busy_since_ns != NEVER_NS ? now_ns - b->busy_since_ns : 0);
+}

@@ -1,0 +1,47 @@
+/* The trigger box: sends a datagram entry for each trigger, and hears whether the DFM is busy. A DFM that has
+ * not spoken, or is silent for a second, counts as busy. One thread. */
+#pragma once
+
+#include "evb/net/endpoint.h"
+#include "evb/sys/loop.h"
+#include "evb/traffic/frontend.h"
+#include "frontend_packet.h"
+
+struct frontend_box {
+        const struct frontend_config *config;
+        struct loop *loop;
+        struct loop_io io; /* of `in` */
+        struct endpoint *out, *in;
+        bool ready;
+        struct frontend_entry entries[FRONTEND_ENTRIES_MAX]; /* not sent yet */
+        size_t n;
+        uint32_t sequence;
+        uint64_t since, start; /* trigger `since` has number `start` */
+        bool fresh;            /* the next trigger has number 0, and announces a reset */
+        bool heard;
+        struct frontend_busy state; /* as last heard */
+        uint64_t heard_ns;
+        uint64_t busy_since_ns; /* of datagrams that say so; NEVER_NS: it is not busy */
+        uint64_t packets, resets;
+        uint64_t busy_packets, busy_malformed, busy_changes, busy_ns;
+};
+
+/* Opens the sockets. Logs errors. */
+int frontend_box_init(struct frontend_box *b, const struct frontend_config *config, struct loop *loop);
+void frontend_box_fini(struct frontend_box *b);
+bool frontend_box_has_room(const struct frontend_box *b);
+/* Trigger `serial`, at this time since 1970; see has_room(). */
+void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_ns);
+/* The counters are reset. */
+void frontend_box_reset(struct frontend_box *b);
+/* The next trigger tells the DFM of a reset: it may end the busy time, so it does not wait for that. */
+bool frontend_box_must_announce_reset(const struct frontend_box *b);
+/* Receives busy datagrams; sends entries. Negative errno: a programming error. */
+int frontend_box_hear(struct frontend_box *b, uint64_t now_ns);
+int frontend_box_send(struct frontend_box *b);
+bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns);
+/* The DFM has been busy for config->reset_after_busy_ns, again or for the first time: true once for each. */
+bool frontend_box_take_long_busy(struct frontend_box *b, uint64_t now_ns);
+uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns);
+/* Time for which datagrams said that the DFM was busy. */
+uint64_t frontend_box_busy_ns(const struct frontend_box *b, uint64_t now_ns);

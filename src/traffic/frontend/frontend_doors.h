@@ -1,0 +1,25 @@
+/* The TCP ports on which boards wait for their ROSs. Boards with the same address share a port, and each
+ * connection goes to the first of them without one. One thread. */
+#pragma once
+
+#include "frontend_board.h"
+
+struct frontend_doors {
+        struct loop *loop;
+        struct frontend_board *boards;
+        unsigned n_boards, n;
+        struct frontend_door {
+                struct frontend_doors *all;
+                struct loop_io io; /* fd -1: closed, because all of its boards are down */
+                const struct net_address *at;
+                bool ready;
+        } doors[FRONTEND_BOARDS_MAX];
+};
+
+/* Opens the ports; borrows loop and boards. Logs errors. */
+int frontend_doors_init(struct frontend_doors *d, struct loop *loop, struct frontend_board *boards,
+                        unsigned n_boards);
+void frontend_doors_fini(struct frontend_doors *d);
+/* Accepts connections; closes and opens ports as boards go down and come back. Call it after the boards'
+ * turns, which notice connections that have ended. Logs errors. */
+int frontend_doors_turn(struct frontend_doors *d);
