@@ -402,10 +402,10 @@ def speed(evb):
     with alone() as network, tap(network):
         set_speed(network, "t0", 100)
         network.evb(evb, "a", "qos", "apply", "--dev", "t0", "--dest", "10.0.0.2", "--sources", "2")
-        assert rates(network, evb, "t0") == [49_950_000], rates(network, evb, "t0")
+        assert rates(network, evb, "t0") == [49_975_000], rates(network, evb, "t0")
         set_speed(network, "t0", 1000)
         network.evb(evb, "a", "qos", "apply", "--dev", "t0", "--dest", "10.0.0.2", "--sources", "2")
-        assert rates(network, evb, "t0") == [499_500_000], rates(network, evb, "t0")
+        assert rates(network, evb, "t0") == [499_750_000], rates(network, evb, "t0")
 
 
 def speed_watch(evb):
@@ -417,7 +417,7 @@ def speed_watch(evb):
         with Watcher(network, evb, *words, "--repair") as w:
             set_speed(network, "t0", 1000)
             w.wait("reports 1.00 Gbit/s instead of 100 Mbit/s")
-            wait_until("new rate", lambda: rates(network, evb, "t0") == [499_500_000])
+            wait_until("new rate", lambda: rates(network, evb, "t0") == [499_750_000])
             assert w.stop() == 0, w.seen
 
 

@@ -153,9 +153,9 @@ def lost_coordinator(evb):
             bed.wait_for(name, "run 7 ended with")
         for again in ([], ["--again"]):
             assert bed.lab("C1", *again).returncode in (0, 1) and bed.points()
-        # An answer to one evb lab is not taken for an answer to the next.
+        # An answer to one evb lab is not taken for an answer to the next. Points that decide a verdict may be confirmed.
         numbers = re.findall(r"run (\d+) started", bed.log("ros1"))
-        assert len(numbers) == len(set(numbers)) == 9, numbers
+        assert len(numbers) == len(set(numbers)) >= 9, numbers
 
 
 def interrupted(evb):
