@@ -4,6 +4,7 @@
     test_frontend.py EVB CASE
 """
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+import termios
 import threading
 import time
 
@@ -328,7 +330,7 @@ def ctrl_c(evb):
     with Frontend(evb, boards=f"tcp:{host}:{port}", rate="100kHz", size="100kB") as frontend:
         # A ROS that reads nothing: triggers wait, and so does the end.
         with contextlib.closing(connect(host, port)) as connection:
-            connection.recv(1)
+            wait_until_full(connection)
             frontend.signal(signal.SIGINT)
             time.sleep(0.5)
             assert frontend.process.poll() is None
@@ -336,6 +338,18 @@ def ctrl_c(evb):
             report, _ = frontend.end(expect=1)
     (board,) = report["boards"]
     assert board["unsent"] + board["broken"] > 0 and any("could not be sent" in reason for reason in report["reasons"]), report
+
+
+def wait_until_full(connection):
+    """Waits until nothing more arrives in the socket."""
+    deadline, before = time.monotonic() + LIMIT_S, -1
+    while True:
+        (waiting,) = struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))
+        if waiting == before > 0:
+            return
+        assert time.monotonic() < deadline
+        before = waiting
+        time.sleep(0.5)
 
 
 def connect(host, port):
@@ -411,8 +425,7 @@ def cut_tcp(evb):
         other = threading.Thread(target=read, args=(1, 400))
         other.start()
         first = read(0, 3)
-        # Meanwhile the connection fills up.
-        time.sleep(0.3)
+        wait_until_full(first.socket)
         first.close()
         read(0, 400)
         other.join()
@@ -423,6 +436,20 @@ def cut_tcp(evb):
     assert [f.serial for f in frames[1]] == list(range(400)) and two["frames"] == 400, two
     serials = [f.serial for f in frames[0]]
     assert serials[:3] == [0, 1, 2] and serials[-1] == 399 and serials == sorted(set(serials)) and len(serials) < 400, serials
+
+
+def full_boards(evb):
+    """Triggers that waited for a full board go on as soon as it has sent its frames, even if all of them leave at once."""
+    host, port, n = f"{OWN_NET}.{next(_hosts)}", next(_ports), 400000
+    with Frontend(evb, boards=f"tcp:{host}:{port}", events=n, rate="10MHz", size=200) as frontend:
+        received = 0
+        with contextlib.closing(connect(host, port)) as connection:
+            while data := connection.recv(1 << 24):
+                received += len(data)
+                # The board fills up meanwhile.
+                time.sleep(0.05)
+        report, _ = frontend.end()
+    assert received == n * 204 and report["held_seconds"]["boards"] > 0, (received, report)
 
 
 # The boards wait for their ROSs: without a time limit of a loaded machine.
@@ -628,7 +655,7 @@ def whole_beam(evb, **reset):
     assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
 
 
-main({"usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once,
+main({"usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
       "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "missed-frames": missed_frames,
       "numbered-udp": lambda evb: numbered(evb, "udp"), "numbered-tcp": lambda evb: numbered(evb, "tcp"),
       "trigger-box": trigger_box, "whole-beam": whole_beam,

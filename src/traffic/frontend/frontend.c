@@ -280,7 +280,9 @@ static uint64_t deadline_ns(const struct frontend *f, uint64_t now_ns)
                 at_ns = MIN(at_ns, f->start_ns + f->config->duration_ns);
         if (f->hold == HOLD_RESET)
                 return MIN(at_ns, now_ns + RESET_LOOK_NS);
-        /* Whatever ends another hold wakes the loop. */
+        /* Boards may have sent what held triggers back. Whatever else ends a hold wakes the loop. */
+        if (f->hold && must_hold(f, trigger_next_ns(&f->schedule), now_ns) == HOLD_NONE)
+                return 0;
         return f->hold ? at_ns : MIN(at_ns, zero_ns(f) + trigger_next_ns(&f->schedule));
 }
 
