@@ -31,7 +31,7 @@ def blocks(where):
             (where / name[1]).write_text(block.replace("127.69.86", OWN_NET))
 
 
-def known_keys(evb, path):
+def remove_unknown_keys(evb, path):
     """Removes keys that this version does not know from the scenario, and returns their names."""
     done = subprocess.run([evb, "check", path], capture_output=True, text=True, cwd=path.parent, timeout=60)
     unknown = re.findall(r":(\d+): (\S+): unknown key", done.stderr)
@@ -56,7 +56,7 @@ class Dfm:
             while not self.ended.wait(0.05):
                 s.sendto(struct.pack("<4sBBHQ", b"EVBB", 0, 0, 0, 0), (f"{OWN_NET}.2", 26911))
 
-    def end(self):
+    def close(self):
         self.ended.set()
         self.thread.join()
 
@@ -97,18 +97,25 @@ def run_as_described(evb, where):
         return json.loads(out)
 
 
-def run_by_hand(evb, where):
-    """Without triggers from outside and addresses of `evb run`: nodes of their own, and triggers of the DFM."""
-    keys = ["--json", "--set", "trigger.rate=max", "--set", f"trigger.events={EVENTS}", "--set", "sfi.credits=100", "--set", "sfi.verify=no",
-            "--set", "sfi.timeout=30s", "--set", "dfm.event-timeout=60s"]
+def run_keeps_addresses(evb, path):
+    """Whether `evb run` uses the addresses of the scenario, since ROSs have sources of their own."""
+    done = subprocess.run([evb, "check", path, "--set", "node ros1.source=udp:26901"], capture_output=True, text=True, timeout=60)
+    return done.returncode == 0
+
+
+def run_by_hand(evb, where, outside):
+    """Each node is a process of its own. If triggers cannot come from outside, the DFM makes them, and the test says ready."""
+    keys = ["--json", "--set", "sfi.verify=no", "--set", "sfi.timeout=30s", "--set", "dfm.event-timeout=60s"]
+    if not outside:
+        keys += ["--set", "trigger.rate=max", "--set", f"trigger.events={EVENTS}", "--set", "sfi.credits=100"]
     nodes = [("ros", "ros1"), ("ros", "ros2"), ("sfi", "sfi1"), ("dfm", "dfm")]
     with processes([[evb, role, "--config", "beam.conf", "--node", name, *keys] for role, name in nodes], where) as running:
         wait_until_ros_listen()
-        dfm = Dfm()
-        try:
+        with contextlib.closing(Dfm()) if not outside else contextlib.nullcontext():
             boards(where)
-        finally:
-            dfm.end()
+        if outside:
+            time.sleep(1)
+            running[-1].send_signal(signal.SIGINT)
         results = [process.communicate(timeout=LIMIT_S) for process in running]
         assert all(process.returncode == 0 for process in running), results
         return json.loads(results[-1][0])
@@ -120,7 +127,11 @@ def plot(evb):
     with folder() as where:
         blocks(where)
         (where / "data").mkdir()
-        report = (run_by_hand if known_keys(evb, where / "beam.conf") else run_as_described)(evb, where)
+        unknown = remove_unknown_keys(evb, where / "beam.conf")
+        if unknown or not run_keeps_addresses(evb, where / "beam.conf"):
+            report = run_by_hand(evb, where, outside=not unknown)
+        else:
+            report = run_as_described(evb, where)
         assert report["events_complete"] == EVENTS and report["events_partial"] == report["events_lost"] == 0, report
         files = [str(path) for path in (where / "data").glob("*.data")]
         done = subprocess.run([sys.executable, "-B", "plot.py", *files], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
