@@ -1,33 +1,57 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds evb, and plays a test beam for ten seconds: `evb frontend` is four detector
-# boards, one of which restarts, and `evb run` builds their events. Options are those of `evb run`.
+# Installs missing packages, builds evb, and plays a test beam: `evb frontend` is four detector boards and their
+# trigger box, which obeys busy. Board 3 restarts after 3 s; after 6 s all counters are reset, and it is back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/deps.sh build
 echo "building ..." >&2
 scripts/build.sh build
+scenario=configs/scenarios/beam.conf
 folder=$(mktemp -d "${TMPDIR:-/tmp}/evb-beam-XXXXXX")
-events=10000
-board=tcp:127.69.86.2:26900
-
-echo "Four boards send frames of some 2 kB at random times, with a mean rate of 1 kHz; board 3 restarts after 5 s." >&2
-# The boards listen before the ROSs connect.
-build/evb frontend --boards "$board,$board,$board,$board" --events $events --kind poisson --size lognormal:2kB,0.5 \
-  --counter 0:32 --restart 3:5s >"$folder/boards.txt" &
-boards=$!
-trap 'kill "$boards" 2>/dev/null || true' EXIT
-status=0
-build/evb run configs/scenarios/beam.conf --progress --set sfi.directory="$folder" --set trigger.events=$events "$@" || status=$?
-((status != 2)) || exit 2
-# The boards have sent all frames, unless the run ended early.
-kill -INT "$boards" 2>/dev/null || true
-wait "$boards" || status=1
-trap - EXIT
-echo
-cat "$folder/boards.txt"
-file=$(find "$folder" -name '*.data' | head -n 1)
-if [[ -n $file ]]; then
-  echo
-  echo "The events are in $file; show them with: build/evb dump $file"
+settings=(--set sfi.directory="$folder")
+farm=
+pids=()
+trap '((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null || true' EXIT
+if build/evb level2 --help >/dev/null 2>&1; then
+  farm=127.69.86.1:26912
+  settings+=(--set level2.listen=tcp:26912)
 fi
-exit "$status"
+
+for node in ros1 ros2 ros3 ros4 sfi1 dfm; do
+  build/evb "${node%[0-9]}" --config $scenario --node $node --json "$folder/$node.json" "${settings[@]}" 2>"$folder/$node.log" &
+  pids+=($!)
+done
+dfm=$!
+if [[ -n $farm ]]; then
+  echo "A level-2 farm accepts a tenth of the events." >&2
+  build/evb level2 --connect $farm --accept 0.1 --latency 5ms >"$folder/level2.txt" 2>&1 &
+  pids+=($!)
+fi
+echo "The boards send frames of some 2 kB at random times, with a mean rate of 1 kHz, as soon as the DFM is ready." >&2
+status=0
+build/evb frontend --boards udp:127.69.86.11:26900,udp:127.69.86.12:26900,udp:127.69.86.13:26900,udp:127.69.86.14:26900 \
+  --trigger-to 127.69.86.1:26910 --busy-from 127.69.86.2:26911 --events 9000 --kind poisson --size lognormal:2kB,0.5 \
+  --counter 0:32 --missed 0.1% --restart 3:3s:300ms --reset 6s:3s || status=$?
+# Events without a frame of a board end after ros.wait, 1.5 s.
+sleep 3
+kill -INT $dfm 2>/dev/null || true
+# A required board was missing, so the nodes end with status 1.
+wait "${pids[@]}" || true
+pids=()
+
+figure() { # NODE NAME
+  grep -oE "\"$2\": ?-?[0-9]+" "$folder/$1.json" | grep -oE '[0-9]+$' || echo 0
+}
+echo
+echo "evb: $(figure dfm triggers) triggers, $(figure dfm events_complete) events complete," \
+  "$(figure dfm events_partial) without all boards, $(figure dfm events_lost) lost, $(figure dfm events_rejected) rejected"
+for node in ros1 ros2 ros3 ros4; do
+  echo "  $node: $(figure $node front_end_frames) frames read, $(figure $node front_end_used) used," \
+    "$(figure $node front_end_late) late, $(figure $node front_end_duplicate) duplicate," \
+    "$(figure $node front_end_impossible) impossible, $(figure $node front_end_left_over) left over;" \
+    "$(figure $node front_end_restarts) restarts"
+done
+[[ -z $farm ]] || cat "$folder/level2.txt"
+echo
+echo "Logs, reports and events are in $folder; show the events with: build/evb dump FILE.data"
+exit $status
