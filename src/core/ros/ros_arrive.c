@@ -30,7 +30,10 @@ static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_
                 return FRAME_DUPLICATE;
         else if (place == NUMBER_PASSED || event_set_has(&n->ended, number))
                 return FRAME_LATE;
-        return r->out_of_step && !ros_numbers_agree(n, number) ? FRAME_IMPOSSIBLE : FRAME_GOOD;
+        if (r->out_of_step ? !ros_numbers_agree(n, number)
+                           : ros_numbers_lag(n, number, r->strays > 0 && !r->strays_are_late))
+                return FRAME_IMPOSSIBLE;
+        return FRAME_GOOD;
 }
 
 /* Frame k belongs to event k. */

@@ -116,9 +116,23 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
 
+static bool is_behind(const struct ros_numbers *n, uint64_t number)
+{
+        uint64_t newest = epoch_of_frames(n)->number;
+
+        return number < newest && newest - number > ROS_NUMBERS_AGREE + n->lag / 4;
+}
+
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number)
 {
-        return n->has_trigger && is_near(number, epoch_of_frames(n)->number);
+        return n->has_trigger && !is_behind(n, number) &&
+               number <= epoch_of_frames(n)->number + ROS_NUMBERS_AGREE;
+}
+
+bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken)
+{
+        return n->has_trigger && n->has_frame && is_behind(n, number) &&
+               number > epoch_of_frames(n)->frame + (broken ? 0 : ROS_NUMBERS_GAP);
 }
 
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
@@ -128,6 +142,10 @@ bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
 
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 {
+        uint64_t newest = epoch_of_frames(n)->number;
+
+        if (n->has_trigger)
+                n->lag += (newest > number ? newest - number : 0) - n->lag / 16;
         n->has_frame = true;
         *(n->behind ? &n->former.frame : &n->now.frame) = number;
 }

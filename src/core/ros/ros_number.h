@@ -8,9 +8,11 @@
 
 /* Before the first trigger or frame: far from 0, so that no number is negative. */
 #define ROS_NUMBER_BASE (UINT64_C(1) << 32)
-/* Numbers between a frame and the newest trigger that prove that both count the same: fewer than any counter
- * has by more than a factor of 200, so a wrong one hardly ever agrees by chance. */
+/* A frame that is so far from the newest trigger, beyond four times the usual lag, still counts the same: any
+ * counter has more than 200 times as many numbers, so a wrong one hardly ever agrees by chance. */
 #define ROS_NUMBERS_AGREE 256u
+/* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
+#define ROS_NUMBERS_GAP 16u
 
 /* The time between two resets of the counters. */
 struct ros_epoch {
@@ -26,6 +28,7 @@ struct ros_numbers {
         struct ros_epoch now, former;
         uint64_t first_event; /* of the epoch `now`; 0: there is no other */
         bool behind;          /* frames have not reached that epoch yet */
+        uint64_t lag;         /* of believed frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed;      /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; those that had their frame */
@@ -47,6 +50,9 @@ enum number_place {
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number);
+/* Whether it is behind the triggers although it follows a break: a gap after all believed frames, or
+ * (`broken`) repeated or impossible ones. */
+bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
 /* Whether it is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */

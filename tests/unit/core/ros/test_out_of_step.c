@@ -1,0 +1,207 @@
+/* Boards whose numbers do not follow the triggers: those that restarted, and resets of all counters. */
+#include "numbered_driver.h"
+
+#include "evb/base/random.h"
+
+/* The board counts from 0 again, at many places of the run: none of its frames is taken for another
+ * trigger's. Within a few numbers of a wrap of its counter this could not be seen. */
+static void frames_of_a_restarted_board_match_nothing(void **state)
+{
+        static const unsigned widths[] = {16, 24, 32};
+        struct random random;
+
+        (void)state;
+        random_init(&random, 11);
+        for (int k = 0; k < 300; k++) {
+                unsigned bits = widths[k % 3];
+                struct ros_config c = numbered(bits);
+                uint32_t at = 1000 + (uint32_t)random_below(&random, 63000), frames = 0;
+                struct ros_driver t;
+
+                ros_driver_init(&t, &c);
+                for (uint32_t i = 0; i < 200; i++) {
+                        trigger(&t, at + i, at + i);
+                        if (i < 30) { /* then it restarts, and misses some triggers meanwhile */
+                                frame_comes(&t, at + i);
+                                frames++;
+                                assert_int_equal(ros_queued(t.ros, 0).jobs, i + 1);
+                        } else if (i >= 40) {
+                                frame_comes(&t, i - 40);
+                                frames++;
+                        }
+                        if (i >= 50)
+                                ros_gets_keep_alive(&t, RUN_RUNNING, at + i - 50, 7);
+                }
+                assert_int_equal(ros_counts(t.ros)->fragments_sent + ros_queued(t.ros, 0).jobs, 30);
+                assert_int_equal(ros_counts(t.ros)->restarts, 1);
+                assert_true(ros_is_out_of_step(t.ros));
+                end(&t, frames);
+        }
+}
+
+/* The events that it missed still wait for their frames, and its numbers fit them. */
+static void a_restarted_board_does_not_fill_open_events(void **state)
+{
+        (void)state;
+        for (int gap = 0; gap < 2; gap++) {
+                struct ros_config c = numbered(16);
+                struct ros_driver t;
+
+                ros_driver_init(&t, &c);
+                triggers_and_frames(&t, 10);
+                for (uint64_t event = 10; event < 600; event++)
+                        trigger(&t, event, (uint32_t)event);
+                frames_come(&t, gap ? 27 : 0, 100);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
+                assert_true(ros_is_out_of_step(t.ros));
+                end(&t, 110);
+        }
+}
+
+/* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
+ */
+static void delayed_frames_are_not_those_of_a_restarted_board(void **state)
+{
+        struct ros_config c = numbered(16);
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 2000;
+        ros_driver_init(&t, &c);
+        triggers_and_frames(&t, 10);
+        for (uint64_t event = 10; event < 600; event++)
+                trigger(&t, event, (uint32_t)event);
+        frames_come(&t, 11, 489);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 499);
+        frames_come(&t, 595, 5);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 504);
+        assert_int_equal(ros_counts(t.ros)->restarts, 0);
+        end(&t, 504);
+}
+
+/* Single late frames are good; a row of them means a restart, after which four frames must agree. */
+static void a_row_of_strays_means_a_restart(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 80; event++)
+                trigger(&t, event, (uint32_t)event);
+        frame_comes(&t, 40);
+        frames_come(&t, 0, ROS_STRAYS_MAX - 1);
+        assert_false(ros_is_out_of_step(t.ros));
+        assert_ros_sends(&t, 0, "e40[0,1000)");
+        frame_comes(&t, 41); /* they were only late */
+        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX);
+        ros_sends(&t, 0);
+        frames_come(&t, 15, ROS_STRAYS_MAX);
+        assert_true(ros_is_out_of_step(t.ros));
+        assert_int_equal(ros_counts(t.ros)->impossible, ROS_STRAYS_MAX);
+        assert_ros_sends(&t, 0, "");
+        frames_come(&t, 60, ROS_AGREEING_MIN - 1);
+        frame_comes(&t, UINT32_MAX / 2); /* interrupts the row */
+        assert_true(ros_is_out_of_step(t.ros));
+        frames_come(&t, 60, ROS_AGREEING_MIN);
+        assert_false(ros_is_out_of_step(t.ros));
+        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_AGREEING_MIN);
+        assert_int_equal(ros_counts(t.ros)->restarts, 1);
+        end(&t, 1 + ROS_STRAYS_MAX + ROS_STRAYS_MAX + 2 * ROS_AGREEING_MIN);
+}
+
+/* Nothing newer follows the last frame of a silent board. */
+static void a_last_late_frame_is_believed_in_time(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 3; event++)
+                trigger(&t, event, (uint32_t)event);
+        frame_comes(&t, 2);
+        frame_comes(&t, 1);
+        assert_ros_sends(&t, 0, "e2[0,1000)");
+        t.now_ns += c.wait_ns;
+        ros_expire(t.ros, t.now_ns);
+        assert_ros_sends(&t, 0, "e0 pending | e1[0,1000)");
+        end(&t, 2);
+}
+
+/* Once the board has been out of step for as long as a frame may take, events end without it at once. */
+static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        trigger(&t, 0, 5000000);
+        frame_comes(&t, 5000000);
+        ros_sends(&t, 0);
+        frames_come(&t, 0, ROS_STRAYS_MAX);
+        ros_expire(t.ros, t.now_ns);
+        trigger(&t, 1, 5000001);
+        assert_ros_sends(&t, 0, "");
+        t.now_ns += c.wait_ns;
+        ros_expire(t.ros, t.now_ns);
+        assert_ros_sends(&t, 0, "e1 pending");
+        trigger(&t, 2, 5000002);
+        assert_ros_sends(&t, 0, "e2 pending");
+        /* The counters of all are reset: the board is in step again. */
+        ros_resynchronise(t.ros, 3);
+        ros_resynchronise(t.ros, 3);
+        assert_false(ros_is_out_of_step(t.ros));
+        trigger(&t, 3, 0);
+        frame_comes(&t, 0);
+        frame_comes(&t, 1);
+        trigger(&t, 4, 1);
+        assert_ros_sends(&t, 0, "e3[0,1000) | e4[0,1000)");
+        end(&t, 3 + ROS_STRAYS_MAX);
+}
+
+/* At a reset, frames and requests of the triggers before it may still be on their way. */
+static void a_reset_does_not_mix_old_and_new_numbers(void **state)
+{
+        struct ros_config c = numbered(24);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 10; event++)
+                trigger(&t, event, 1000 + (uint32_t)event);
+        frames_come(&t, 1000, 8);
+        ros_sends(&t, 0);
+        ros_resynchronise(t.ros, 12);
+        frame_comes(&t, 1008);
+        assert_ros_sends(&t, 0, "e8[0,1000)");
+        trigger(&t, 10, 1010); /* an announcement was lost: the SFI requests it */
+        trigger(&t, 12, 0);
+        frame_comes(&t, 1010);
+        frame_comes(&t, 0);
+        assert_ros_sends(&t, 0, "e10[0,1000) | e12[0,1000)");
+        for (uint64_t i = 1; i < 1020; i++) {
+                trigger(&t, 12 + i, (uint32_t)i);
+                frame_comes(&t, i);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 1);
+                ros_sends(&t, 0);
+                ros_gets_keep_alive(&t, RUN_RUNNING, 12 + i, 7);
+        }
+        end(&t, 10 + 1020);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(frames_of_a_restarted_board_match_nothing),
+                cmocka_unit_test(a_restarted_board_does_not_fill_open_events),
+                cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
+                cmocka_unit_test(a_row_of_strays_means_a_restart),
+                cmocka_unit_test(a_last_late_frame_is_believed_in_time),
+                cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
+                cmocka_unit_test(a_reset_does_not_mix_old_and_new_numbers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
