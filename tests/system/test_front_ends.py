@@ -132,11 +132,11 @@ def check(report, boards, usable=lambda board, n: True):
     return n_used
 
 
-def numbers(evb, transport, bits, big_endian=False):
+def numbers(evb, transport, bits, big_endian=False, mode="push"):
     """Boards miss triggers and deliver late, and their counters wrap."""
     n = 3000
     boards = [Board(f"ros{i}", bits, 2 ** bits - 1000, i, big_endian, missed=0.01, late=0.01) for i in (1, 2, 3)]
-    with boards_run(evb, transport, boards, {"trigger.events": n}) as (running, senders):
+    with boards_run(evb, transport, boards, {"trigger.events": n, "scenario.mode": mode}) as (running, senders):
         read_out(running, boards, senders, n)
         report = running.end(expect=(1,))
         n_used = check(report, boards)
@@ -193,6 +193,6 @@ def dropped(evb):
 
 main({"numbers-udp-16": lambda evb: numbers(evb, "udp", 16), "numbers-udp-24": lambda evb: numbers(evb, "udp", 24, True),
       "numbers-tcp-16": lambda evb: numbers(evb, "tcp", 16, True), "numbers-tcp-24": lambda evb: numbers(evb, "tcp", 24),
-      "numbers-tcp-32": lambda evb: numbers(evb, "tcp", 32),
+      "numbers-tcp-32": lambda evb: numbers(evb, "tcp", 32), "numbers-pull": lambda evb: numbers(evb, "udp", 16, mode="pull"),
       "restarted-board-udp": lambda evb: restarted_board(evb, "udp"), "restarted-board-tcp": lambda evb: restarted_board(evb, "tcp"),
       "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})
