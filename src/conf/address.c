@@ -1,5 +1,6 @@
 /* Parses and classifies the numeric addresses of a scenario. The net layer opens sockets from them. */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "evb/base/quantity.h"
@@ -18,6 +19,31 @@ bool conf_address_parse(struct conf_address *ret, const char *text)
         return inet_pton(ret->family, host, ret->bytes) == 1;
 }
 
+bool conf_port_parse(uint16_t *ret, const char *text)
+{
+        uint64_t port;
+
+        if (text[0] < '0' || text[0] > '9' || strspn(text, "0123456789") != strlen(text) ||
+            quantity_parse_count(text, &port) < 0 || port < 1 || port > UINT16_MAX)
+                return false;
+        *ret = (uint16_t)port;
+        return true;
+}
+
+bool conf_endpoint_parse(struct conf_address *ret, uint16_t *ret_port, const char *text)
+{
+        const char *colon = strrchr(text, ':');
+        size_t n = colon ? (size_t)(colon - text) : 0;
+        bool bracketed = n >= 2 && text[0] == '[' && text[n - 1] == ']';
+        char host[64];
+
+        if (n == 0 || n >= sizeof host || !conf_port_parse(ret_port, colon + 1))
+                return false;
+        snprintf(host, sizeof host, "%.*s", (int)(n - 2 * bracketed), text + bracketed);
+        /* Without brackets the port could be the last group of the address. */
+        return bracketed == (strchr(host, ':') != NULL) && conf_address_parse(ret, host);
+}
+
 bool conf_address_is_multicast(const struct conf_address *a)
 {
         return a->family == AF_INET6 ? a->bytes[0] == 0xff : (a->bytes[0] & 0xf0) == 0xe0;
@@ -32,8 +58,7 @@ bool conf_address_is_unset(const struct conf_address *a)
 
 bool conf_is_port(const char *text)
 {
-        uint64_t port;
+        uint16_t port;
 
-        return text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789") == strlen(text) &&
-               quantity_parse_count(text, &port) == 0 && port >= 1 && port <= 65535;
+        return conf_port_parse(&port, text);
 }

@@ -4,8 +4,25 @@
 #include "evb/conf/keys.h"
 
 #define CONF_KEYS_MAX 128
-#define CONF_NODE_KEYS 4
 #define CONF_LINE_MAX 1024
+
+enum conf_node_key {
+        NODE_ROLE,
+        NODE_ADDRESS,
+        NODE_DEVICE,
+        NODE_CPUS,
+        NODE_SOURCE,
+        NODE_SOURCE_ID,
+        NODE_REQUIRED,
+        NODE_WAIT,
+        CONF_NODE_KEYS
+};
+
+/* Where a key is set. */
+struct conf_place {
+        unsigned line;       /* 0: not in the file */
+        const char *setting; /* the --set that replaced it, or NULL */
+};
 
 struct loading {
         struct scenario *scenario;
@@ -16,7 +33,7 @@ struct loading {
         unsigned lines[CONF_KEYS_MAX]; /* where a key is set; 0: not in the file */
         bool by_old_name[CONF_KEYS_MAX];
         const char *from_setting[CONF_KEYS_MAX];
-        unsigned (*node_lines)[CONF_NODE_KEYS]; /* where the keys of each node are set */
+        struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
         struct scenario_errors *errors;
 };
 
@@ -30,6 +47,13 @@ void conf_warn(struct loading *l, unsigned line, const char *format, ...)
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
+/* An error in a key of a node; without that key, at the head of its section. */
+void conf_node_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+const char *conf_node_key_name(enum conf_node_key key);
+bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum conf_node_key key);
+
 /* read.c: the lines of the file and the settings of the command line. Negative errno: the file cannot be
  * read. */
 int conf_read_file(struct loading *l);
@@ -39,6 +63,21 @@ void conf_take_setting(struct loading *l, const char *text);
 void conf_begin_node(struct loading *l, const char *node);
 void conf_set_node(struct loading *l, const char *node, const char *name, const char *value);
 void conf_resolve_nodes(struct loading *l);
+
+/* sources.c: sources of fragments, of [ros] and of single nodes. */
+void conf_resolve_source(struct loading *l);
+void conf_set_node_source(struct loading *l, const char *what, struct scenario_node *n, const char *value);
+void conf_set_node_source_id(struct loading *l, const char *what, struct scenario_node *n, const char *value);
+void conf_set_node_required(struct loading *l, const char *what, struct scenario_node *n, const char *value);
+void conf_set_node_wait(struct loading *l, const char *what, struct scenario_node *n, const char *value);
+/* Gives each ROS its source, and rejects keys of a ROS in other nodes. */
+void conf_resolve_node_sources(struct loading *l);
+void conf_check_sources(struct loading *l);
+
+/* path.c: makes a path absolute. A relative one starts at the directory of the scenario file if it is from
+ * there. False: `why` says why not. */
+bool conf_absolute_path(const struct loading *l, bool from_file, const char *path, char *to, size_t to_bytes,
+                        char *why, size_t why_bytes);
 
 /* resolve.c: parses text values, then checks keys against each other. */
 void conf_resolve_texts(struct loading *l);
@@ -64,6 +103,9 @@ struct conf_address {
 };
 
 bool conf_address_parse(struct conf_address *ret, const char *text);
+bool conf_port_parse(uint16_t *ret, const char *text);
+/* HOST:PORT, an IPv6 host in brackets. */
+bool conf_endpoint_parse(struct conf_address *ret, uint16_t *ret_port, const char *text);
 bool conf_address_is_multicast(const struct conf_address *a);
 bool conf_address_is_unset(const struct conf_address *a); /* 0.0.0.0, :: */
 bool conf_is_port(const char *text);                      /* 1 to 65535 */

@@ -46,7 +46,18 @@ static uint32_t digest_nodes(const struct scenario *s)
         for (size_t i = 0; i < s->n_nodes; i++) {
                 h = add_text(h, s->nodes[i].name);
                 h = add_text(h, s->nodes[i].address);
+                h = add_text(h, s->nodes[i].role == ROLE_ROS && !s->nodes[i].required ? "optional" : "");
         }
+        return h;
+}
+
+/* Each ROS has its own source, but the kinds of sources determine how events are numbered. */
+static uint32_t digest_sources(const struct scenario *s)
+{
+        uint32_t h = FNV_BASIS;
+
+        for (unsigned i = 0; i < s->ros.count; i++)
+                h = (h ^ (uint32_t)scenario_node_of(s, ROLE_ROS, i)->source_kind) * FNV_PRIME;
         return h;
 }
 
@@ -55,8 +66,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
-        /* Each ROS has its own source, but the kind of source determines how events are numbered. */
-        ret->values[DIGEST_SOURCE] = (uint32_t)s->ros.source_kind;
+        ret->values[DIGEST_SOURCE] = digest_sources(s);
         ret->values[DIGEST_NODES] = digest_nodes(s);
         for (uint32_t i = 0; i < DIGESTS; i++)
                 ret->table = add_text(ret->table, scenario_digest_name(i));

@@ -64,3 +64,37 @@ void conf_key_error(struct loading *l, const char *section, const char *name, co
         conf_error(l, key ? l->lines[key - scenario_keys] : 0, what, "%s", text);
         l->setting = NULL;
 }
+
+const char *conf_node_key_name(enum conf_node_key key)
+{
+        static const char *const names[CONF_NODE_KEYS] = {
+                [NODE_ROLE] = "role",         [NODE_ADDRESS] = "address", [NODE_DEVICE] = "device",
+                [NODE_CPUS] = "cpus",         [NODE_SOURCE] = "source",   [NODE_SOURCE_ID] = "source-id",
+                [NODE_REQUIRED] = "required", [NODE_WAIT] = "wait",
+        };
+
+        return names[key];
+}
+
+bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum conf_node_key key)
+{
+        const struct conf_place *at = &l->node_places[n - l->scenario->nodes][key];
+
+        return at->line > 0 || at->setting;
+}
+
+void conf_node_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
+                     const char *format, ...)
+{
+        const struct conf_place *at = &l->node_places[n - l->scenario->nodes][key];
+        char text[300], what[96];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        snprintf(what, sizeof what, "node %.31s.%s", n->name, conf_node_key_name(key));
+        l->setting = at->setting;
+        conf_error(l, at->line > 0 ? at->line : n->line, what, "%s", text);
+        l->setting = NULL;
+}

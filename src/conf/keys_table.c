@@ -105,9 +105,11 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
                "sections, only the first N of their ROSs are used (0: all)."),
-        TEXT("ros", "source", ros.source, "pattern", "pattern, file:PATH, udp:PORT or tcp:HOST:PORT",
-             "Source of fragments: pattern (the SFI checks every byte), the fragments of an event file, or "
-             "frames of front-end electronics, which ros.event-number assigns to triggers.",
+        TEXT("ros", "source", ros.source, "pattern",
+             "pattern, file:PATH, udp:PORT, udp:HOST:PORT or tcp:HOST:PORT",
+             "Source of fragments of each ROS whose [node NAME] section has no source of its own: pattern "
+             "(the SFI checks every byte), the fragments of an event file, or frames of front-end "
+             "electronics, which ros.event-number assigns to triggers.",
              LOCAL),
         TEXT("ros", "event-number", ros.event_number, "count", "count, OFFSET:BITS or OFFSET:BITS:be",
              "Where a frame of a front-end has the number of its trigger: at OFFSET bytes of its payload, "
@@ -163,7 +165,7 @@ const struct scenario_key scenario_keys[] = {
                "the disk has it)."),
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
-                  "hold)."),
+                  "hold, plus those that only wait for silent ROSs; see CREDITS in evb.conf(5))."),
         NUMBER_OR(KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
                   EVENTS_HELD_MAX,
                   "Maximum number of events that an SFI requests at a time in pull mode (auto: over UDP, the "

@@ -45,6 +45,7 @@ void conf_begin_node(struct loading *l, const char *name)
                 n = &s->nodes[s->n_nodes++];
                 strcpy(n->name, name);
                 n->line = l->line;
+                n->required = true;
         }
 }
 
@@ -95,27 +96,33 @@ static void set_cpus(struct loading *l, const char *what, struct scenario_node *
                            SCENARIO_CPUS_MAX);
 }
 
-static const struct {
-        const char *name;
-        void (*set)(struct loading *l, const char *what, struct scenario_node *n, const char *value);
-} node_keys[CONF_NODE_KEYS] = {
-        {"role", set_role}, {"address", set_address}, {"device", set_device}, {"cpus", set_cpus}};
+static void (*const node_keys[CONF_NODE_KEYS])(struct loading *l, const char *what, struct scenario_node *n,
+                                               const char *value) = {
+        [NODE_ROLE] = set_role,
+        [NODE_ADDRESS] = set_address,
+        [NODE_DEVICE] = set_device,
+        [NODE_CPUS] = set_cpus,
+        [NODE_SOURCE] = conf_set_node_source,
+        [NODE_SOURCE_ID] = conf_set_node_source_id,
+        [NODE_REQUIRED] = conf_set_node_required,
+        [NODE_WAIT] = conf_set_node_wait,
+};
 
 /* Without a node, the head of its section was invalid and is already reported. */
 static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i,
                          const char *value)
 {
-        unsigned *seen = n ? &l->node_lines[n - l->scenario->nodes][i] : NULL;
+        struct conf_place *seen = n ? &l->node_places[n - l->scenario->nodes][i] : NULL;
 
         if (!n && l->setting)
                 conf_error(l, 0, what, "unknown node; expected a node of the file");
         if (!n)
                 return;
-        if (!l->setting && *seen > 0)
-                conf_error(l, l->line, what, "duplicate key; first set on line %u", *seen);
+        if (!l->setting && seen->line > 0)
+                conf_error(l, l->line, what, "duplicate key; first set on line %u", seen->line);
         else
-                node_keys[i].set(l, what, n, value);
-        *seen = l->line;
+                node_keys[i](l, what, n, value);
+        *seen = (struct conf_place){l->setting ? seen->line : l->line, l->setting};
 }
 
 void conf_set_node(struct loading *l, const char *node, const char *name, const char *value)
@@ -125,12 +132,14 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
 
         snprintf(what, sizeof what, "node %.40s.%.40s", node, name);
         for (size_t i = 0; i < ARRAY_SIZE(node_keys); i++) {
-                if (strcmp(name, node_keys[i].name) == 0) {
+                if (strcmp(name, conf_node_key_name((enum conf_node_key)i)) == 0) {
                         set_node_key(l, what, n, i, value);
                         return;
                 }
         }
-        conf_error(l, l->line, what, "unknown key; expected role, address, device or cpus");
+        conf_error(l, l->line, what,
+                   "unknown key; expected role, address, device or cpus; for a ROS also source, source-id, "
+                   "required or wait");
 }
 
 static void make_node(struct scenario *s, enum node_role role, const char *prefix, unsigned number)
@@ -138,7 +147,7 @@ static void make_node(struct scenario *s, enum node_role role, const char *prefi
         struct scenario_node *n = &s->nodes[s->n_nodes++];
 
         n->role = role;
-        n->has_role = true;
+        n->has_role = n->required = true;
         if (number > 0)
                 snprintf(n->name, sizeof n->name, "%s%u", prefix, number);
         else
@@ -184,6 +193,7 @@ static void keep_first(struct loading *l, enum node_role role, const char *secti
         for (size_t i = 0; i < s->n_nodes; i++) {
                 if (s->nodes[i].role == role && n++ >= count)
                         continue;
+                memmove(l->node_places[kept], l->node_places[i], sizeof l->node_places[0]);
                 s->nodes[kept++] = s->nodes[i];
         }
         s->n_nodes = kept;
@@ -215,6 +225,7 @@ void conf_resolve_nodes(struct loading *l)
                 n->index = counts[n->role]++;
                 check_twice(l, n);
         }
+        conf_resolve_node_sources(l);
         s->ros.count = counts[ROLE_ROS];
         s->sfi.count = counts[ROLE_SFI];
         if (counts[ROLE_DFM] != 1)

@@ -1,83 +1,22 @@
 /* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "conf_internal.h"
 
-/* A relative path starts at the directory of the file that sets it, or else at the current directory. */
-static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
-{
-        const char *slash = from_file ? strrchr(l->path, '/') : NULL;
-        char here[PATH_MAX];
-
-        if (!slash || l->path[0] != '/') {
-                if (!getcwd(here, sizeof here))
-                        return -errno;
-                strbuf_add(b, "%s/", here);
-        }
-        if (slash)
-                strbuf_add(b, "%.*s/", (int)(slash - l->path), l->path);
-        return 0;
-}
-
-/* Makes a path absolute, so that a scenario keeps its meaning when it is copied to another directory. */
-static void resolve_path(struct loading *l, const char *section, const char *name, const char *path, char *to,
-                         size_t to_bytes)
-{
-        size_t i = (size_t)(scenario_key_find(section, name) - scenario_keys);
-        bool from_file = l->lines[i] > 0 && !l->from_setting[i];
-        char whole[3 * PATH_MAX];
-        struct strbuf b = strbuf_init(whole, sizeof whole);
-        int r = path[0] == '/' ? 0 : add_base(l, from_file, &b);
-
-        if (r < 0) {
-                conf_key_error(l, section, name, "cannot resolve \"%.100s\" from the current directory: %s",
-                               path, strerror(-r));
-                return;
-        }
-        while (strncmp(path, "./", 2) == 0)
-                path += 2;
-        strbuf_add(&b, "%s", strcmp(path, ".") == 0 ? "" : path);
-        while (b.length > 1 && whole[b.length - 1] == '/')
-                whole[--b.length] = '\0';
-        if (b.cut || b.length >= to_bytes)
-                conf_key_error(l, section, name, "path \"%.120s...\" is too long; expected at most %zu bytes",
-                               whole, to_bytes - 1);
-        else
-                memcpy(to, whole, b.length + 1);
-}
-
-static void resolve_source(struct loading *l)
+static void resolve_directory(struct loading *l)
 {
         struct scenario *s = l->scenario;
-        const char *text = s->ros.source, *colon = strchr(text, ':'), *at = colon ? colon + 1 : "";
-        const char *port = strrchr(at, ':');
+        size_t i = (size_t)(scenario_key_find("sfi", "directory") - scenario_keys);
+        char directory[SCENARIO_TEXT_MAX], why[300];
 
-        if (strcmp(text, "pattern") == 0) {
-                s->ros.source_kind = SOURCE_PATTERN;
-        } else if (strncmp(text, "file:", 5) == 0 && at[0]) {
-                s->ros.source_kind = SOURCE_FILE;
-                resolve_path(l, "ros", "source", at, s->ros.source_at,
-                             sizeof s->ros.source_at - strlen("file:"));
-                snprintf(s->ros.source, sizeof s->ros.source, "file:%.*s", SCENARIO_TEXT_MAX - 6,
-                         s->ros.source_at);
-        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(at)) {
-                s->ros.source_kind = SOURCE_UDP;
-                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
-        } else if (strncmp(text, "tcp:", 4) == 0 && port && port > at && conf_is_port(port + 1)) {
-                s->ros.source_kind = SOURCE_TCP;
-                snprintf(s->ros.source_at, sizeof s->ros.source_at, "%s", at);
-        } else
-                conf_key_error(
-                        l, "ros", "source",
-                        "invalid source \"%.100s\"; expected pattern, file:PATH, udp:PORT or tcp:HOST:PORT",
-                        text);
+        snprintf(directory, sizeof directory, "%s", s->sfi.directory);
+        if (!conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], directory, s->sfi.directory,
+                                sizeof s->sfi.directory, why, sizeof why))
+                conf_key_error(l, "sfi", "directory", "%s", why);
 }
 
 /* "OFFSET:BITS" or "OFFSET:BITS:be". */
@@ -183,15 +122,11 @@ static void check_group(struct loading *l)
 
 void conf_resolve_texts(struct loading *l)
 {
-        struct scenario *s = l->scenario;
-        char directory[SCENARIO_TEXT_MAX];
-
-        snprintf(directory, sizeof directory, "%s", s->sfi.directory);
-        resolve_source(l);
+        conf_resolve_source(l);
         conf_resolve_trigger(l);
         resolve_number(l);
         resolve_sizes(l);
-        resolve_path(l, "sfi", "directory", directory, s->sfi.directory, sizeof s->sfi.directory);
+        resolve_directory(l);
         check_group(l);
         conf_check_standby(l);
 }
@@ -242,4 +177,5 @@ void conf_check_fit(struct loading *l)
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);
+        conf_check_sources(l);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "conf_internal.h"
 
@@ -31,13 +32,13 @@ static void set_name(struct scenario *s, const char *path)
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors)
 {
-        _cleanup_free_ unsigned(*node_lines)[CONF_NODE_KEYS] =
-                calloc(ARRAY_SIZE(ret->nodes), sizeof *node_lines);
-        struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_lines = node_lines};
+        _cleanup_free_ struct conf_place(*node_places)[CONF_NODE_KEYS] =
+                calloc(ARRAY_SIZE(ret->nodes), sizeof *node_places);
+        struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_places = node_places};
         int r;
 
         errors->n = errors->n_warnings = 0;
-        if (!node_lines)
+        if (!node_places)
                 return -ENOMEM;
         memset(ret, 0, sizeof *ret);
         snprintf(ret->path, sizeof ret->path, "%s", path);
@@ -57,6 +58,24 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         return errors->n > 0 ? -EINVAL : 0;
 }
 
+static void write_source(const struct scenario_node *n, FILE *to)
+{
+        char text[SCENARIO_TEXT_MAX];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        if (n->has_source)
+                fprintf(to, "source = %s\n", scenario_source_text(n, text));
+        if (n->source_id != SCENARIO_AUTO)
+                fprintf(to, "source-id = 0x%06x\n", n->source_id);
+        if (!n->required)
+                fprintf(to, "required = no\n");
+        if (n->wait_ns == 0)
+                return;
+        text[0] = '\0';
+        conf_add_number(&b, KEY_TIME, n->wait_ns);
+        fprintf(to, "wait = %s\n", text);
+}
+
 static void write_node(const struct scenario_node *n, FILE *to)
 {
         fprintf(to, "\n[node %s]\nrole = %s\n", n->name, scenario_role_name(n->role));
@@ -66,6 +85,8 @@ static void write_node(const struct scenario_node *n, FILE *to)
                 fprintf(to, "device = %s\n", n->device);
         for (size_t i = 0; i < n->n_cpus; i++)
                 fprintf(to, "%s%u%s", i == 0 ? "cpus = " : ",", n->cpus[i], i + 1 == n->n_cpus ? "\n" : "");
+        if (n->role == ROLE_ROS)
+                write_source(n, to);
 }
 
 void scenario_write(const struct scenario *s, FILE *to)

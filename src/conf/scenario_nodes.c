@@ -3,6 +3,10 @@
 
 #include "evb/conf/scenario.h"
 
+#define FOR_EACH_ROS(n, s)                                                                                   \
+        for (const struct scenario_node *n = (s)->nodes; n < (s)->nodes + (s)->n_nodes; n++)                 \
+                if (n->role == ROLE_ROS)
+
 const char *scenario_role_name(enum node_role role)
 {
         static const char *const names[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
@@ -35,4 +39,58 @@ const struct scenario_node *scenario_node_of(const struct scenario *s, enum node
                         return &s->nodes[i];
         }
         return NULL;
+}
+
+bool scenario_all_from(const struct scenario *s, enum scenario_source kind)
+{
+        FOR_EACH_ROS(n, s)
+        {
+                if (n->source_kind != kind)
+                        return false;
+        }
+        return true;
+}
+
+static bool replays_same_file(const struct scenario_node *a, const struct scenario_node *b)
+{
+        return a->source_kind == SOURCE_FILE && b->source_kind == SOURCE_FILE &&
+               strcmp(a->source_at, b->source_at) == 0;
+}
+
+const char *scenario_common_file(const struct scenario *s)
+{
+        const struct scenario_node *first = scenario_node_of(s, ROLE_ROS, 0);
+
+        FOR_EACH_ROS(n, s)
+        {
+                if (!replays_same_file(first, n))
+                        return NULL;
+        }
+        return first ? first->source_at : NULL;
+}
+
+unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *node)
+{
+        unsigned rank = 0;
+
+        FOR_EACH_ROS(n, s)
+        {
+                rank += n->index < node->index && n->source_id == SCENARIO_AUTO && replays_same_file(n, node);
+        }
+        return rank;
+}
+
+char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX])
+{
+        static const char *const kinds[] = {[SOURCE_PATTERN] = "pattern",
+                                            [SOURCE_FILE] = "file",
+                                            [SOURCE_UDP] = "udp",
+                                            [SOURCE_TCP] = "tcp"};
+
+        if (n->source_kind == SOURCE_PATTERN)
+                snprintf(text, SCENARIO_TEXT_MAX, "pattern");
+        else
+                snprintf(text, SCENARIO_TEXT_MAX, "%s:%.*s", kinds[n->source_kind], SCENARIO_TEXT_MAX - 6,
+                         n->source_at);
+        return text;
 }

@@ -24,33 +24,15 @@ static void resolve_source(struct loading *l)
                                "invalid source \"%.100s\"; expected internal, udp:PORT or clock", text);
 }
 
-/* HOST:PORT, an IPv6 host in brackets. */
-static bool parse_host_port(const char *text, struct conf_address *ret)
-{
-        const char *colon = strrchr(text, ':');
-        char host[64];
-        size_t n;
-
-        if (!colon || !conf_is_port(colon + 1))
-                return false;
-        n = (size_t)(colon - text);
-        if (text[0] == '[' && n > 1 && colon[-1] == ']')
-                text++, n -= 2;
-        else if (memchr(text, ':', n))
-                return false;
-        if (n >= sizeof host)
-                return false;
-        snprintf(host, sizeof host, "%.*s", (int)n, text);
-        return conf_address_parse(ret, host) && !conf_address_is_unset(ret);
-}
-
 void conf_resolve_trigger(struct loading *l)
 {
         const char *to = l->scenario->trigger.busy_to;
-        struct conf_address ignored;
+        struct conf_address host;
+        uint16_t port;
 
         resolve_source(l);
-        if (strcmp(to, "none") != 0 && !parse_host_port(to, &ignored))
+        if (strcmp(to, "none") != 0 &&
+            (!conf_endpoint_parse(&host, &port, to) || conf_address_is_unset(&host)))
                 conf_key_error(
                         l, "trigger", "busy-to",
                         "invalid address \"%.100s\"; expected none, or HOST:PORT with a numeric IPv4 or "

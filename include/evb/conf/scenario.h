@@ -50,6 +50,13 @@ struct scenario_node {
         size_t n_cpus;
         unsigned line;
         bool has_role;
+        /* A ROS: its source of fragments, that of [ros] unless the node sets its own (has_source). */
+        bool has_source;
+        enum scenario_source source_kind;
+        char source_at[SCENARIO_TEXT_MAX]; /* path; port, or host and port */
+        uint32_t source_id;                /* in the event format; SCENARIO_AUTO: evb's own */
+        bool required;                     /* events without its fragment are partial */
+        uint64_t wait_ns;                  /* of an event for its fragment; 0: sfi.timeout decides */
 };
 
 struct scenario {
@@ -144,3 +151,11 @@ const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
+/* Whether all ROSs have sources of this kind. */
+bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
+/* The event file that all ROSs replay; NULL: they have other sources, or different files. */
+const char *scenario_common_file(const struct scenario *s);
+/* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */
+unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
+/* The source as a file holds it; returns `text`. */
+char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);

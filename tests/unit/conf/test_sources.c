@@ -1,0 +1,174 @@
+/* Sources of single ROSs: their keys, what follows from [ros], and the errors of both with their lines. */
+#include "conf_sample.h"
+
+#define DFM "[node d]\nrole = dfm\n"
+#define SFI "[node s]\nrole = sfi\n"
+#define ROS "[node r]\nrole = ros\n"
+#define BASE DFM SFI ROS
+#define OTHER "[node q]\nrole = ros\n"
+
+static const struct scenario_node *node(const char *name)
+{
+        const struct scenario_node *n = scenario_find(&sample, name);
+
+        assert_non_null(n);
+        return n;
+}
+
+static void each_ros_has_its_source(void **state)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        assert_int_equal(sample_load("[ros]\nsource = udp:5000\n" BASE "source = pattern\n" OTHER
+                                     "[node p]\nrole = ros\nsource = tcp:[::1]:9000\nsource-id = 0x51000a\n"
+                                     "required = no\nwait = 200ms\n"
+                                     "[node o]\nrole = ros\nsource = udp:127.0.0.5:5001\nsource-id = 17\n"
+                                     "[node f]\nrole = ros\nsource = file:/tmp/x.data\n"),
+                         0);
+        assert_int_equal(node("r")->source_kind, SOURCE_PATTERN);
+        assert_string_equal(node("r")->source_at, "");
+        assert_true(node("r")->required);
+        assert_int_equal(node("r")->source_id, SCENARIO_AUTO);
+        assert_int_equal(node("q")->source_kind, SOURCE_UDP);
+        assert_string_equal(node("q")->source_at, "5000");
+        assert_false(node("q")->has_source);
+        assert_int_equal(node("p")->source_kind, SOURCE_TCP);
+        assert_string_equal(node("p")->source_at, "[::1]:9000");
+        assert_int_equal(node("p")->source_id, 0x51000a);
+        assert_false(node("p")->required);
+        assert_int_equal(node("p")->wait_ns, 200 * NS_PER_MS);
+        assert_string_equal(scenario_source_text(node("o"), text), "udp:127.0.0.5:5001");
+        assert_int_equal(node("o")->source_id, 17);
+        assert_string_equal(scenario_source_text(node("f"), text), "file:/tmp/x.data");
+        assert_false(scenario_all_from(&sample, SOURCE_PATTERN));
+        assert_null(scenario_common_file(&sample));
+}
+
+/* Nodes made from counts have the source of [ros]. */
+static void counts_take_the_common_source(void **state)
+{
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_true(scenario_all_from(&sample, SOURCE_PATTERN));
+        assert_true(node("ros2")->required);
+        assert_int_equal(sample_load("[ros]\ncount = 2\nsource = file:/a\n[sfi]\ncount = 1\n"), 0);
+        assert_string_equal(scenario_common_file(&sample), "/a");
+        assert_int_equal(scenario_rank_in_file(&sample, node("ros1")), 0);
+        assert_int_equal(scenario_rank_in_file(&sample, node("ros2")), 1);
+}
+
+static void files_are_ranked_by_themselves(void **state)
+{
+        assert_int_equal(sample_load(BASE "source = file:/a\n" OTHER "source = file:/b\n"
+                                          "[node p]\nrole = ros\nsource = file:/a\n"
+                                          "[node o]\nrole = ros\nsource = file:/a\nsource-id = 5\n"
+                                          "[node n]\nrole = ros\nsource = file:/a\n"),
+                         0);
+        assert_int_equal(scenario_rank_in_file(&sample, node("r")), 0);
+        assert_int_equal(scenario_rank_in_file(&sample, node("q")), 0);
+        assert_int_equal(scenario_rank_in_file(&sample, node("p")), 1);
+        assert_int_equal(scenario_rank_in_file(&sample, node("n")), 2);
+        assert_null(scenario_common_file(&sample));
+}
+
+static void settings_replace_keys(void **state)
+{
+        const char *const settings[] = {"node r.source=udp:7000", "node r.required=no", "node r.wait=1s"};
+
+        assert_int_equal(sample_load_with(BASE "source = pattern\nrequired = yes\n", settings, 3), 0);
+        assert_string_equal(node("r")->source_at, "7000");
+        assert_false(node("r")->required);
+        assert_int_equal(node("r")->wait_ns, NS_PER_S);
+}
+
+/* A relative path starts at the file that contains it. */
+static void paths_become_absolute(void **state)
+{
+        assert_int_equal(sample_load(BASE "source = file:some.data\n"), 0);
+        assert_string_equal(node("r")->source_at, "/tmp/some.data");
+}
+
+static void a_written_scenario_is_the_same(void **state)
+{
+        static struct scenario before;
+        char *text = NULL;
+        size_t size = 0;
+        FILE *f = open_memstream(&text, &size);
+
+        assert_non_null(f);
+        assert_int_equal(sample_load(BASE "source = udp:127.0.0.1:5000\nsource-id = 0x520001\nrequired = no\n"
+                                          "wait = 150ms\n" OTHER "source = file:/a b/c.data\n"),
+                         0);
+        before = sample;
+        scenario_write(&sample, f);
+        fclose(f);
+        assert_int_equal(sample_load(text), 0);
+        for (size_t i = 0; i < before.n_nodes; i++) {
+                before.nodes[i].line = sample.nodes[i].line;
+                assert_memory_equal(&before.nodes[i], &sample.nodes[i], sizeof before.nodes[i]);
+        }
+        free(text);
+}
+
+static void errors_name_their_lines(void **state)
+{
+        static const struct {
+                const char *text, *at, *what;
+        } cases[] = {
+                {BASE "source = banana\n",
+                 ":7: node r.source: ", "invalid source \"banana\"; expected pattern"},
+                {BASE "source = tcp:board1:9000\n", ":7: node r.source: ", "HOST is a numeric address"},
+                {BASE "source = tcp:::1:9000\n", ":7: node r.source: ", "invalid source"},
+                {BASE "source = udp:0\n", ":7: node r.source: ", "invalid source"},
+                {BASE "source = pattern\nsource = pattern\n",
+                 ":8: node r.source: ", "duplicate key; first set on line 7"},
+                {BASE "source-id = 0x1000000\n", ":7: node r.source-id: ", "expected 1 to 0xffffff"},
+                {BASE "source-id = five\n", ":7: node r.source-id: ", "invalid source ID \"five\""},
+                {BASE "source-id = 0\n", ":7: node r.source-id: ", "expected 1 to 0xffffff"},
+                {BASE "source-id = 0x790001\n", ":7: node r.source-id: ", "sub-detector of an SFI"},
+                {BASE "source-id = 0x700001\n", ":7: node r.source-id: ", "sources without source-id"},
+                {BASE "source-id = 7\n" OTHER "source-id = 7\n",
+                 ":10: node q.source-id: ", "node r also has 0x000007"},
+                {BASE "required = maybe\n", ":7: node r.required: ", "expected no or yes"},
+                {BASE "wait = 0\n", ":7: node r.wait: ", "is not a time from 1ms to 3600s"},
+                {BASE "wait = 5s\n", ":7: node r.wait: ", "longer than sfi.timeout"},
+                {DFM SFI "required = no\n" ROS, ":5: node s.required: ", "an SFI has no source"},
+                {DFM "source = pattern\n" SFI ROS, ":3: node d.source: ", "a DFM has no source"},
+                {BASE "source = udp:26800\n", ":7: node r.source: ", "port 26800 is network.control-port"},
+                {"[ros]\nsource = udp:26800\ncount = 1\n[sfi]\ncount = 1\n",
+                 ":2: ros.source: ", "port 26800 is network.control-port"},
+                {BASE "source = udp:127.0.0.1:5000\n" OTHER "source = udp:127.0.0.1:5000\n",
+                 ":10: node q.source: ", "node r has the same source"},
+                {BASE "colour = red\n", ":7: node r.colour: ", "source, source-id, required or wait"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                assert_int_equal(sample_load(cases[i].text), -EINVAL);
+                assert_one_error(cases[i].at, cases[i].what);
+        }
+}
+
+/* ros.count keeps the first ROSs; the lines of the others' keys do not move to them. */
+static void dropped_nodes_take_their_errors_along(void **state)
+{
+        const char *const one[] = {"ros.count=1"}, *const wrong[] = {"node s.wait=1s"};
+
+        assert_int_equal(sample_load_with(DFM ROS OTHER "wait = 5s\n" SFI, one, 1), 0);
+        sample_load_with(BASE, wrong, 1);
+        assert_one_error("--set node s.wait=1s: node s.wait: ", "an SFI has no source");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(each_ros_has_its_source),
+                cmocka_unit_test(counts_take_the_common_source),
+                cmocka_unit_test(files_are_ranked_by_themselves),
+                cmocka_unit_test(settings_replace_keys),
+                cmocka_unit_test(paths_become_absolute),
+                cmocka_unit_test(a_written_scenario_is_the_same),
+                cmocka_unit_test(errors_name_their_lines),
+                cmocka_unit_test(dropped_nodes_take_their_errors_along),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
