@@ -12,6 +12,7 @@
 #include "evb/conf/keys.h"
 #include "evb/core/sfi.h"
 #include "evb/data/network.h"
+#include "evb/data/source.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
 
@@ -107,6 +108,23 @@ static void write_derived(const struct scenario *s, FILE *to)
                 quantity_format_rate(s->network.link_rate_bps, rate));
 }
 
+static json_t *node_to_json(const struct scenario_node *n)
+{
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role", scenario_role_name(n->role),
+                              "address", n->address, "device", n->device);
+        char source[SCENARIO_TEXT_MAX];
+
+        if (n->role != ROLE_ROS)
+                return o;
+        json_object_set_new(o, "source", json_string(scenario_source_text(n, source)));
+        json_object_set_new(o, "source_id",
+                            n->source_id == SCENARIO_AUTO ? json_null() : json_integer(n->source_id));
+        json_object_set_new(o, "required", json_boolean(n->required));
+        json_object_set_new(o, "wait_seconds",
+                            n->wait_ns == 0 ? json_null() : json_real((double)n->wait_ns / NS_PER_S));
+        return o;
+}
+
 static json_t *to_json(const struct scenario *s)
 {
         uint64_t in_flight = in_flight_max_bytes(s);
@@ -117,9 +135,7 @@ static json_t *to_json(const struct scenario *s)
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
 
-                json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role",
-                                                       scenario_role_name(n->role), "address", n->address,
-                                                       "device", n->device));
+                json_array_append_new(nodes, node_to_json(n));
         }
         json_object_set_new(object, "nodes", nodes);
         add_control(object, s);
@@ -160,6 +176,42 @@ static bool directory_exists(const struct scenario *s)
                 fprintf(stderr, "%s: sfi.directory: %s: warning: not writable for this user: %s\n", s->path,
                         path, strerror(errno));
         return true;
+}
+
+/* If the file has enough sources for a later ROS, it also has one for this ROS. */
+static bool later_decides(const struct scenario *s, const struct scenario_node *n)
+{
+        for (const struct scenario_node *later = n + 1; later < s->nodes + s->n_nodes; later++) {
+                if (later->role == ROLE_ROS && later->source_kind == SOURCE_FILE && is_local(later) &&
+                    n->source_id == SCENARIO_AUTO && later->source_id == SCENARIO_AUTO &&
+                    strcmp(later->source_at, n->source_at) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Opens the files that ROSs on this machine replay, as their start does. */
+static bool sources_are_usable(const struct scenario *s)
+{
+        char text[ERROR_TEXT_MAX], key[64];
+        bool usable = true;
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                struct source *source = NULL;
+                struct error e = {.message = "out of memory"};
+
+                if (n->role != ROLE_ROS || n->source_kind != SOURCE_FILE || !is_local(n) ||
+                    later_decides(s, n))
+                        continue;
+                if (source_new_file(&source, scenario_rank_in_file(s, n), n->source_id, n->source_at, &e) <
+                    0) {
+                        snprintf(key, sizeof key, n->has_source ? "node %s.source" : "ros.source", n->name);
+                        fprintf(stderr, "%s: %s: %s\n", s->path, key, error_format(&e, text));
+                        usable = false;
+                }
+                source_free(source);
+        }
+        return usable;
 }
 
 /* Reports the errors that the start of the node would report. */
@@ -207,6 +259,8 @@ int cmd_check(int argc, char **argv)
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;
+        if (r == 0 && !node && !sources_are_usable(s))
+                r = 2;
         if (r != 0)
                 return r;
         if (o.json)

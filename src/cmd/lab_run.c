@@ -22,6 +22,25 @@
 /* Of one measurement; bounds the time that confirming a verdict takes. */
 #define CONFIRMED_MAX 12u
 
+/* A measurement chooses sizes and rates. */
+static bool has_patterns(const struct scenario *s, const char *path)
+{
+        char source[SCENARIO_TEXT_MAX];
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role != ROLE_ROS || n->source_kind == SOURCE_PATTERN)
+                        continue;
+                if (n->has_source)
+                        fprintf(stderr, "%s:%u: node %s.source", path, n->line, n->name);
+                else
+                        fprintf(stderr, "%s: ros.source", path);
+                fprintf(stderr, ": evb lab run cannot measure with \"%s\"; expected pattern\n",
+                        scenario_source_text(n, source));
+                return false;
+        }
+        return true;
+}
+
 /* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
 {
@@ -36,11 +55,8 @@ static int open_bed(const struct lab_options *o, struct lab_bed *bed)
         bed->scenario = command_load(o->scenario, &o->common);
         if (!bed->scenario)
                 return 2;
-        if (bed->scenario->ros.source_kind != SOURCE_PATTERN) {
-                fprintf(stderr, "%s: ros.source: evb lab run cannot measure with \"%s\"; expected pattern\n",
-                        o->scenario, bed->scenario->ros.source);
+        if (!has_patterns(bed->scenario, o->scenario))
                 return 2;
-        }
         return coordinator_new(&bed->coordinator, bed->scenario, o->common.settings, o->common.n_settings) < 0
                        ? 1
                        : 0;

@@ -9,20 +9,59 @@
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
 #include "evb/launch/launch.h"
+#include "evb/net/address.h"
+
+static void report_path(const struct scenario *s, const char *key, const char *path, const char *expected)
+{
+        fprintf(stderr, "%s: %s: %s: %s; expected %s\n", s->path, key, path, strerror(errno), expected);
+}
 
 /* Reports unusable paths once, rather than once per node. */
 static bool paths_are_usable(const struct scenario *s)
 {
-        const char *expected = NULL, *key = NULL, *path = NULL;
+        const char *reported = NULL;
+        char key[64];
 
-        if (s->ros.source_kind == SOURCE_FILE && access(s->ros.source_at, R_OK) < 0)
-                key = "ros.source", path = s->ros.source_at, expected = "a readable event file";
-        else if (s->sfi.output == OUTPUT_FILE && access(s->sfi.directory, W_OK | X_OK) < 0)
-                key = "sfi.directory", path = s->sfi.directory, expected = "a writable directory";
-        if (key)
-                fprintf(stderr, "%s: %s: %s: %s; expected %s\n", s->path, key, path, strerror(errno),
-                        expected);
-        return !key;
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role != ROLE_ROS || n->source_kind != SOURCE_FILE || access(n->source_at, R_OK) == 0 ||
+                    (reported && strcmp(reported, n->source_at) == 0))
+                        continue;
+                snprintf(key, sizeof key, n->has_source ? "node %s.source" : "ros.source", n->name);
+                report_path(s, key, reported = n->source_at, "a readable event file");
+        }
+        if (!reported && s->sfi.output == OUTPUT_FILE && access(s->sfi.directory, W_OK | X_OK) < 0)
+                report_path(s, "sfi.directory", reported = s->sfi.directory, "a writable directory");
+        return !reported;
+}
+
+/* On loopback, nodes without an address get one of 127.0.0.0/8; the others keep theirs. */
+static bool addresses_hold(const struct scenario *s)
+{
+        const struct scenario_node *v6 = NULL, *unset = NULL;
+        struct net_address address;
+        bool hold = true;
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->address[0] == '\0') {
+                        unset = n;
+                        continue;
+                }
+                if (net_address_parse(&address, n->address, 1) < 0 || net_address_device(&address) == 0) {
+                        fprintf(stderr,
+                                "%s:%u: node %s.address: this machine does not have address %s; expected one "
+                                "that ip address lists, one of 127.0.0.0/8, or none\n",
+                                s->path, n->line, n->name, n->address);
+                        hold = false;
+                } else if (address.any.sa_family == AF_INET6)
+                        v6 = n;
+        }
+        if (!hold || !v6 || !unset)
+                return hold;
+        fprintf(stderr,
+                "%s:%u: node %s.address: %s cannot reach node %s, which evb run gives an address of "
+                "127.0.0.0/8; expected an IPv4 address, or an address for each node\n",
+                s->path, v6->line, v6->name, v6->address, unset->name);
+        return false;
 }
 
 /* All nodes share the loopback device, so none can shape its own traffic. */
@@ -53,9 +92,11 @@ int command_may_run(struct scenario *s, const char *net)
         }
         if (!paths_are_usable(s))
                 return 2;
-        if (!lab)
-                return may_run_unshaped(s) ? 0 : 77;
-        return 0;
+        if (lab)
+                return 0;
+        if (!addresses_hold(s))
+                return 2;
+        return may_run_unshaped(s) ? 0 : 77;
 }
 
 int cmd_run(int argc, char **argv)

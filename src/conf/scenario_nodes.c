@@ -51,6 +51,16 @@ bool scenario_all_from(const struct scenario *s, enum scenario_source kind)
         return true;
 }
 
+bool scenario_has_front_ends(const struct scenario *s)
+{
+        FOR_EACH_ROS(n, s)
+        {
+                if (n->source_kind == SOURCE_UDP || n->source_kind == SOURCE_TCP)
+                        return true;
+        }
+        return false;
+}
+
 static bool replays_same_file(const struct scenario_node *a, const struct scenario_node *b)
 {
         return a->source_kind == SOURCE_FILE && b->source_kind == SOURCE_FILE &&

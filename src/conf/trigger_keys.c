@@ -46,9 +46,10 @@ static void check_busy_family(struct loading *l)
         const struct scenario *s = l->scenario;
         const struct scenario_node *dfm = scenario_node_of(s, ROLE_DFM, 0);
         struct conf_address own, to;
+        uint16_t port;
 
-        if (dfm && conf_address_parse(&own, dfm->address) && parse_host_port(s->trigger.busy_to, &to) &&
-            own.family != to.family)
+        if (dfm && conf_address_parse(&own, dfm->address) &&
+            conf_endpoint_parse(&to, &port, s->trigger.busy_to) && own.family != to.family)
                 conf_key_error(
                         l, "trigger", "busy-to",
                         "\"%.60s\" is of another address family than %s of node %s; expected an address "

@@ -24,7 +24,7 @@ struct builder {
         struct file_list *files;
         const struct sfi *core;
         const uint8_t *buffer;
-        bool verify;
+        uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
         uint32_t n_ros;
         /* With files, a thread between two rings writes them; only the thread uses `output`. */
         struct event_output *output; /* NULL: no files */
@@ -63,7 +63,8 @@ static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_
         uint64_t key;
         size_t at;
 
-        if (!f->whole || f->form != FORM_RAW || f->bytes == 0 || f->at == ARENA_NONE)
+        if (!(b->pattern[ros / 64] >> ros % 64 & 1) || !f->whole || f->form != FORM_RAW || f->bytes == 0 ||
+            f->at == ARENA_NONE)
                 return false;
         key = pattern_key(b->context.scenario->run.seed, ros, built->info.l1_id);
         at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
@@ -103,7 +104,7 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
                 push_done(b, slot, false);
                 return;
         }
-        corrupt = b->verify ? verify(b, &built) : 0;
+        corrupt = b->context.scenario->sfi.verify ? verify(b, &built) : 0;
         if (!b->output)
                 push_done(b, slot, false);
         else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0))
@@ -200,6 +201,16 @@ static int prepare_files(struct builder *b, uint32_t slots)
         return r < 0 ? log_error_errno(r, "builder: %m") : 0;
 }
 
+static void find_patterns(struct builder *b)
+{
+        const struct scenario *s = b->context.scenario;
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role == ROLE_ROS && n->source_kind == SOURCE_PATTERN)
+                        b->pattern[n->index / 64] |= UINT64_C(1) << n->index % 64;
+        }
+}
+
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots)
 {
@@ -214,11 +225,11 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
                 .files = files,
                 .core = core,
                 .buffer = buffer,
-                .verify = s->sfi.verify && s->ros.source_kind == SOURCE_PATTERN,
                 .n_ros = (uint32_t)s->ros.count,
                 .wake_thread.fd = -1,
                 .wake_owner.fd = -1,
         };
+        find_patterns(b);
         if (ring_init(&b->done, slots, sizeof(struct builder_done)) < 0)
                 r = log_error_errno(ENOMEM, "builder: %m");
         else if (s->sfi.output == OUTPUT_FILE)

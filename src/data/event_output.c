@@ -22,6 +22,12 @@
 /* Maximum number of unclosed files that are logged at each start; an SFI that keeps crashing leaves many. */
 #define LEFT_LOGGED 3
 
+struct output_source {
+        uint32_t id;
+        uint16_t order; /* in the event, unless a file determines it */
+        bool is_file, optional;
+};
+
 struct event_output {
         struct data_context context;
         struct file_list *files;
@@ -29,7 +35,7 @@ struct event_output {
         void *ctx;
         const uint8_t *buffer;
         uint32_t n_ros;
-        uint32_t *source_ids;
+        struct output_source *sources; /* of each ROS */
         struct event_writer *writer;
         const struct eformat *format;
         struct eformat_settings settings;
@@ -71,21 +77,60 @@ static int check_directory(const char *path)
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
-/* Finds the source ids that mark missing fragments. */
-static void find_source_ids(struct event_output *o)
+/* The ID in the file for a ROS that replays it; evb's own if the file is on another machine. Consecutive ROSs
+ * mostly replay the same file, which *replay keeps. */
+static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
+                           const char **path)
+{
+        uint32_t rank = scenario_rank_in_file(s, n);
+        struct error e = {};
+
+        if (!*path || strcmp(*path, n->source_at) != 0) {
+                *replay = replay_free(*replay);
+                *path = n->source_at;
+                if (replay_open(replay, *path, &e) < 0)
+                        *replay = NULL;
+        }
+        return *replay && rank < replay_sources(*replay) ? replay_source_id(*replay, rank)
+                                                         : eformat_source_id(n->index);
+}
+
+/* Fragments of one sub-detector stand together. Those of files come first, in the file's order. */
+static void order_sources(struct event_output *o)
+{
+        bool has_file = false;
+
+        for (uint32_t i = 0; i < o->n_ros; i++)
+                has_file |= o->sources[i].is_file;
+        for (uint32_t i = 0; i < o->n_ros; i++) {
+                struct output_source *s = &o->sources[i];
+
+                s->order = (uint16_t)(s->is_file ? i : has_file ? EVB_ROS_MAX : 0);
+                for (uint32_t k = 0; !s->is_file && k < o->n_ros; k++)
+                        s->order += !o->sources[k].is_file && o->sources[k].id < s->id;
+        }
+}
+
+static void describe_sources(struct event_output *o)
 {
         const struct scenario *s = o->context.scenario;
         struct replay *replay = NULL;
-        struct error e = {};
+        const char *path = NULL;
 
-        for (uint32_t i = 0; i < o->n_ros; i++)
-                o->source_ids[i] = eformat_source_id(i);
-        /* If the file is on another machine, missing fragments carry evb's own source ids. */
-        if (s->ros.source_kind != SOURCE_FILE || replay_open(&replay, s->ros.source_at, &e) < 0)
-                return;
-        for (uint32_t i = 0; i < o->n_ros && i < replay_sources(replay); i++)
-                o->source_ids[i] = replay_source_id(replay, i);
+        for (uint32_t i = 0; i < o->n_ros; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_ROS, i);
+
+                o->sources[i].is_file = n->source_kind == SOURCE_FILE;
+                o->sources[i].optional = !n->required;
+                if (n->source_id != SCENARIO_AUTO)
+                        o->sources[i].id = n->source_id;
+                else if (o->sources[i].is_file)
+                        o->sources[i].id = id_in_file(s, n, &replay, &path);
+                else
+                        o->sources[i].id = eformat_source_id(i);
+        }
         replay_free(replay);
+        order_sources(o);
 }
 
 int event_output_new(struct event_output **ret, const struct data_context *context, struct file_list *files,
@@ -115,15 +160,15 @@ int event_output_new(struct event_output **ret, const struct data_context *conte
                 .waiting_mask = waiting - 1,
                 .oldest_ns = NEVER_NS,
         };
-        o->source_ids = calloc(o->n_ros, sizeof *o->source_ids);
+        o->sources = calloc(o->n_ros, sizeof *o->sources);
         o->encoding = malloc(sizeof *o->encoding);
         o->event.fragments = o->fragments = calloc(o->n_ros, sizeof *o->fragments);
         o->waiting = calloc(waiting, sizeof *o->waiting);
-        if (!o->source_ids || !o->encoding || !o->fragments || !o->waiting) {
+        if (!o->sources || !o->encoding || !o->fragments || !o->waiting) {
                 event_output_free(o);
                 return log_error_errno(ENOMEM, "sfi.output: %m");
         }
-        find_source_ids(o);
+        describe_sources(o);
         *ret = o;
         return 0;
 }
@@ -133,7 +178,7 @@ struct event_output *event_output_free(struct event_output *o)
         if (!o)
                 return NULL;
         event_writer_free(o->writer);
-        free(o->source_ids);
+        free(o->sources);
         free(o->encoding);
         free(o->fragments);
         free(o->waiting);
@@ -186,7 +231,7 @@ int event_output_open(struct event_output *o, uint32_t run)
                 .file_events = s->sfi.file_events,
                 .file_bytes = s->sfi.file_size_bytes,
                 .run = run,
-                .has_seed = s->ros.source_kind == SOURCE_PATTERN,
+                .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
                 .closed = note_file,
                 .sealing = note_sealing,
@@ -224,10 +269,11 @@ static void describe(struct event_output *o, const struct sfi_built *built, uint
                 o->event.fragments[i] = (struct built_fragment){
                         .data = bytes ? o->buffer + f->at : NULL,
                         .size_bytes = bytes ? f->bytes : 0,
-                        .source_id = o->source_ids[i],
-                        .order = f->whole ? f->order : (uint16_t)i,
+                        .source_id = o->sources[i].id,
+                        .order = o->sources[i].is_file && f->whole ? f->order : o->sources[i].order,
                         .form = f->form,
                         .status = f->whole ? f->status : FRAGMENT_LOST,
+                        .optional = o->sources[i].optional,
                 };
         }
 }

@@ -29,6 +29,27 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
         return 0;
 }
 
+static bool is_loopback(const struct net_address *a)
+{
+        return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)
+                                            : ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+int network_front_end_address(struct net_address *ret, const struct scenario_node *n)
+{
+        struct net_address source;
+        int r = network_node_address(ret, n, 0);
+
+        if (r < 0 || (n->source_kind != SOURCE_UDP && n->source_kind != SOURCE_TCP) ||
+            net_address_parse_with_port(&source, n->source_at) < 0)
+                return r;
+        if (n->source_kind == SOURCE_UDP)
+                *ret = source;
+        else if (source.any.sa_family != ret->any.sa_family || (is_loopback(ret) && !is_loopback(&source)))
+                net_address_parse(ret, source.any.sa_family == AF_INET6 ? "::" : "0.0.0.0", 0);
+        return 0;
+}
+
 static bool is_v6(const struct scenario *s)
 {
         return s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
@@ -53,7 +74,7 @@ uint32_t network_overhead_bytes(const struct scenario *s)
 /* 0: unknown, as the fragments come from elsewhere. */
 static uint64_t usual_fragment_bytes(const struct scenario *s)
 {
-        if (s->ros.source_kind != SOURCE_PATTERN)
+        if (!scenario_all_from(s, SOURCE_PATTERN))
                 return 0;
         switch (s->ros.sizes_kind) {
         case SIZES_UNIFORM:
@@ -72,7 +93,7 @@ struct budget_plan network_control_plan(const struct scenario *s)
                 .n_ros = (uint32_t)s->ros.count,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .fragment_bytes = usual_fragment_bytes(s),
-                .with_info = s->ros.source_kind == SOURCE_FILE || s->trigger.source_kind != TRIGGER_INTERNAL,
+                .with_info = scenario_common_file(s) || s->trigger.source_kind != TRIGGER_INTERNAL,
                 .mtu_bytes = (uint32_t)s->network.mtu_bytes,
                 .header_bytes = network_header_bytes(s),
                 .overhead_bytes = network_overhead_bytes(s),

@@ -93,19 +93,34 @@ int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const
         return 0;
 }
 
-int source_new_file(struct source **ret, uint32_t index, const char *path, struct error *error)
+/* Without an ID, the ROS replays the source at `rank`. */
+static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, struct error *error)
+{
+        size_t n = replay_sources(s->replay);
+
+        s->index = source_id > 0 ? (uint32_t)replay_find_source(s->replay, source_id) : rank;
+        if (s->index < n)
+                return 0;
+        if (source_id > 0)
+                return error_set(error, -EINVAL, "has no ROS source with ID 0x%06x", source_id);
+        return error_set(error, -EINVAL, "has %zu ROS sources, but this is ROS %u; set ros.count to %zu", n,
+                         rank + 1, n);
+}
+
+int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *path,
+                    struct error *error)
 {
         struct source *s = calloc(1, sizeof *s);
         int r;
 
         if (!s)
                 return error_set(error, -ENOMEM, "%m");
-        *s = (struct source){.kind = &file_kind, .index = index};
+        s->kind = &file_kind;
         r = replay_open(&s->replay, path, error);
-        if (r >= 0 && index >= replay_sources(s->replay)) {
-                error_set(error, -EINVAL, "has %zu ROS sources, but this is ROS %u; set ros.count to %zu",
-                          replay_sources(s->replay), index + 1, replay_sources(s->replay));
-                r = error_locate(error, "%s", path);
+        if (r >= 0) {
+                r = choose_source(s, rank, source_id, error);
+                if (r < 0)
+                        r = error_locate(error, "%s", path);
         }
         if (r < 0) {
                 source_free(s);

@@ -60,7 +60,7 @@ static void close_subdet(struct encode3 *s)
 
 static uint32_t subdet_id(const struct encode3 *s, const struct part *part, const struct built_fragment *f)
 {
-        uint8_t subdet = f->form == FORM_RAW ? EFORMAT_SUBDET_RAW : eformat_subdet(f->source_id);
+        uint8_t subdet = eformat_subdet(f->source_id);
 
         if (part->kind == PART_ROS3)
                 return part->ros3.subdet_source_id;

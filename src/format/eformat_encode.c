@@ -164,7 +164,8 @@ struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct
 
         if (part.kind == PART_DUMMY) {
                 e->n_missing++;
-                e->status |= EFORMAT_EVENT_PARTIAL;
+                if (!f->optional || part.status & EFORMAT_CORRUPT)
+                        e->status |= EFORMAT_EVENT_PARTIAL;
         } else {
                 e->payload_bytes += f->size_bytes;
         }

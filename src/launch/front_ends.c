@@ -50,7 +50,7 @@ static struct frames sum(const struct launch *l)
 
 static bool has_front_ends(const struct launch *l)
 {
-        return l->scenario->ros.source_kind == SOURCE_UDP || l->scenario->ros.source_kind == SOURCE_TCP;
+        return scenario_has_front_ends(l->scenario);
 }
 
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes)

@@ -92,6 +92,13 @@ static void note_failed_start(struct launcher *l, const struct child *c)
                 log_error("the run did not start: %s exited with status %d", c->node->name, status);
 }
 
+/* The run begins without an optional ROS, unless its configuration is wrong. */
+static bool may_miss(const struct child *c)
+{
+        return c->node->role == ROLE_ROS && !c->node->required &&
+               !(WIFEXITED(c->status) && (WEXITSTATUS(c->status) == 2 || WEXITSTATUS(c->status) == 77));
+}
+
 static void child_ended(void *ctx, struct child *c)
 {
         struct launcher *l = ctx;
@@ -112,6 +119,9 @@ static void child_ended(void *ctx, struct child *c)
                 /* Most nodes get no message if the DFM failed or the run never began. */
                 if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
+        } else if (!was_running && l->press == PRESS_NOT && may_miss(c)) {
+                log_death(c);
+                log_warning("%s: the run goes on without it, as required = no", c->node->name);
         } else if (!was_running && l->press == PRESS_NOT) {
                 note_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + LAUNCH_TERM_NS);
@@ -230,17 +240,39 @@ static int write_config(struct launcher *l)
         return 0;
 }
 
-/* Sets addresses and a group that differ from those of other runs on this machine. */
+static bool is_taken(const struct scenario *s, const char *address)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (strcmp(s->nodes[i].address, address) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Keeps configured addresses. The others, and the group, differ from those of other runs on this machine. A
+ * group reaches only nodes on one device. */
 static void set_loopback(struct scenario *s)
 {
-        unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255;
+        unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255, next = 0;
+        bool one_device = true;
+        char address[sizeof s->nodes[0].address];
 
         for (size_t i = 0; i < s->n_nodes; i++) {
-                snprintf(s->nodes[i].address, sizeof s->nodes[i].address, "127.%u.%u.%zu", b,
-                         (unsigned)(c + i / 250) & 255, 1 + i % 250);
-                s->nodes[i].device[0] = '\0';
+                struct scenario_node *n = &s->nodes[i];
+
+                n->device[0] = '\0';
+                one_device &= n->address[0] == '\0' || strncmp(n->address, "127.", 4) == 0;
+                while (n->address[0] == '\0') {
+                        snprintf(address, sizeof address, "127.%u.%u.%u", b, (c + next / 250) & 255,
+                                 1 + next % 250);
+                        next++;
+                        if (!is_taken(s, address))
+                                strcpy(n->address, address);
+                }
         }
-        if (strcmp(s->network.control_group, "none") != 0)
+        if (!one_device)
+                strcpy(s->network.control_group, "none");
+        else if (strcmp(s->network.control_group, "none") != 0)
                 snprintf(s->network.control_group, sizeof s->network.control_group, "239.255.%u.%u", b, c);
 }
 

@@ -59,9 +59,9 @@ static void unbalanced(const struct view *v, struct reasons *to)
                 reasons_add(to,
                             "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
                             " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64
-                            " fragments expected, %" PRIu64 " received, %" PRIu64 " lost",
+                            " fragments expected, %" PRIu64 " received, %" PRIu64 " lost, %" PRIu64 " absent",
                             a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
-                            a->fragments_lost);
+                            a->fragments_lost, a->fragments_absent);
 }
 
 static void built_twice(const struct view *v, struct reasons *to)
@@ -74,6 +74,12 @@ static void built_twice(const struct view *v, struct reasons *to)
                             v->a->unexplained);
 }
 
+/* An optional ROS costs its fragments, not the run. What it does to other fragments, the DFM reports. */
+static bool is_optional(const struct child *c)
+{
+        return c->node->role == ROLE_ROS && !c->node->required;
+}
+
 static void died(const struct view *v, struct reasons *to)
 {
         unsigned by_us = 0;
@@ -81,6 +87,8 @@ static void died(const struct view *v, struct reasons *to)
         for (size_t i = 0; i < v->l->n_children; i++) {
                 const struct child *c = &v->l->children[i];
 
+                if (is_optional(c))
+                        continue;
                 if (v->l->killed && WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL)
                         by_us++;
                 else if (WIFSIGNALED(c->status))
@@ -105,7 +113,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 const json_t *reasons = reasons_of(v, c->node->name), *each;
                 size_t k;
 
-                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 ||
+                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c) ||
                     (c->node->role == ROLE_DFM && to->n > 0))
                         continue;
                 json_array_foreach(reasons, k, each)

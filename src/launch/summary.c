@@ -92,6 +92,7 @@ static struct accounts account(const struct launch *l)
                 .expected = stats_get(&s->fragments_expected),
                 .received = stats_get(&s->fragments_received),
                 .fragments_lost = stats_get(&s->fragments_lost),
+                .fragments_absent = stats_get(&s->fragments_optional),
                 .payload_bytes = stats_get(&s->payload_bytes),
                 .first_ns = stats_get(&s->first_complete_ns),
                 .last_ns = stats_get(&s->last_complete_ns),
@@ -108,10 +109,10 @@ static struct accounts account(const struct launch *l)
 
                 a.lost += open;
                 a.expected = a.triggers * n_ros;
-                a.fragments_lost = a.expected - a.received;
+                a.fragments_lost = a.expected - a.received - a.fragments_absent;
         }
         a.balanced = a.triggers == a.complete + a.partial + a.lost && a.expected == a.triggers * n_ros &&
-                     a.expected == a.received + a.fragments_lost;
+                     a.expected == a.received + a.fragments_lost + a.fragments_absent;
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
         a.balanced &= trigger_summary_balances(l, &a);
@@ -179,6 +180,7 @@ static json_t *fragments(const struct launch *l, const struct accounts *a)
         set(o, "expected", a->expected);
         set(o, "received", a->received);
         set(o, "lost", a->fragments_lost);
+        set(o, "absent", a->fragments_absent);
         set(o, "late", SUM(l, ROLE_SFI, fragments_late));
         set(o, "duplicate", SUM(l, ROLE_SFI, fragments_duplicate));
         set(o, "foreign", SUM(l, ANY_ROLE, packets_foreign));
@@ -426,9 +428,11 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                 printf("  rate       %s events/s, %s/s of payload\n",
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
                        quantity_format_bytes((uint64_t)((double)a->payload_bytes / span), bytes));
-        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost; %" PRIu64
-               " retried, %" PRIu64 " of them recovered\n",
-               a->expected, a->received, a->fragments_lost, SUM(l, ROLE_SFI, fragments_re_asked),
+        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost", a->expected,
+               a->received, a->fragments_lost);
+        if (a->fragments_absent > 0)
+                printf(", %" PRIu64 " absent", a->fragments_absent);
+        printf("; %" PRIu64 " retried, %" PRIu64 " of them recovered\n", SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
         write_losses(report);
         front_ends_print(l);

@@ -28,15 +28,15 @@
 static int prepare_membership(struct node *n)
 {
         const struct scenario *s = n->scenario;
+        bool has_front_end = n->self->role == ROLE_ROS &&
+                             (n->self->source_kind == SOURCE_UDP || n->self->source_kind == SOURCE_TCP);
 
         n->member = (struct member_config){
                 .run = (uint32_t)s->run.number,
                 .retry_ns = s->dfm.keep_alive_ns,
+                /* Only a ROS that counts its frames must be there from the first one on. */
+                .flags = has_front_end && s->ros.number.bits == 0 ? JOIN_COUNTS : 0,
         };
-        /* Only a ROS that counts its frames must be there from the first one on. */
-        if (n->self->role == ROLE_ROS && s->ros.number.bits == 0 &&
-            (s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP))
-                n->member.flags = JOIN_COUNTS;
         scenario_digest(s, &n->member.keys);
         return node_draw_number(&n->member.incarnation);
 }

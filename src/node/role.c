@@ -21,6 +21,14 @@ struct data_context node_data_context(const struct node *n)
         };
 }
 
+void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX])
+{
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role == ROLE_ROS)
+                        rules[n->index] = (struct ros_rule){.optional = !n->required, .wait_ns = n->wait_ns};
+        }
+}
+
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 {
         struct message_to to;

@@ -42,7 +42,7 @@ struct dfm_role {
         bool noted, step_logged, wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* number of triggers, and time of its last change */
         char stalled_end[256]; /* the ROSs that held triggers back until the end; "": none */
-        struct replay *replay; /* event headers, if the ROSs replay a file; NULL: none */
+        struct replay *replay; /* event headers, if all ROSs replay one file; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
@@ -56,13 +56,14 @@ static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
 
 static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_config *config)
 {
+        const char *file = scenario_common_file(s);
         char text[ERROR_TEXT_MAX];
         struct error e = {};
         int r;
 
-        if (s->ros.source_kind != SOURCE_FILE)
+        if (!file)
                 return 0;
-        r = replay_open(&d->replay, s->ros.source_at, &e);
+        r = replay_open(&d->replay, file, &e);
         if (r < 0)
                 return machine_path_error(log_error_errno(r, "ros.source: %s", error_format(&e, text)));
         config->info = replay_info;
@@ -187,6 +188,7 @@ static int open_role(struct node *n)
         const struct scenario *s = n->scenario;
         struct dfm_role *d = calloc(1, sizeof *d);
         uint64_t now_ns = clock_now_ns();
+        struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_config config = {
                 .incarnation = n->member.incarnation,
                 .keys = n->member.keys,
@@ -194,7 +196,7 @@ static int open_role(struct node *n)
                 .n_ros = (uint32_t)s->ros.count,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .push = s->scenario.mode == MODE_PUSH,
-                .has_front_ends = s->ros.source_kind == SOURCE_UDP || s->ros.source_kind == SOURCE_TCP,
+                .has_front_ends = scenario_has_front_ends(s),
                 .policy = (enum policy_id)s->dfm.policy,
                 .trigger_kind = (enum trigger_kind)s->trigger.kind,
                 .trigger_rate_millihertz = s->trigger.rate_millihertz,
@@ -211,6 +213,7 @@ static int open_role(struct node *n)
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .message_bytes = n->control.message_bytes,
                 .control = network_control_plan(s),
+                .ros_rules = rules,
         };
         int r;
 
@@ -227,6 +230,7 @@ static int open_role(struct node *n)
         if (r < 0)
                 return r;
         choose_run(n, d, &config);
+        node_ros_rules(s, rules);
         r = dfm_new(&d->core, &config, now_ns);
         return r < 0 ? log_error_errno(r, "dfm: %m") : open_triggers(n, d);
 }
@@ -447,6 +451,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->fragments_expected, c->fragments_expected);
         stats_set(&s->fragments_received, c->fragments_received);
         stats_set(&s->fragments_lost, c->fragments_lost);
+        stats_set(&s->fragments_optional, c->fragments_absent);
         atomic_store(&s->first_complete_ns, c->first_complete_ns);
         atomic_store(&s->last_complete_ns, c->last_complete_ns);
         if (now_ns - d->latency_copied_ns >= LATENCY_COPY_NS || dfm_state(d->core) == RUN_ENDED) {

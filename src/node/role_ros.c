@@ -15,6 +15,10 @@
 #include "shaping.h"
 
 #define WAITING_MAX 1024
+/* A front-end that sends nothing for this part of sfi.timeout is not slow, but silent. */
+#define SILENT_SHARE 8
+/* The ROS reports silences of this many keep-alives. */
+#define SILENT_KEEP_ALIVES 2
 
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
@@ -32,9 +36,20 @@ struct ros_node {
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
+        uint64_t frames;         /* of the front-end, at the last turn */
+        uint64_t hungry_ns;      /* since when an event waits for the next frame; 0: none does */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
 };
+
+/* The key that names this ROS's source. */
+static const char *source_key(const struct node *n, char *text, size_t size_bytes)
+{
+        if (!n->self->has_source)
+                return "ros.source";
+        snprintf(text, size_bytes, "node %s.source", n->self->name);
+        return text;
+}
 
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
 {
@@ -48,15 +63,17 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
                 .sigma = s->ros.sizes_sigma,
         };
         struct error e = {.message = "out of memory"};
-        char text[ERROR_TEXT_MAX];
+        char text[ERROR_TEXT_MAX], key[64];
         int k = 0;
 
-        if (s->ros.source_kind == SOURCE_PATTERN)
+        if (n->self->source_kind == SOURCE_PATTERN)
                 k = source_new_pattern(&r->source, n->self->index, s->run.seed, &sizes);
-        else if (s->ros.source_kind == SOURCE_FILE)
-                k = source_new_file(&r->source, n->self->index, s->ros.source_at, &e);
+        else if (n->self->source_kind == SOURCE_FILE)
+                k = source_new_file(&r->source, scenario_rank_in_file(s, n->self), n->self->source_id,
+                                    n->self->source_at, &e);
         if (k < 0)
-                return machine_path_error(log_error_errno(k, "ros.source: %s", error_format(&e, text)));
+                return machine_path_error(
+                        log_error_errno(k, "%s: %s", source_key(n, key, sizeof key), error_format(&e, text)));
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;
@@ -64,7 +81,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         }
         config->number_bits = s->ros.number.bits;
         config->number_from = s->ros.number_from_value;
-        config->datagrams = s->ros.source_kind == SOURCE_UDP;
+        config->datagrams = n->self->source_kind == SOURCE_UDP;
         /* A counting ROS must not fall behind: its frames would arrive for events that have ended. */
         config->waiting_max = s->ros.number.bits > 0 ? 0 : WAITING_MAX;
         return 0;
@@ -72,14 +89,17 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
 
 static int open_front_end(struct node *n, struct ros_node *r)
 {
-        const struct scenario *s = n->scenario;
+        bool tcp = n->self->source_kind == SOURCE_TCP;
+        const char *at = n->self->source_at;
         struct net_address local;
-        int k = network_node_address(&local, n->self, 0);
+        int k = network_front_end_address(&local, n->self);
 
         if (k < 0 || r->source)
                 return k;
-        return front_end_new(&r->front_end, s->ros.source_kind == SOURCE_TCP, s->ros.source_at,
-                             &s->ros.number, &local, n->loop, r->core, r->buffer, n->stats);
+        if (!tcp && strrchr(at, ':'))
+                at = strrchr(at, ':') + 1;
+        return front_end_new(&r->front_end, tcp, at, &n->scenario->ros.number, &local, n->loop, r->core,
+                             r->buffer, n->stats);
 }
 
 static int open_role(struct node *n)
@@ -94,7 +114,9 @@ static int open_role(struct node *n)
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .control = network_control_plan(s),
-                .wait_ns = s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3,
+                .wait_ns = n->self->wait_ns > 0 ? n->self->wait_ns
+                           : s->ros.wait_ns > 0 ? s->ros.wait_ns
+                                                : s->sfi.timeout_ns / 4 * 3,
         };
         int k;
 
@@ -216,20 +238,39 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         r->out_of_step_ns = out ? now_ns : 0;
 }
 
-/* Receives frames, and passes to the core what the DFM must know about the front-end. */
-static void turn_front_end(struct ros_node *r, uint64_t now_ns)
+/* A silent front-end stays silent until a frame arrives, even if no event waits for it any more. */
+static uint64_t hungry_for_ns(struct ros_node *r, uint64_t now_ns)
 {
-        uint64_t down_since_ns;
+        uint64_t frames = front_end_frames(r->front_end);
+
+        if (frames != r->frames)
+                r->hungry_ns = 0;
+        else if (r->hungry_ns == 0 && ros_waiting(r->core) > 0)
+                r->hungry_ns = now_ns;
+        r->frames = frames;
+        return r->hungry_ns > 0 ? now_ns - r->hungry_ns : 0;
+}
+
+/* Receives frames, and passes to the core what the DFM must know about the front-end. */
+static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
+{
+        const struct scenario *s = n->scenario;
+        uint64_t down_since_ns, hungry_ns;
 
         front_end_turn(r->front_end, now_ns);
         ros_expire(r->core, now_ns);
         watch_step(r, now_ns);
         down_since_ns = front_end_down_since_ns(r->front_end);
+        hungry_ns = hungry_for_ns(r, now_ns);
+        ros_set_silent(r->core, hungry_ns >= s->sfi.timeout_ns / SILENT_SHARE);
         if (down_since_ns > 0)
                 ros_set_reason(r->core, REASON_NO_FRONT_END, down_since_ns);
+        else if (r->out_of_step_ns > 0)
+                ros_set_reason(r->core, REASON_OUT_OF_STEP, r->out_of_step_ns);
+        else if (hungry_ns >= SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
+                ros_set_reason(r->core, REASON_SILENT, r->hungry_ns);
         else
-                ros_set_reason(r->core, r->out_of_step_ns > 0 ? REASON_OUT_OF_STEP : REASON_NONE,
-                               r->out_of_step_ns);
+                ros_set_reason(r->core, REASON_NONE, 0);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
         if (front_end_is_unreliable(r->front_end))
                 ros_set_unreliable(r->core);
@@ -253,7 +294,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         int k;
 
         if (r->front_end)
-                turn_front_end(r, now_ns);
+                turn_front_end(n, r, now_ns);
         settle_count(r, now_ns);
         forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);

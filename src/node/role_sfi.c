@@ -13,7 +13,10 @@
 #include "machine.h"
 #include "node_internal.h"
 
-#define SLOTS 2048
+/* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
+#define SLOTS_LEAST 2048u
+#define SLOTS_MOST 16384u
+#define SLOTS_FRAGMENTS (1u << 20)
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
@@ -68,19 +71,25 @@ static bool follows_losses(const struct scenario *sc)
         return wanted && sc->qos.backend != QOS_NONE && sc->scenario.transport == TRANSPORT_UDP;
 }
 
+static uint32_t usual_slots(const struct scenario *sc)
+{
+        return MIN(MAX(SLOTS_FRAGMENTS / (uint32_t)sc->ros.count, SLOTS_LEAST), SLOTS_MOST);
+}
+
 static int open_role(struct node *n)
 {
         const struct scenario *sc = n->scenario;
         struct sfi_node *s = calloc(1, sizeof *s);
         struct data_context context = node_data_context(n);
         uint32_t credits = (uint32_t)sc->sfi.credits;
+        struct ros_rule rules[EVB_ROS_MAX];
         struct sfi_config config = {
                 .member = n->member,
                 .index = (uint16_t)n->self->index,
                 .n_ros = (uint32_t)sc->ros.count,
                 .pull = sc->scenario.mode == MODE_PULL,
                 /* More slots than credits, for events whose fragments arrive before their assignment. */
-                .slots = credits > 0 ? credits + credits / 4 + 16 : SLOTS,
+                .slots = credits > 0 ? credits + credits / 4 + 16 : usual_slots(sc),
                 .buffer_bytes = sc->sfi.buffer_size_bytes,
                 .credits = credits,
                 .outstanding = (uint32_t)sc->sfi.outstanding,
@@ -95,6 +104,7 @@ static int open_role(struct node *n)
                 .frame_overhead_bytes = network_header_bytes(sc) + network_overhead_bytes(sc),
                 .control = network_control_plan(sc),
                 .follows_losses = follows_losses(sc),
+                .rules = rules,
         };
         int r;
 
@@ -114,6 +124,7 @@ static int open_role(struct node *n)
         if (r < 0)
                 return r;
         config.room_bytes = s->receiver.ops->room_bytes(&s->receiver);
+        node_ros_rules(sc, rules);
         r = sfi_new(&s->core, &config, clock_now_ns());
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
@@ -370,6 +381,7 @@ static void publish_counters(struct node *n)
         stats_set(&to->payload_bytes, c->payload_bytes);
         stats_set(&to->fragments_received, c->fragments_received);
         stats_set(&to->fragments_lost, c->fragments_lost);
+        stats_set(&to->fragments_optional, c->fragments_absent);
         stats_set(&to->fragments_late, c->late);
         stats_set(&to->events_implausible, c->implausible);
         stats_set(&to->fragments_duplicate, c->duplicate);

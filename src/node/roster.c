@@ -92,6 +92,14 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
         case NOTICE_FAILED:
                 log_error("the output of %s failed; stopping the run", name_of(n, o->role, o->index));
                 break;
+        case NOTICE_LEFT_OUT:
+                log_warning("%s gets nothing from its front-end; events go on without its fragments",
+                            name_of(n, o->role, o->index));
+                break;
+        case NOTICE_TAKEN_IN:
+                log_info("%s gets frames from its front-end again; events wait for its fragments",
+                         name_of(n, o->role, o->index));
+                break;
         case NOTICE_UNRELIABLE:
                 log_error("%s lost frames of its front-end before it counted them; events may combine "
                           "fragments of different triggers",
@@ -159,6 +167,7 @@ static const char *reason_text(enum node_reason reason)
                 [REASON_BUFFER_FULL] = "buffer full",
                 [REASON_SLOW_OUTPUT] = "slow disk",
                 [REASON_OUT_OF_STEP] = "front-end out of step with the triggers",
+                [REASON_SILENT] = "silent front-end",
         };
 
         return texts[reason];

@@ -11,7 +11,8 @@ enum {
         ASSIGN_FLAGS = 7,
         UPDATE_MISSING = 4, /* the number of missing fragments */
         UPDATE_END_SHIFT = 3,
-        UPDATE_FLAGS = 31,
+        UPDATE_ABSENT = 32, /* the number of absent fragments */
+        UPDATE_FLAGS = 63,
         REQUEST_RANGE = 8,
         REQUEST_AGAIN = 16,
         REQUEST_FLAGS = 29,
@@ -125,15 +126,18 @@ static bool update_entry(struct codec *c, struct message *m, size_t k, const str
         uint8_t flags = 0;
 
         if (!c->decode)
-                flags = (uint8_t)(e->end << UPDATE_END_SHIFT | (e->missing > 0 ? UPDATE_MISSING : 0));
+                flags = (uint8_t)(e->end << UPDATE_END_SHIFT | (e->missing > 0 ? UPDATE_MISSING : 0) |
+                                  (e->absent > 0 ? UPDATE_ABSENT : 0));
         else
                 *e = (struct finished_entry){};
         field_event(c, &e->event, p, &flags);
         field_near(c, &e->payload_bytes, p->value);
         if (flags & UPDATE_MISSING)
                 field_small(c, &e->missing);
-        e->end = (uint32_t)flags >> UPDATE_END_SHIFT;
-        return flags_are_valid(flags, UPDATE_FLAGS) && e->end <= UPDATE_WRITING && e->missing <= EVB_ROS_MAX;
+        if (flags & UPDATE_ABSENT)
+                field_small(c, &e->absent);
+        e->end = (uint32_t)flags >> UPDATE_END_SHIFT & 3;
+        return flags_are_valid(flags, UPDATE_FLAGS) && e->missing <= EVB_ROS_MAX && e->absent <= EVB_ROS_MAX;
 }
 
 static bool request_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)

@@ -18,7 +18,7 @@ enum {
         ASSIGN_BYTES = 32,
         UPDATE_BYTES = 40,
         CLEAR_BYTES = 24,
-        INVENTORY_BYTES = 72,
+        INVENTORY_BYTES = 80,
         INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
 };
@@ -264,6 +264,7 @@ static bool body_inventory(struct codec *c, struct message *m)
         field_u64(c, &m->inventory.totals.complete);
         field_u64(c, &m->inventory.totals.partial);
         field_u64(c, &m->inventory.totals.missing);
+        field_u64(c, &m->inventory.totals.absent);
         field_u64(c, &m->inventory.totals.payload_bytes);
         if (!count(c, m))
                 return false;

@@ -36,7 +36,7 @@ struct replay_index {
         const char *reason; /* the reason if a visit stopped the walk */
 };
 
-static size_t find_source(const struct replay *r, uint32_t source_id)
+size_t replay_find_source(const struct replay *r, uint32_t source_id)
 {
         for (size_t i = 0; i < r->n_sources; i++)
                 if (r->sources[i] == source_id)
@@ -54,7 +54,7 @@ static int index_source(struct replay_index *x, uint32_t source_id)
 {
         struct replay *r = x->replay;
 
-        if (find_source(r, source_id) < r->n_sources)
+        if (replay_find_source(r, source_id) < r->n_sources)
                 return 0;
         if (r->n_sources == EVB_ROS_MAX)
                 return index_stop(x, -E2BIG, "too many ROS sources");
@@ -64,7 +64,7 @@ static int index_source(struct replay_index *x, uint32_t source_id)
 
 static int index_cell(struct replay_index *x, const struct eformat_fragment *ros)
 {
-        struct replay_cell *cell = &x->row[find_source(x->replay, ros->source_id)];
+        struct replay_cell *cell = &x->row[replay_find_source(x->replay, ros->source_id)];
         uint64_t size_bytes = 4 * ((uint64_t)x->subdet.header_words + ros->size_words);
 
         if (cell->ros_bytes > 0)

@@ -48,7 +48,7 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
 
         check(d->triggers == d->complete + d->partial + d->lost);
         check(d->fragments_expected == d->triggers * c->n_ros);
-        check(d->fragments_expected == d->fragments_received + d->fragments_lost);
+        check(d->fragments_expected == d->fragments_received + d->fragments_lost + d->fragments_absent);
         for (uint64_t e = 0; e < c->events; e++) {
                 const struct sim_event *event = sim_event(s, e);
 

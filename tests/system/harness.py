@@ -74,7 +74,7 @@ def balance(report):
     fragments = report["fragments"]
     ends = [report["events_complete"], report["events_partial"], report["events_lost"]]
     assert report["triggers"] == sum(ends), f"{report['triggers']} triggers, ends {ends}"
-    assert fragments["expected"] == fragments["received"] + fragments["lost"], fragments
+    assert fragments["expected"] == fragments["received"] + fragments["lost"] + fragments["absent"], fragments
     assert fragments["expected"] == report["triggers"] * report["sources"], fragments
     assert report["balanced"] is True
 

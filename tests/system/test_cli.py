@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from harness import LIMIT_S, OWN_NET, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario
+from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario
 
 
 def call(evb, *words, **options):
@@ -78,7 +78,7 @@ def json_output(evb):
                   "throughput_bytes_per_second", "busy_seconds", "latency_us", "fragments", "drops", "cpu_seconds", "cpu_percent",
                   "peak_rss_bytes", "files", "nodes", "front_ends", "triggers_not_taken"}
         assert wanted <= set(report), wanted - set(report)
-        assert set(report["fragments"]) == {"expected", "received", "lost", "late", "duplicate", "foreign", "malformed",
+        assert set(report["fragments"]) == {"expected", "received", "lost", "absent", "late", "duplicate", "foreign", "malformed",
                                             "corrupt", "mismatched", "re_asked", "recovered"}
         assert set(report["drops"]) == {"source_qdisc_packets", "network_packets", "switch_packets", "socket_packets"}
         assert report["drops"]["switch_packets"] is None and report["drops"]["source_qdisc_packets"] is None
@@ -104,6 +104,9 @@ def check_old_names(evb):
 def check_round_trip(evb):
     with folder() as where:
         for path in sorted(SCENARIOS.glob("*.conf")):
+            # A check opens the file that ROSs of this machine replay.
+            if path.name == "bes3-replay.conf" and not (ROOT.parent / "shared").exists():
+                continue
             first = call(evb, "check", path)
             assert first.returncode == 0, first
             again = call(evb, "check", scenario(where, first.stdout))

@@ -228,6 +228,7 @@ static void joining(void)
         SET(m.inventory.totals, complete, 0x4142434445464748);
         SET(m.inventory.totals, partial, 0x5152535455565758);
         SET(m.inventory.totals, missing, 0x6162636465666768);
+        SET(m.inventory.totals, absent, 0xa1a2a3a4a5a6a7a8);
         SET(m.inventory.totals, payload_bytes, 0x7172737475767778);
         entries(4);
         part_now = "Entry";
@@ -380,8 +381,9 @@ static void compact_others(void)
                 f[k] = (struct finished_entry){.event = event_samples[k],
                                                .end = (uint32_t)(k % 4),
                                                .missing = k == 2 ? 600 : 0,
+                                               .absent = k == 2 || k == 3 ? 5 : 0,
                                                .payload_bytes = k < 2 ? 6144 + k : 0};
-        EACH("%llu, %u, %u, %llu", (unsigned long long)f[k].event, f[k].end, f[k].missing,
+        EACH("%llu, %u, %u, %u, %llu", (unsigned long long)f[k].event, f[k].end, f[k].missing, f[k].absent,
              (unsigned long long)f[k].payload_bytes);
 
         begin_compact("Request", MESSAGE_REQUEST, 4);

@@ -97,7 +97,8 @@ class Compact:
         if name == "Update":
             payload = self.near(value_before)
             missing = self.varint() if flags & 4 else 0
-            return [event, flags >> 3, missing, payload], (event, 0, payload)
+            absent = self.varint() if flags & 32 else 0
+            return [event, flags >> 3 & 3, missing, absent, payload], (event, 0, payload)
         l1_id = (l1_before + event - event_before) % 2 ** 32
         if flags & 4:
             l1_id = self.fixed(4)

@@ -153,6 +153,8 @@ unsigned scenario_count(const struct scenario *s, enum node_role role);
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
 /* Whether all ROSs have sources of this kind. */
 bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
+/* Whether any ROS has a front-end. */
+bool scenario_has_front_ends(const struct scenario *s);
 /* The event file that all ROSs replay; NULL: they have other sources, or different files. */
 const char *scenario_common_file(const struct scenario *s);
 /* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */

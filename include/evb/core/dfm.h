@@ -68,6 +68,8 @@ struct dfm_config {
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
+        const struct ros_rule
+                *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
         size_t message_bytes; /* largest message */
         struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
@@ -86,9 +88,11 @@ enum dfm_notice_kind {
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
         NOTICE_RESUMED,   /* a former DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
-        NOTICE_FAILED,  /* the output of an SFI failed */
-        NOTICE_OVERDUE, /* the duration of a resumed run had passed */
-        NOTICE_BEGUN,   /* triggers start, with the nodes that are present; see `run`. Not if overdue */
+        NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events go on without it */
+        NOTICE_TAKEN_IN, /* it is no longer */
+        NOTICE_FAILED,   /* the output of an SFI failed */
+        NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
+        NOTICE_BEGUN,    /* triggers start, with the nodes that are present; see `run`. Not if overdue */
 };
 
 struct dfm_notice {
@@ -104,6 +108,7 @@ struct dfm_notice {
 struct dfm_node_view {
         bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
+        bool left_out;    /* a ROS: events do not wait for it */
         enum node_reason reason;
         uint32_t reason_ms;
         uint64_t frames;
@@ -132,7 +137,7 @@ struct dfm_counts {
         uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
-        uint64_t fragments_expected, fragments_received, fragments_lost;
+        uint64_t fragments_expected, fragments_received, fragments_lost, fragments_absent;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
         struct dfm_offered offered;

@@ -153,6 +153,10 @@ const struct member *ros_member(const struct ros *r);
  * the ROS makes no progress, and since when (0: REASON_NONE). */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
+/* The front-end sends nothing although events wait for it: that holds no triggers back. */
+void ros_set_silent(struct ros *r, bool silent);
+/* Fragments that events wait for. */
+uint32_t ros_waiting(const struct ros *r);
 void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);
 /* The SFIs that the DFM sees: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);

@@ -28,7 +28,7 @@ struct sfi_config {
         bool pull;
         uint32_t slots;        /* events that are open or being written */
         uint64_t buffer_bytes; /* for payload */
-        uint32_t credits;      /* maximum number of assigned events; 0: derived from slots and buffer */
+        uint32_t credits;      /* maximum number of assigned events; 0: derived, see sfi.c */
         uint32_t outstanding;  /* pull: maximum number of requested events; 0: bytes in flight are limited */
         uint64_t room_bytes;   /* bytes that can be in flight without loss (socket buffer); 0: unknown */
         /* pull: buffer and rate of the switch port to this SFI. 0: unknown; the limit of bytes in flight is
@@ -43,7 +43,8 @@ struct sfi_config {
         size_t message_bytes;          /* largest message */
         uint32_t frame_overhead_bytes; /* that a port counts for each message: headers, preamble and gap */
         struct budget_plan control;
-        bool follows_losses; /* reports to the ROSs which share of the planned rate its port takes */
+        const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */
+        bool follows_losses;          /* reports to the ROSs which share of the planned rate its port takes */
 };
 
 /* Outcome for a chunk. */
@@ -97,7 +98,8 @@ struct sfi_counts {
         uint64_t payload_bytes;      /* of complete events */
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
-        uint64_t implausible; /* chunks of events far beyond all assigned ones */
+        uint64_t fragments_absent; /* of optional ROSs, in ended events */
+        uint64_t implausible;      /* chunks of events far beyond all assigned ones */
         uint64_t late, duplicate, malformed, no_room, retried, recovered;
         uint64_t mismatched; /* fragments refused because their L1 ID is not that of the event */
         uint64_t datagrams_received, datagrams_lost;

@@ -8,6 +8,10 @@
 
 /* Address of a node's port. Errors are logged. */
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port);
+/* Where a ROS with a front-end receives or connects from; the port is 0. It is the node's own address, unless
+ * its source names another one, or a front-end elsewhere is out of reach of a loopback address. Errors are
+ * logged. */
+int network_front_end_address(struct net_address *ret, const struct scenario_node *n);
 /* Bytes of UDP payload in one packet. */
 size_t network_datagram_bytes(const struct scenario *s);
 /* Bytes of the headers around it, from Ethernet on. */

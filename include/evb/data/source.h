@@ -23,8 +23,10 @@ struct pattern_sizes {
 struct source;
 
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
-/* -EINVAL: the file has fewer than index + 1 sources; other errors as in replay_open(). */
-int source_new_file(struct source **ret, uint32_t index, const char *path, struct error *error);
+/* Replays the source with this ID, or (0) the one at `rank`. -EINVAL: the file has none; other errors as in
+ * replay_open(). */
+int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *path,
+                    struct error *error);
 struct source *source_free(struct source *source);
 
 /* A callback for struct ros_config; pure. */

@@ -44,6 +44,7 @@
         X(fragments_expected, "fragments expected for the ended events")                                     \
         X(fragments_received, "fragments received for the ended events")                                     \
         X(fragments_lost, "fragments missing from the ended events")                                         \
+        X(fragments_optional, "fragments of optional ROSs that the ended events do without")                 \
         X(fragments_late, "fragments received after their event had ended")                                  \
         X(fragments_duplicate, "fragments received more than once")                                          \
         X(fragments_corrupt, "fragments whose bytes differ from the pattern")                                \

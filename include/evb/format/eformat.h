@@ -162,6 +162,7 @@ struct built_fragment {
         uint16_t order;
         uint8_t form;   /* enum fragment_form */
         uint8_t status; /* enum fragment_status; FRAGMENT_LOST for a missing fragment */
+        bool optional;  /* without it the event is not partial */
 };
 
 struct built_event {

@@ -2,6 +2,7 @@
  * and the ends of events and fragments. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Maximum number of nodes of each role in a run; bounds bitmaps and tables. */
@@ -31,8 +32,14 @@ struct event_info {
         uint32_t status;    /* first status word, before the builder adds its own bits */
 };
 
+/* What events of a run ask of one ROS. */
+struct ros_rule {
+        bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */
+        uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */
+};
+
 enum event_end {
-        EVENT_COMPLETE, /* with the fragments of all sources */
+        EVENT_COMPLETE, /* with the fragments of all required ROSs */
         EVENT_PARTIAL,  /* without some of them */
         EVENT_LOST,     /* not built */
 };

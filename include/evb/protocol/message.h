@@ -91,7 +91,8 @@ struct assign_entry {
 struct finished_entry {
         uint64_t event;
         uint64_t payload_bytes;
-        uint32_t missing; /* fragments that the event lacks */
+        uint32_t missing; /* fragments of required ROSs that the event lacks */
+        uint32_t absent;  /* fragments of optional ROSs that the event lacks */
         uint32_t end;     /* enum event_end, or UPDATE_WRITING */
 };
 
@@ -121,10 +122,11 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Why a node makes no progress, as it reports itself. */
 enum node_reason {
         REASON_NONE,
-        REASON_NO_FRONT_END,
+        REASON_NO_FRONT_END, /* a ROS: no connection to it */
         REASON_BUFFER_FULL,
         REASON_SLOW_OUTPUT,
         REASON_OUT_OF_STEP, /* the numbers of its front-end do not follow the triggers */
+        REASON_SILENT,      /* a ROS: its front-end sends nothing although events wait */
         NODE_REASONS,
 };
 
@@ -156,6 +158,7 @@ struct inventory_entry {
 struct node_totals {
         uint64_t complete, partial;
         uint64_t missing; /* fragments missing in the partial events */
+        uint64_t absent;  /* fragments of optional ROSs that events lack */
         uint64_t payload_bytes;
 };
 
@@ -197,7 +200,7 @@ struct message {
                          * number of these resets in the run. Triggers that the DFM makes: 0. */
                         uint64_t reset_number;
                         uint32_t resets;
-                        uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: ROS i is present */
+                        uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: events wait for ROS i */
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
                 struct {

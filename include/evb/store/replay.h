@@ -23,6 +23,8 @@ struct replay *replay_free(struct replay *replay); /* always returns NULL */
 
 size_t replay_sources(const struct replay *replay);
 size_t replay_events(const struct replay *replay);
+/* The source with this ID; replay_sources() if there is none. */
+size_t replay_find_source(const struct replay *replay, uint32_t source_id);
 uint32_t replay_source_id(const struct replay *replay, size_t source);
 uint32_t replay_run(const struct replay *replay);
 /* The size of the largest fragment. */

@@ -77,6 +77,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
                 dfm_free(d);
                 return r;
         }
+        dfm_init_sources(d);
         *ret = d;
         return 0;
 }
@@ -112,6 +113,16 @@ static bool is_unanswered(const struct dfm *d)
         return d->config.has_front_ends && d->stopped && !d->failed;
 }
 
+/* The ended event's fragments count as received, except for the missing ones. */
+static void count_absent(struct dfm *d, const struct finished_entry *f)
+{
+        uint32_t n_ros = d->config.n_ros, missing = f->end == EVENT_PARTIAL ? MIN(f->missing, n_ros) : 0;
+        uint32_t absent = f->end == EVENT_LOST ? 0 : MIN(f->absent, n_ros - missing);
+
+        d->counts.fragments_received -= absent;
+        d->counts.fragments_absent += absent;
+}
+
 static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
 {
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
@@ -127,10 +138,12 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 dfm_table_note_writing(&d->table, slot);
                 return;
         }
-        if (f->end == EVENT_LOST && is_unanswered(d))
+        if (f->end == EVENT_LOST && is_unanswered(d)) {
                 dfm_untake(d, now_ns, slot);
-        else
-                dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
+                return;
+        }
+        dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
+        count_absent(d, f);
 }
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)

@@ -78,6 +78,9 @@ struct dfm_sfi {
 
 struct dfm_ros {
         bool xoff;
+        bool left_out; /* its front-end is silent: events do not wait for it, nor triggers for its buffer */
+        bool optional;
+        uint64_t silent_ns; /* how long the front-end may be silent */
 };
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
@@ -187,7 +190,7 @@ struct dfm {
 
         uint64_t keep_alive_due_ns;
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns;  /* first presence of a ROS and an SFI, then the last join; 0: none */
+        uint64_t quorum_ns;  /* the last join of a required node, or the first of all; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
@@ -264,6 +267,14 @@ uint64_t dfm_resume_deadline_ns(const struct dfm *d);
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns);
 void dfm_advance_run(struct dfm *d, uint64_t now_ns);
+
+/* dfm_sources.c: which ROSs take part in events. */
+void dfm_init_sources(struct dfm *d);
+void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff);
+/* The ROS reported a reason, or left. */
+void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
+/* All required ROSs and all SFIs are present. */
+bool dfm_has_required(const struct dfm *d);
 
 /* dfm_messages.c: each makes the next message of its kind, if one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);

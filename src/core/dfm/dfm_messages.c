@@ -230,7 +230,8 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
         memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
-                m->keep_alive.ros_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_ROS, i)->live << i % 64;
+                m->keep_alive.ros_live[i / 64] |=
+                        (uint64_t)(dfm_node(d, ROLE_ROS, i)->live && !d->ross[i].left_out) << i % 64;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 m->keep_alive.sfi_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_SFI, i)->live << i % 64;
         d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;

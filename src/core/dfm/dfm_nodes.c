@@ -5,17 +5,6 @@
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
-static void set_xoff(struct dfm *d, struct dfm_ros *r, bool xoff)
-{
-        if (r->xoff == xoff)
-                return;
-        r->xoff = xoff;
-        if (xoff)
-                d->n_xoff++;
-        else
-                d->n_xoff--;
-}
-
 /* The node lost its state, or never knew this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
@@ -48,10 +37,12 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
+        /* While only optional ROSs are missing, the start waits no longer for each that comes. */
+        if (role != ROLE_ROS || !d->ross[index].optional || !dfm_has_required(d))
+                d->quorum_ns = now_ns;
         d->n_live[role] += !n->live;
         n->live = n->heard = true;
         n->vanished = false; /* dfm_join.c has noted a replacement */
-        d->quorum_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
 }
 
@@ -68,8 +59,10 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
         if (role == ROLE_SFI)
                 dfm_disown(d, now_ns, index);
-        else
-                set_xoff(d, &d->ross[index], false);
+        else {
+                dfm_set_xoff(d, index, false);
+                dfm_note_source(d, now_ns, index);
+        }
         dfm_notice(d, &(struct dfm_notice){.kind = why, .role = role, .index = index});
 }
 
@@ -120,7 +113,8 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         }
         if (!n->live)
                 node_comes(d, now_ns, n, role, index);
-        set_xoff(d, &d->ross[index], n->flags & ALIVE_XOFF);
+        dfm_set_xoff(d, index, n->flags & ALIVE_XOFF);
+        dfm_note_source(d, now_ns, index);
 }
 
 /* Only the welcomed incarnation speaks for a node. Another one must join again, and learns the reason from
@@ -168,7 +162,7 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
          * numbers. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
             sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
-                set_xoff(d, &d->ross[index], m->header.type == MESSAGE_XOFF);
+                dfm_set_xoff(d, index, m->header.type == MESSAGE_XOFF);
         return role == ROLE_ROS;
 }
 
@@ -206,7 +200,8 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
         return (struct dfm_node_view){
                 .live = n->live,
                 .heard = n->heard,
-                .holds_back = role == ROLE_ROS && d->ross[index].xoff,
+                .holds_back = role == ROLE_ROS && d->ross[index].xoff && !d->ross[index].left_out,
+                .left_out = role == ROLE_ROS && d->ross[index].left_out,
                 .reason = (enum node_reason)n->reason,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,

@@ -185,14 +185,15 @@ static void note_late_totals(struct dfm *d, const struct dfm_node *n, const stru
         uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended);
         uint64_t n_ros = d->config.n_ros;
         uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
-        uint64_t missing = MIN(t->missing, partial * n_ros);
+        uint64_t missing = MIN(t->missing, partial * n_ros), absent = MIN(t->absent, found * n_ros - missing);
 
         d->resume.lost -= found;
         c->lost -= found;
         c->complete += found - partial;
         c->partial += partial;
         c->fragments_lost -= found * n_ros - missing;
-        c->fragments_received += found * n_ros - missing;
+        c->fragments_received += found * n_ros - missing - absent;
+        c->fragments_absent += absent;
         c->payload_bytes += t->payload_bytes;
         c->ended_again += beyond - found;
 }
@@ -204,6 +205,7 @@ static void note_totals(struct dfm *d, const struct node_totals *t)
         sum->complete += t->complete;
         sum->partial += t->partial;
         sum->missing += t->missing;
+        sum->absent += t->absent;
         sum->payload_bytes += t->payload_bytes;
 }
 
@@ -281,7 +283,8 @@ static void count_former(struct dfm *d)
         c->payload_bytes = t->payload_bytes;
         c->fragments_expected = ended * n_ros;
         c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
-        c->fragments_received = c->fragments_expected - c->fragments_lost;
+        c->fragments_absent = MIN(t->absent, c->fragments_expected - c->fragments_lost);
+        c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns)

@@ -30,8 +30,18 @@ static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
                r->triggered_bytes * 100 > arena_size_bytes(r->arena) * percent ||
-               (r->config.waiting_max > 0 &&
+               (r->config.waiting_max > 0 && !r->silent &&
                 (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
+}
+
+void ros_set_silent(struct ros *r, bool silent)
+{
+        r->silent = silent;
+}
+
+uint32_t ros_waiting(const struct ros *r)
+{
+        return r->n_waiting;
 }
 
 void ros_check_room(struct ros *r)

@@ -80,7 +80,7 @@ struct ros {
         uint32_t resets;                     /* of the boards' counters; the first trigger counts too */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
-        bool unreliable, quiet;
+        bool unreliable, quiet, silent;
         enum node_reason reason;
         uint64_t reason_since_ns;
 

@@ -8,9 +8,6 @@
 
 #include "sfi_internal.h"
 
-/* Credits before the size of an event is known. */
-#define CREDITS_FIRST 4
-
 static int init_parts(struct sfi *s)
 {
         int r;
@@ -77,32 +74,6 @@ struct sfi *sfi_free(struct sfi *s)
         return NULL;
 }
 
-static uint64_t mean_event_bytes(const struct sfi *s)
-{
-        return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
-}
-
-/* Number of events that the SFI can take at a time. */
-static uint32_t credits(const struct sfi *s)
-{
-        const struct sfi_config *c = &s->config;
-        uint64_t event_bytes = s->slots.event_bytes;
-        uint64_t n = c->credits > 0 ? c->credits : c->slots - c->slots / 4;
-
-        if (s->state != RUN_RUNNING)
-                return 0;
-        if (event_bytes == 0)
-                return (uint32_t)MIN(n, c->credits > 0 ? n : CREDITS_FIRST);
-        /* A part stays free for events that precede their assignment, and for those being written. */
-        n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
-        if (c->credits == 0 && c->room_bytes > 0 && !c->pull)
-                n = MIN(n, c->room_bytes / event_bytes);
-        if (c->credits == 0 && s->slots.sources)
-                n = MIN(n, sfi_updates_open(&s->updates) + sfi_limit_credits(&s->limit, mean_event_bytes(s),
-                                                                             s->slots.in_flight_bytes));
-        return (uint32_t)MAX(n, UINT64_C(1));
-}
-
 static void note_assignment(struct sfi *s, uint32_t sequence)
 {
         sfi_updates_note_assignment(&s->updates, sequence);
@@ -118,6 +89,7 @@ static void begin_assigned(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32
         else {
                 sfi_requests_plan(&s->requests, now_ns, slot);
                 sfi_slots_check(&s->slots, now_ns, slot);
+                sfi_slots_limit_wait(&s->slots, slot);
         }
 }
 
@@ -341,13 +313,15 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         sfi_check_gaps(s, now_ns);
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
+        if (sfi_note_waits(s, now_ns))
+                sfi_updates_plan(&s->updates, now_ns);
         if (sfi_inventory_make(&s->updates, m) || sfi_make_rate(s, now_ns, to, m))
                 return true;
         if (sfi_updates_due(&s->updates, now_ns)) {
-                sfi_updates_make(&s->updates, now_ns, credits(s), m);
+                sfi_updates_make(&s->updates, now_ns, sfi_credits(s), m);
                 return true;
         }
-        s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, mean_event_bytes(s),
+        s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, sfi_mean_event_bytes(s),
                                                             sfi_updates_free_credits(&s->updates));
         s->requests_wait = now_ns < s->ports.free_ns;
         return !s->requests_wait && sfi_requests_make(&s->requests, now_ns, to, m);
@@ -404,7 +378,8 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
         uint64_t bytes = 0;
 
         for (uint32_t i = 0; i < s->config.n_ros; i++)
-                bytes += sfi_fragment(&s->slots, slot, i)->bytes;
+                bytes +=
+                        sfi_fragment(&s->slots, slot, i)->whole ? sfi_fragment(&s->slots, slot, i)->bytes : 0;
         return bytes;
 }
 
@@ -415,6 +390,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 .event = e->taken_back ? ASSIGN_VOID_EVENT : e->event,
                 .end = failed ? EVENT_LOST : e->end,
                 .missing = failed || e->end == EVENT_LOST ? s->config.n_ros : e->missing,
+                .absent = failed || e->end == EVENT_LOST ? 0 : e->absent,
         };
 
         assert(e->state == SLOT_BUILDING);
@@ -430,8 +406,10 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 s->totals.missing += entry.missing;
         } else
                 s->counts.lost++;
-        s->counts.fragments_received += s->config.n_ros - entry.missing;
+        s->totals.absent += entry.absent;
+        s->counts.fragments_received += s->config.n_ros - entry.missing - entry.absent;
         s->counts.fragments_lost += entry.missing;
+        s->counts.fragments_absent += entry.absent;
         sfi_updates_report(&s->updates, &entry);
         /* Only after the actual end: the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)

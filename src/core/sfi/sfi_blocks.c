@@ -1,5 +1,41 @@
-/* The receive bitmap of the SFI's buffer: which blocks hold data. */
+/* The SFI's buffer: how much of it an event takes, which slot gives up its memory first, and the receive
+ * bitmap, one bit for each block that holds data. sfi_slots.c gives out the memory. */
 #include "sfi_slots.h"
+
+static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
+{
+        return a->assigned != b->assigned ? b->assigned : a->event > b->event;
+}
+
+uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)
+{
+        uint32_t youngest = heap_first(&t->holding);
+
+        if (youngest == HEAP_NONE || !gives_way_to(&t->items[youngest], &t->items[slot]))
+                return SLOT_NONE;
+        return youngest;
+}
+
+/* Incomplete events only raise the estimate. Their other fragments are assumed to have the same sizes. */
+void sfi_slots_learn_size(struct sfi_slots *t, uint32_t slot, bool whole)
+{
+        uint64_t bytes = 0;
+        uint32_t known = 0;
+
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                const struct sfi_fragment *f = sfi_fragment(t, slot, i);
+
+                if (f->known || whole)
+                        bytes += arena_block_bytes(t->arena, f->bytes);
+                known += f->known || whole;
+        }
+        if (known > 0)
+                bytes = bytes * t->n_ros / known;
+        if (bytes >= t->event_bytes)
+                t->event_bytes = bytes;
+        else if (whole)
+                t->event_bytes -= (t->event_bytes - bytes) / 64;
+}
 
 static uint64_t word_mask(uint64_t bit, uint64_t n)
 {

@@ -48,6 +48,11 @@ struct sfi {
         struct sfi_counts counts;
 };
 
+/* sfi_waits.c: number of events that the SFI can take at a time. */
+uint32_t sfi_credits(const struct sfi *s);
+uint64_t sfi_mean_event_bytes(const struct sfi *s);
+/* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them. */
+bool sfi_note_waits(struct sfi *s, uint64_t now_ns);
 /* sfi_chunks.c: how many datagrams a ROS has sent. False: it makes no sense. */
 bool sfi_receive_totals(struct sfi *s, const struct message *m);
 /* sfi_chunks.c: some time after a gap, when packets in another order have arrived: decides whether datagrams

@@ -78,7 +78,7 @@ static bool make_first_request(struct sfi_requests *q, uint64_t now_ns, struct m
 
         member_address(q->member, m, MESSAGE_REQUEST);
         while (q->waiting_tail != q->waiting_head && m->n < max &&
-               q->slots->n_requested < outstanding_max(q)) {
+               q->slots->n_requested - q->slots->n_waits < outstanding_max(q)) {
                 uint32_t slot = q->waiting[q->waiting_tail++ & q->waiting_mask];
                 struct sfi_slot *e = &q->slots->items[slot];
 
@@ -287,6 +287,8 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         struct sfi_slot *e = &q->slots->items[slot];
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
+        if (q->slots->sources[ros].in_flight_bytes == 0)
+                q->streams[ros].owing_ns = now_ns;
         sfi_slots_discount(q->slots, ros, f);
         f->asked_from = f->asked;
         f->asked += bytes;
@@ -300,6 +302,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         }
         /* An event has its full time from its last first request on. The slot is looked at in any case. */
         e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
+        sfi_slots_limit_wait(q->slots, slot);
         sfi_limit_spend(q->limit, now_ns, bytes);
         m->request.entries[m->n++] = (struct request_entry){
                 .event = e->event,
@@ -344,7 +347,7 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
  * wake the caller in time, and a timer would only cost another wake-up. */
 static bool must_wait(struct sfi_requests *q, uint64_t now_ns, uint64_t room, uint64_t batch)
 {
-        uint64_t in_flight = q->slots->in_flight_bytes, ready_ns = sfi_limit_ready_ns(q->limit);
+        uint64_t in_flight = sfi_requests_in_flight(q), ready_ns = sfi_limit_ready_ns(q->limit);
 
         if (in_flight > 0 && room < batch) {
                 q->limit->was_reached = true;
@@ -360,9 +363,11 @@ static bool make_by_bytes(struct sfi_requests *q, uint64_t now_ns, struct messag
 {
         size_t max = message_entries_fit(MESSAGE_REQUEST, q->config->message_bytes);
         uint64_t limit = q->limit->bytes - MIN(q->assigns_bytes, q->limit->bytes / 2);
-        uint64_t room = limit - MIN(limit, q->slots->in_flight_bytes);
+        uint64_t room;
         bool is_idle;
 
+        sfi_requests_find_silent(q, now_ns);
+        room = limit - MIN(limit, sfi_requests_in_flight(q));
         q->ready_ns = NEVER_NS;
         /* The common case, without a look at each ROS. */
         if (q->slots->n_requested < q->slots->collecting[true].n &&

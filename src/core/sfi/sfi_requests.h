@@ -9,6 +9,8 @@
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
         uint64_t heard_ns;     /* arrival of the last chunk */
+        uint64_t data_ns;      /* arrival of the last data, or empty fragment */
+        uint64_t owing_ns;     /* pull, by bytes: when the requested bytes became more than 0 */
         uint64_t newest_event; /* among the fragments that needed no retry */
         /* In pull by bytes: the number of the last request, and of the newest one that was answered. */
         uint32_t number, newest_number;
@@ -39,6 +41,8 @@ struct sfi_requests {
         struct sfi_stream *streams; /* of each ROS */
         uint32_t turn;              /* pull, by bytes: among ROSs with equal load, this one comes first */
         uint64_t assigns_bytes;     /* pull, by bytes: Assigns may come to the port at any moment */
+        uint64_t silent_bytes;      /* pull, by bytes: requested from silent ROSs, at the last look */
+        uint64_t silent_look_ns;
         uint64_t ready_ns; /* pull, by bytes: when spacing permits the next request; NEVER_NS: none */
 };
 
@@ -61,6 +65,17 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
 /* The next request, to one ROS or to all. False: none now. */
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
+
+/* sfi_waits.c: looks for silent ROSs from time to time. */
+void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns);
+
+/* Bytes that may be on their way to the port: those of silent ROSs are not. */
+static inline uint64_t sfi_requests_in_flight(const struct sfi_requests *q)
+{
+        uint64_t all = q->slots->in_flight_bytes;
+
+        return all - MIN(all, q->silent_bytes);
+}
 
 static inline void sfi_requests_note_heard(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
 {

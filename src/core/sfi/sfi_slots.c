@@ -13,6 +13,16 @@
 /* The smallest allocation in the buffer: the cost of a short fragment. */
 #define ALLOCATION_MIN_BYTES 256u
 
+static void note_rules(struct sfi_slots *t, const struct ros_rule *rules)
+{
+        t->young = SLOT_NONE;
+        for (uint32_t i = 0; rules && i < t->n_ros; i++) {
+                t->rules[i] = rules[i];
+                if (rules[i].wait_ns > 0)
+                        t->waited[t->n_waited++] = (uint16_t)i;
+        }
+}
+
 int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct sfi_counts *counts)
 {
         uint32_t n = config->slots, ring = power_of_two_at_least(n);
@@ -46,6 +56,11 @@ int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct 
         if (!t->items || !t->fragments || !t->free || !t->block_bits || !t->built)
                 return -ENOMEM;
         t->built_mask = ring - 1;
+        t->rules = calloc(config->n_ros, sizeof *t->rules);
+        t->waited = calloc(config->n_ros, sizeof *t->waited);
+        if (!t->rules || !t->waited)
+                return -ENOMEM;
+        note_rules(t, config->rules);
         if (sfi_pulls_by_bytes(config) && !(t->sources = calloc(config->n_ros, sizeof *t->sources)))
                 return -ENOMEM;
         for (uint32_t i = 0; t->sources && i < config->n_ros; i++)
@@ -70,6 +85,8 @@ void sfi_slots_fini(struct sfi_slots *t)
         free(t->block_bits);
         free(t->built);
         free(t->sources);
+        free(t->rules);
+        free(t->waited);
 }
 
 /* The slot leaves the accounts of all ROSs. */
@@ -105,6 +122,10 @@ static void leave_collecting(struct sfi_slots *t, uint32_t slot)
         struct sfi_slot *e = &t->items[slot];
 
         leave_sources(t, slot);
+        if (t->young == slot)
+                t->young = e->next;
+        t->n_waits -= e->waits;
+        e->waits = false;
         list_remove(t, &t->collecting[e->assigned], slot);
         heap_remove(&t->due, slot);
         heap_remove(&t->holding, slot);
@@ -237,6 +258,8 @@ void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id)
         list_remove(t, &t->collecting[t->items[slot].assigned], slot);
         t->items[slot].assigned = true;
         list_append(t, &t->collecting[true], slot);
+        if (t->young == SLOT_NONE)
+                t->young = slot;
         for (uint32_t i = 0; t->sources && i < t->n_ros; i++) {
                 if (t->sources[i].next == SLOT_NONE)
                         t->sources[i].next = slot;
@@ -269,41 +292,33 @@ static bool is_present(const struct sfi_fragment *f)
                (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
 }
 
-static uint32_t count_present(const struct sfi_slots *t, uint32_t slot)
+/* Returns the number of present fragments, and counts those that required and optional ROSs owe. */
+static uint32_t count_ends(const struct sfi_slots *t, uint32_t slot, uint32_t *ret_missing,
+                           uint32_t *ret_absent)
 {
-        uint32_t n = 0;
-
-        for (uint32_t i = 0; i < t->n_ros; i++)
-                n += is_present(sfi_fragment(t, slot, i));
-        return n;
-}
-
-static void learn_size(struct sfi_slots *t, uint32_t slot)
-{
-        uint64_t bytes = 0;
-
-        for (uint32_t i = 0; i < t->n_ros; i++)
-                bytes += arena_block_bytes(t->arena, sfi_fragment(t, slot, i)->bytes);
-        if (bytes >= t->event_bytes)
-                t->event_bytes = bytes;
-        else
-                t->event_bytes -= (t->event_bytes - bytes) / 64;
+        *ret_missing = *ret_absent = 0;
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                if (!is_present(sfi_fragment(t, slot, i)))
+                        ++*(t->rules[i].optional ? ret_absent : ret_missing);
+        }
+        return t->n_ros - *ret_missing - *ret_absent;
 }
 
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop)
 {
         struct sfi_slot *e = &t->items[slot];
-        uint32_t present = count_present(t, slot);
+        uint32_t missing, absent, present = count_ends(t, slot, &missing, &absent);
 
         assert(e->state == SLOT_COLLECTING);
         leave_collecting(t, slot);
-        e->end = drop || present == 0 ? EVENT_LOST : present == t->n_ros ? EVENT_COMPLETE : EVENT_PARTIAL;
+        e->end = drop || present == 0 ? EVENT_LOST : missing == 0 ? EVENT_COMPLETE : EVENT_PARTIAL;
         event_set_add(&t->ended, e->event);
         if (e->end != EVENT_LOST)
                 event_set_add(&t->built_events, e->event);
-        if (e->end == EVENT_COMPLETE)
-                learn_size(t, slot);
-        e->missing = t->n_ros - present;
+        if (present > 0)
+                sfi_slots_learn_size(t, slot, e->end == EVENT_COMPLETE && absent == 0);
+        e->missing = missing;
+        e->absent = absent;
         e->state = SLOT_BUILDING;
         e->built_ns = now_ns;
         t->writing_look_ns = MIN(t->writing_look_ns, now_ns + SFI_SLOW_WRITE_NS);
@@ -319,13 +334,41 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
                 sfi_slots_finish(t, now_ns, slot, false);
 }
 
+/* The event ends at the end of the longest wait, once it lacks only fragments that have one. */
+void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot)
+{
+        struct sfi_slot *e = &t->items[slot];
+        uint64_t longest_ns = 0;
+        uint32_t lacking = 0;
+
+        if (e->missing == 0 || e->missing > t->n_waited || !e->assigned || e->state != SLOT_COLLECTING ||
+            (t->config->pull && !e->requested))
+                return;
+        for (uint32_t k = 0; k < t->n_waited; k++) {
+                uint32_t ros = t->waited[k];
+
+                if (sfi_fragment(t, slot, ros)->whole || !sfi_slots_ros_is_live(t, ros))
+                        continue;
+                longest_ns = MAX(longest_ns, t->rules[ros].wait_ns);
+                lacking++;
+        }
+        if (lacking < e->missing || e->first_ns + longest_ns >= e->expire_ns)
+                return;
+        e->expire_ns = e->first_ns + longest_ns;
+        heap_put(&t->due, slot, MIN(e->retry_ns, e->expire_ns), e->event);
+}
+
 void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros)
 {
         sfi_slots_discount(t, ros, sfi_fragment(t, slot, ros));
         sfi_fragment(t, slot, ros)->whole = true;
         if (sfi_slots_ros_is_live(t, ros))
                 t->items[slot].missing--;
+        /* A first estimate must not wait for the event's end: a silent ROS may delay that. */
+        if (t->event_bytes == 0 && 2 * t->items[slot].missing <= t->n_live)
+                sfi_slots_learn_size(t, slot, false);
         sfi_slots_check(t, now_ns, slot);
+        sfi_slots_limit_wait(t, slot);
 }
 
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns)
@@ -404,6 +447,7 @@ static void count_missing(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         /* In pull, an event is requested before it can end, whichever ROSs are present. */
         if (!t->config->pull || e->requested)
                 sfi_slots_check(t, now_ns, slot);
+        sfi_slots_limit_wait(t, slot);
 }
 
 void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64])
@@ -435,20 +479,6 @@ uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes)
         if (at != ARENA_NONE && t->items[slot].blocks++ == 0)
                 rank(t, slot);
         return at;
-}
-
-static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
-{
-        return a->assigned != b->assigned ? b->assigned : a->event > b->event;
-}
-
-uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)
-{
-        uint32_t youngest = heap_first(&t->holding);
-
-        if (youngest == HEAP_NONE || !gives_way_to(&t->items[youngest], &t->items[slot]))
-                return SLOT_NONE;
-        return youngest;
 }
 
 void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)

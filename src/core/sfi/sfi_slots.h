@@ -22,7 +22,8 @@ struct sfi_slot {
         uint64_t expire_ns;
         uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
-        uint32_t missing;        /* fragments of living ROSs that are not whole */
+        uint32_t missing; /* fragments of living ROSs that are not whole; at the end, of required ones */
+        uint32_t absent;  /* at the end: fragments of optional ROSs that the event lacks */
         uint32_t l1_id;
         uint8_t state;
         uint8_t end;
@@ -32,6 +33,7 @@ struct sfi_slot {
         bool retried, progress; /* since the last round: requested again; something new arrived */
         bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
         bool queued;            /* in the queue of first requests, even if the event has ended since */
+        bool waits;             /* counts in n_waits */
         bool writing_reported;  /* the DFM knows that the event is being written */
         bool mismatched;        /* fragments with another L1 ID came for it */
         uint64_t built_ns;
@@ -78,6 +80,12 @@ struct sfi_slots {
 
         uint64_t ros_live[EVB_ROS_MAX / 64];
         uint32_t n_live;
+
+        struct ros_rule *rules; /* of each ROS */
+        uint16_t *waited;       /* the ROSs whose rule has a wait */
+        uint32_t n_waited;
+        uint32_t n_waits; /* collecting slots that only wait for silent ROSs */
+        uint32_t young; /* the oldest assigned slot that sfi_note_waits() did not look at; SLOT_NONE: none */
 
         struct sfi_source *sources; /* of each ROS, in pull by bytes; else NULL */
         uint64_t in_flight_bytes;   /* from all living ROSs */
@@ -150,6 +158,9 @@ void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, ui
 void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 /* The slot goes to the caller: to be written, or as lost if `drop` or empty. */
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
+void sfi_slots_learn_size(struct sfi_slots *t, uint32_t slot, bool whole);
+/* After each change of what an assigned event lacks, or of its time. */
+void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot);
 void sfi_slots_give_up(struct sfi_slots *t,
                        uint32_t slot); /* drops an unassigned slot; its fragments are late */
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns);
@@ -177,7 +188,7 @@ static inline uint32_t sfi_blocks(uint32_t bytes)
         return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
 }
 
-/* sfi_blocks.c: the receive bitmap. */
+/* sfi_blocks.c: the receive bitmap: which blocks of the buffer hold data. */
 void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes);
 uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes); /* newly set blocks */
 /* The first missing part of a fragment from `from_bytes` on. */

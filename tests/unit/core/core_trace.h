@@ -101,6 +101,8 @@ static inline void trace_update(struct trace *t, const struct message *m)
                         trace_add(t, " %llu B", (unsigned long long)e->payload_bytes);
                 if (e->missing > 0)
                         trace_add(t, " -%u", e->missing);
+                if (e->absent > 0)
+                        trace_add(t, " absent %u", e->absent);
         }
 }
 

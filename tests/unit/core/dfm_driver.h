@@ -65,7 +65,8 @@ static inline void dfm_check_accounts(const struct dfm_driver *t)
 
         assert_int_equal(c->triggers, ended + dfm_open_events(t->dfm));
         assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
-        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
+        assert_int_equal(c->fragments_expected,
+                         c->fragments_received + c->fragments_lost + c->fragments_absent);
         assert_int_equal(c->assigned, c->triggers + c->not_taken + c->reassigned);
 }
 

@@ -84,7 +84,8 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
         const struct sfi_counts *c = sfi_counts(t->sfi);
         uint64_t ended = c->complete + c->partial + c->lost;
 
-        assert_int_equal(c->fragments_received + c->fragments_lost, ended * t->config.n_ros);
+        assert_int_equal(c->fragments_received + c->fragments_lost + c->fragments_absent,
+                         ended * t->config.n_ros);
         assert_true(c->assigned >= ended + t->voids);
         assert_true(c->assigned <= ended + t->voids + sfi_open_events(t->sfi));
         if (sfi_open_events(t->sfi) == 0)

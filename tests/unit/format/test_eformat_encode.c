@@ -241,6 +241,48 @@ static void test_truncated_is_not_partial(void **state)
         assert_int_equal(e.n_missing, 0);
 }
 
+/* The dummy of an optional source stays as it is, but the event is partial only for other reasons. */
+static void test_optional_is_not_partial(void **state)
+{
+        static const uint8_t malformed[32];
+        const struct {
+                struct built_fragment fragment;
+                uint32_t status;
+        } cases[] = {
+                {{.status = FRAGMENT_LOST, .optional = true}, 0x24},
+                {{.status = FRAGMENT_PENDING, .optional = true}, 0x24},
+                {{.status = FRAGMENT_DISCARDED, .optional = true}, 0x30},
+                {{.status = FRAGMENT_LOST}, 0x80000024},
+                {{.data = malformed, .size_bytes = 32, .form = FORM_ROS3, .optional = true}, 0x80000028},
+        };
+        static const struct eformat *const formats[] = {&eformat_3, &eformat_5};
+
+        for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+                for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+                        struct built_fragment fragment = cases[k].fragment;
+
+                        fragment.source_id = 0x520001;
+                        _cleanup_free_ uint8_t *bytes = encode(formats[i], &fragment, 1);
+
+                        assert_int_equal(eformat_word(bytes, 6), cases[k].status);
+                        assert_int_equal(e.n_missing, 1);
+                }
+        }
+}
+
+/* Raw fragments with IDs of their own stand below their own sub-detectors. */
+static void test_source_ids_of_raw_fragments(void **state)
+{
+        struct built_fragment fragments[] = {
+                {.data = "a", .size_bytes = 1, .source_id = 0x520002, .order = 1},
+                {.data = "b", .size_bytes = 1, .source_id = 0x700001, .order = 2},
+                {.source_id = 0x520001, .status = FRAGMENT_LOST, .optional = true},
+        };
+        _cleanup_free_ uint8_t *bytes = encode(&eformat_3, fragments, 3);
+
+        assert_shape(bytes, "| 52500b: 520001(20000024) 520002| 70500b: 700001");
+}
+
 static void test_l1_mismatch_is_counted(void **state)
 {
         uint32_t words[64];
@@ -338,6 +380,8 @@ int main(void)
                 cmocka_unit_test(test_order_and_grouping),
                 cmocka_unit_test(test_every_status),
                 cmocka_unit_test(test_truncated_is_not_partial),
+                cmocka_unit_test(test_optional_is_not_partial),
+                cmocka_unit_test(test_source_ids_of_raw_fragments),
                 cmocka_unit_test(test_l1_mismatch_is_counted),
                 cmocka_unit_test(test_builder_bits_and_source),
                 cmocka_unit_test(test_maximum_number_of_fragments),

@@ -54,6 +54,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 break;
         case MESSAGE_INVENTORY:
                 sent.inventory.totals.missing = random_next(r);
+                sent.inventory.totals.absent = random_next(r);
                 for (size_t i = 0; i < n; i++)
                         sent.inventory.entries[i] = (struct inventory_entry){random_next(r), random_next(r)};
                 break;
@@ -97,8 +98,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_UPDATE:
                 sent.update.granted = random_next(&r);
                 for (size_t i = 0; i < n; i++)
-                        sent.update.entries[i] =
-                                (struct finished_entry){random_next(&r), random_next(&r), 7, EVENT_PARTIAL};
+                        sent.update.entries[i] = (struct finished_entry){random_next(&r), random_next(&r), 7,
+                                                                         3, EVENT_PARTIAL};
                 break;
         case MESSAGE_CLEAR:
                 for (size_t i = 0; i < n; i++)

@@ -1,0 +1,109 @@
+/* How many events the SFI takes at a time, although others wait for silent ROSs. */
+#include "sfi_internal.h"
+
+/* Credits before the size of an event is known. */
+#define CREDITS_FIRST 4u
+/* Events in flight that the SFI takes by itself; more would only wait longer. */
+#define CREDITS_USUAL 1536u
+/* An event only waits for a ROS that sent nothing for this part of sfi.timeout. */
+#define SILENT_SHARE 8u
+/* How often the SFI looks for silent ROSs. */
+#define LOOK_NS (20 * NS_PER_MS)
+
+static uint64_t sfi_silent_ns(const struct sfi_requests *q)
+{
+        return MAX(sfi_retry_interval_ns(q->retry), q->config->timeout_ns / SILENT_SHARE);
+}
+
+void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns)
+{
+        uint64_t silent_ns;
+
+        if (now_ns < q->silent_look_ns)
+                return;
+        silent_ns = sfi_silent_ns(q);
+        q->silent_look_ns = now_ns + LOOK_NS;
+        q->silent_bytes = 0;
+        for (uint32_t i = 0; i < q->config->n_ros; i++) {
+                const struct sfi_stream *stream = &q->streams[i];
+
+                if (sfi_slots_ros_is_live(q->slots, i) &&
+                    now_ns - MAX(stream->data_ns, stream->owing_ns) >= silent_ns)
+                        q->silent_bytes += q->slots->sources[i].in_flight_bytes;
+        }
+}
+
+/* The event has some fragments, and each that it lacks is one of a silent ROS. */
+static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint64_t silent_ns)
+{
+        const struct sfi_slots *t = &s->slots;
+
+        if (t->items[slot].missing >= t->n_live)
+                return false;
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                if (!sfi_fragment(t, slot, i)->whole && sfi_slots_ros_is_live(t, i) &&
+                    now_ns - s->requests.streams[i].data_ns < silent_ns)
+                        return false;
+        }
+        return true;
+}
+
+/* Looks at each assigned event once, when it reaches the age. */
+bool sfi_note_waits(struct sfi *s, uint64_t now_ns)
+{
+        uint64_t silent_ns = sfi_silent_ns(&s->requests);
+        struct sfi_slots *t = &s->slots;
+        uint32_t before = t->n_waits;
+
+        while (t->young != SLOT_NONE) {
+                struct sfi_slot *e = &t->items[t->young];
+
+                if ((s->config.pull && !e->requested) || now_ns - e->first_ns < silent_ns)
+                        break;
+                if (only_waits(s, now_ns, t->young, silent_ns)) {
+                        e->waits = true;
+                        t->n_waits++;
+                        sfi_slots_learn_size(t, t->young, false);
+                }
+                t->young = e->next;
+        }
+        return t->n_waits > before;
+}
+
+uint64_t sfi_mean_event_bytes(const struct sfi *s)
+{
+        return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
+}
+
+/* As many events as the socket buffer takes at once, and in addition those that only wait, since their
+ * fragments have left it. The memory and the slots bound all of them. */
+static uint64_t derived_credits(const struct sfi *s, uint64_t event_bytes)
+{
+        const struct sfi_config *c = &s->config;
+        uint64_t most = c->slots - c->slots / 4, n = MIN(most, (uint64_t)CREDITS_USUAL);
+
+        if (event_bytes == 0)
+                n = MIN(n, (uint64_t)CREDITS_FIRST);
+        else if (c->room_bytes > 0 && !c->pull)
+                n = MIN(n, c->room_bytes / event_bytes);
+        n = MIN(MAX(n, UINT64_C(1)) + s->slots.n_waits, most);
+        if (s->slots.sources && event_bytes > 0)
+                n = MIN(n, sfi_updates_open(&s->updates) +
+                                   sfi_limit_credits(&s->limit, sfi_mean_event_bytes(s),
+                                                     sfi_requests_in_flight(&s->requests)));
+        return n;
+}
+
+uint32_t sfi_credits(const struct sfi *s)
+{
+        const struct sfi_config *c = &s->config;
+        uint64_t event_bytes = s->slots.event_bytes;
+        uint64_t n = c->credits > 0 ? c->credits : derived_credits(s, event_bytes);
+
+        if (s->state != RUN_RUNNING)
+                return 0;
+        /* A part stays free for events that precede their assignment, and for those being written. */
+        if (event_bytes > 0)
+                n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
+        return (uint32_t)MAX(n, UINT64_C(1));
+}

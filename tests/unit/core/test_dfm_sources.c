@@ -1,0 +1,175 @@
+/* The DFM and the sources of its ROSs: silent ones are left out of events, optional ones are not waited for
+ * at the start, and what they owe is absent rather than lost. */
+#include "dfm_driver.h"
+
+static const struct ros_rule last_is_optional[] = {{}, {}, {.optional = true, .wait_ns = 300 * NS_PER_MS}};
+
+static struct dfm_config three_ross(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.n_ros = 3;
+        c.n_sfi = 1;
+        c.ros_rules = last_is_optional;
+        c.node_timeout_ns = NS_PER_S;
+        return c;
+}
+
+static void ros_reports(struct dfm_driver *t, uint16_t ros, enum node_reason reason, uint32_t ms,
+                        uint16_t flags)
+{
+        memset(&t->message.alive, 0, sizeof t->message.alive);
+        t->message.alive.state = RUN_RUNNING;
+        t->message.alive.incarnation = 1;
+        t->message.alive.reason = (uint16_t)reason;
+        t->message.alive.reason_ms = ms;
+        t->message.alive.flags = flags;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+}
+
+static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, uint16_t ros)
+{
+        struct dfm_notice o;
+
+        do
+                assert_true(dfm_take_notice(t->dfm, &o));
+        while (o.kind == NOTICE_JOINED || o.kind == NOTICE_BEGUN);
+        assert_int_equal(o.kind, kind);
+        assert_int_equal(o.role, ROLE_ROS);
+        assert_int_equal(o.index, ros);
+}
+
+static void a_silent_ros_is_left_out_until_it_sends_again(void **state)
+{
+        static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+                dfm_driver_start(&t, &c);
+                dfm_pass_ns(&t, 100 * NS_PER_MS);
+                ros_reports(&t, 2, reasons[i], 299, 0);
+                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
+                assert_false(dfm_view(t.dfm, ROLE_ROS, 2).left_out);
+                ros_reports(&t, 2, reasons[i], 300, 0);
+                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
+                assert_true(dfm_view(t.dfm, ROLE_ROS, 2).left_out);
+                assert_true(dfm_view(t.dfm, ROLE_ROS, 2).live);
+                assert_next_notice(&t, NOTICE_LEFT_OUT, 2);
+                ros_reports(&t, 2, REASON_NONE, 0, 0);
+                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
+                assert_next_notice(&t, NOTICE_TAKEN_IN, 2);
+                dfm_driver_fini(&t);
+        }
+}
+
+/* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
+static void only_a_long_silence_counts(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        ros_reports(&t, 0, REASON_SILENT, 999, 0);
+        ros_reports(&t, 1, REASON_BUFFER_FULL, 100000, 0);
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).left_out || dfm_view(t.dfm, ROLE_ROS, 1).left_out);
+        ros_reports(&t, 0, REASON_SILENT, 1000, 0);
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 0).left_out);
+        dfm_driver_fini(&t);
+}
+
+/* The silent ROS's buffer fills with what it waits for, which must not stop the others. */
+static void a_silent_ros_holds_no_triggers_back(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 2);
+        ros_reports(&t, 2, REASON_SILENT, 250, ALIVE_XOFF);
+        assert_dfm_says(&t, "");
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 2).holds_back);
+        ros_reports(&t, 2, REASON_SILENT, 300, ALIVE_XOFF);
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 2).holds_back);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
+        /* Back in events, its XOFF counts again, and so does its departure. */
+        ros_reports(&t, 2, REASON_NONE, 0, ALIVE_XOFF);
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "");
+        ros_says_alive(&t, 2, RUN_ENDED, 0);
+        assert_dfm_says(&t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
+        dfm_driver_fini(&t);
+}
+
+static void absent_fragments_are_neither_received_nor_lost(void **state)
+{
+        struct finished_entry entries[] = {
+                {.event = 0, .end = EVENT_COMPLETE, .absent = 1, .payload_bytes = 100},
+                {.event = 1, .end = EVENT_PARTIAL, .missing = 1, .absent = 1},
+                {.event = 2, .end = EVENT_COMPLETE, .absent = 9, .payload_bytes = 100}, /* impossible */
+                {.event = 3, .end = EVENT_LOST, .absent = 1},
+        };
+        struct dfm_config c = three_ross();
+        const struct dfm_counts *n;
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 4);
+        sfi_says_update(&t, 0, 0, ARRAY_SIZE(entries), entries);
+        n = dfm_counts(t.dfm);
+        assert_int_equal(n->complete, 2);
+        assert_int_equal(n->partial, 1);
+        assert_int_equal(n->lost, 1);
+        assert_int_equal(n->fragments_expected, 12);
+        assert_int_equal(n->fragments_absent, 1 + 1 + 3);
+        assert_int_equal(n->fragments_lost, 1 + 3);
+        assert_int_equal(n->fragments_received, 2 + 1);
+        dfm_driver_fini(&t);
+}
+
+/* Further optional ROSs do not delay the start once only such ROSs are missing. */
+static void the_start_waits_for_optional_ross_only_so_long(void **state)
+{
+        static const struct ros_rule rules[] = {{}, {.optional = true}, {.optional = true}};
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        c.ros_rules = rules;
+        dfm_driver_init(&t, &c);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0); /* now only the optional ROS 2 is missing */
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        dfm_pass_ns(&t, 900 * NS_PER_MS);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0); /* does not restart the wait */
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+        dfm_pass_ns(&t, 100 * NS_PER_MS);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_silent_ros_is_left_out_until_it_sends_again),
+                cmocka_unit_test(only_a_long_silence_counts),
+                cmocka_unit_test(a_silent_ros_holds_no_triggers_back),
+                cmocka_unit_test(absent_fragments_are_neither_received_nor_lost),
+                cmocka_unit_test(the_start_waits_for_optional_ross_only_so_long),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

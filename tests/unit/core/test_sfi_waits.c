@@ -1,0 +1,243 @@
+/* What incomplete events wait for in the SFI: for how long, which end they have without optional fragments,
+ * and how many more events the SFI takes meanwhile. */
+#include "sfi_driver.h"
+
+#define WAIT_NS (300 * NS_PER_MS)
+
+static struct sfi_config with_rules(const struct ros_rule *rules, bool pull)
+{
+        struct sfi_config c = pull ? sfi_pulling() : sfi_standard();
+
+        c.rules = rules;
+        c.retries_max = 0;
+        return c;
+}
+
+/* The time passes without a request. */
+static void pass(struct sfi_driver *t, uint64_t ns)
+{
+        t->now_ns += ns;
+        sfi_says(t);
+}
+
+static void an_event_waits_for_an_optional_fragment_as_configured(void **state)
+{
+        static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
+        struct sfi_driver t;
+
+        (void)state;
+        for (int pull = 0; pull < 2; pull++) {
+                struct sfi_config c = with_rules(rules, pull);
+
+                sfi_driver_start(&t, &c, 1);
+                pass(&t, 0);
+                sfi_gets_fragment(&t, 0, 0);
+                pass(&t, WAIT_NS - 1);
+                assert_sfi_writes(&t, "");
+                pass(&t, 1);
+                assert_sfi_writes(&t, "e0 complete");
+                assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 complete 100 B absent 1");
+                assert_int_equal(sfi_counts(t.sfi)->complete, 1);
+                assert_int_equal(sfi_counts(t.sfi)->fragments_absent, 1);
+                assert_int_equal(sfi_counts(t.sfi)->fragments_lost, 0);
+                sfi_driver_fini(&t);
+        }
+}
+
+/* The wait ends, but a required fragment is still missing: the event ends when that arrives, or at its
+ * time-out. */
+static void required_fragments_have_the_whole_time(void **state)
+{
+        static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
+        struct sfi_config c = with_rules(rules, false);
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 2);
+        pass(&t, 2 * WAIT_NS);
+        sfi_gets_fragment(&t, 0, 0);
+        pass(&t, NS_PER_MS);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_gets_fragment(&t, 1, 1);
+        pass(&t, 2 * NS_PER_S);
+        assert_sfi_writes(&t, "e1 partial");
+        sfi_driver_fini(&t);
+}
+
+/* Without a wait, sfi.timeout decides; a required ROS with a wait makes events partial earlier. */
+static void waits_and_requirements_are_independent(void **state)
+{
+        static const struct ros_rule optional[] = {{}, {.optional = true}},
+                                     wait[] = {{}, {.wait_ns = WAIT_NS}};
+        struct sfi_config c = with_rules(optional, false);
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_fragment(&t, 0, 0);
+        pass(&t, 2 * NS_PER_S - 1);
+        assert_sfi_writes(&t, "");
+        pass(&t, 1);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+        c.rules = wait;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_fragment(&t, 0, 0);
+        pass(&t, WAIT_NS);
+        assert_sfi_writes(&t, "e0 partial");
+        sfi_driver_fini(&t);
+}
+
+/* A fragment that the ROS reports as pending is absent at once. An event without any fragment is lost. */
+static void reports_of_a_ros_end_the_wait(void **state)
+{
+        static const struct ros_rule rules[] = {{.optional = true}, {.optional = true, .wait_ns = WAIT_NS}};
+        struct sfi_config c = with_rules(rules, false);
+        struct sfi_chunk pending = chunk_of(1, 0, 0, 0, 0);
+        struct sfi_driver t;
+
+        (void)state;
+        pending.chunk.status = FRAGMENT_PENDING;
+        sfi_driver_start(&t, &c, 2);
+        sfi_gets_fragment(&t, 0, 0);
+        assert_int_equal(sfi_gets_chunk(&t, pending), SFI_STORE);
+        assert_sfi_writes(&t, "e0 complete");
+        pass(&t, 3 * NS_PER_S);
+        assert_sfi_writes(&t, "e1 lost");
+        assert_int_equal(sfi_counts(t.sfi)->fragments_absent, 1);
+        sfi_driver_fini(&t);
+}
+
+/* Data may come before the assignment: the wait of an event that is not assigned here must not discard it. */
+static void an_unassigned_event_keeps_its_time(void **state)
+{
+        static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
+        struct sfi_config c = with_rules(rules, false);
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 0);
+        sfi_gets_fragment(&t, 0, 0);
+        pass(&t, 2 * WAIT_NS);
+        assert_int_equal(sfi_open_events(t.sfi), 1);
+        sfi_gets_assign(&t, 0);
+        pass(&t, NS_PER_MS);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+/* A ROS that the DFM leaves out is not waited for. */
+static void a_left_out_ros_ends_the_wait(void **state)
+{
+        static const struct ros_rule rules[] = {{}, {.optional = true}};
+        struct sfi_config c = with_rules(rules, false);
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 2);
+        sfi_gets_fragment(&t, 0, 0);
+        assert_sfi_writes(&t, "");
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_fragment(&t, 0, 1);
+        assert_sfi_writes(&t, "");
+        sfi_gets_fragment(&t, 1, 1);
+        assert_sfi_writes(&t, "e1 complete");
+        assert_int_equal(sfi_counts(t.sfi)->fragments_absent, 1);
+        sfi_driver_fini(&t);
+}
+
+/* Credits that the SFI has announced, in an Update that is due now. */
+static uint64_t granted(struct sfi_driver *t, uint64_t after_ns)
+{
+        struct message_to to;
+        uint64_t n = 0;
+
+        t->now_ns += after_ns;
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_UPDATE)
+                        n = t->message.update.granted;
+        }
+        return n;
+}
+
+static struct sfi_config with_auto_credits(void)
+{
+        struct sfi_config c = sfi_standard();
+
+        c.credits = 0;
+        c.slots = 64;
+        c.room_bytes = 4 * 512; /* four events in flight */
+        c.retries_max = 0;
+        return c;
+}
+
+/* Events that wait only for the silent ROS 1 leave the socket buffer to others. */
+static void credits_grow_with_the_events_that_only_wait(void **state)
+{
+        struct sfi_config c = with_auto_credits();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 4);
+        for (uint64_t event = 0; event < 4; event++)
+                sfi_gets_fragment(&t, 0, event);
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 4);
+        granted(&t, 240 * NS_PER_MS); /* an eighth of the time-out: ROS 1 is silent */
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 8);
+        /* Once the first one ends, its place is free for another. */
+        sfi_gets_fragment(&t, 1, 0);
+        assert_sfi_writes(&t, "e0 complete");
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 8);
+        sfi_driver_fini(&t);
+}
+
+/* Lost fragments of a ROS that sends others are in flight: more events would only lose more. */
+static void credits_do_not_grow_while_the_ros_sends(void **state)
+{
+        struct sfi_config c = with_auto_credits();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 4);
+        for (uint64_t event = 0; event < 4; event++)
+                sfi_gets_fragment(&t, 0, event);
+        granted(&t, 240 * NS_PER_MS);
+        sfi_gets_fragment(&t, 1, 3);
+        assert_sfi_writes(&t, "e3 complete");
+        granted(&t, 10 * NS_PER_MS);
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 0); /* nothing new */
+        sfi_driver_fini(&t);
+}
+
+/* Nothing at all arrives, so no ROS is silent compared with others. */
+static void credits_do_not_grow_if_all_are_silent(void **state)
+{
+        struct sfi_config c = with_auto_credits();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 4);
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 4);
+        granted(&t, 240 * NS_PER_MS);
+        assert_int_equal(granted(&t, 10 * NS_PER_MS), 0);
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_event_waits_for_an_optional_fragment_as_configured),
+                cmocka_unit_test(required_fragments_have_the_whole_time),
+                cmocka_unit_test(waits_and_requirements_are_independent),
+                cmocka_unit_test(reports_of_a_ros_end_the_wait),
+                cmocka_unit_test(an_unassigned_event_keeps_its_time),
+                cmocka_unit_test(a_left_out_ros_ends_the_wait),
+                cmocka_unit_test(credits_grow_with_the_events_that_only_wait),
+                cmocka_unit_test(credits_do_not_grow_while_the_ros_sends),
+                cmocka_unit_test(credits_do_not_grow_if_all_are_silent),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
