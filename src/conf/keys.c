@@ -89,6 +89,10 @@ static int set_number(const struct scenario_key *key, uint64_t *at, const char *
                 *at = key->word_value;
                 return 0;
         }
+        if (key->other_word && strcmp(value, key->other_word) == 0) {
+                *at = key->other_value;
+                return 0;
+        }
         r = conf_parse_number(key, value, &number);
         if (r < 0)
                 return -EINVAL;
@@ -194,6 +198,8 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                 strbuf_add(&b, "%.*s", (int)strcspn(word, "|"), word);
         } else if (key->words && v == key->word_value)
                 strbuf_add(&b, "%s", key->words);
+        else if (key->other_word && v == key->other_value)
+                strbuf_add(&b, "%s", key->other_word);
         else
                 conf_add_number(&b, key->kind, v);
         return text;

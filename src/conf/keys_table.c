@@ -8,6 +8,7 @@
 /* Optional last arguments of an entry. */
 #define LOCAL .local = true
 #define WAS(name_) .old_name = name_
+#define OR(word, value) .other_word = word, .other_value = value
 
 #define KEY(kind_, section_, name_, member, standard_, help_, ...)                                           \
         {                                                                                                    \
@@ -287,9 +288,11 @@ const struct scenario_key scenario_keys[] = {
                LOCAL),
 
         NUMBER_OR(KEY_COUNT, "run", "number", run.number, "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
-                  "Run number in the names and headers of event files (auto: the number in the file of "
-                  "ros.source, or else the next unused number on the DFM's machine). The other nodes receive "
-                  "it from the DFM."),
+                  "Run number in the names and headers of event files (auto: the number in the file that all "
+                  "ROSs replay, or else the next unused number on the DFM's machine, or the time if none can "
+                  "be stored there; next: the next unused number in any case, or no run). The other nodes "
+                  "receive it from the DFM.",
+                  OR("next", SCENARIO_NEXT)),
         NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
                "Seed of patterns, fragment sizes and triggers."),
         NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,

@@ -51,6 +51,15 @@ static void add_bounds(struct strbuf *b, const struct scenario_key *key)
         conf_add_number(b, key->kind, key->most);
 }
 
+/* The words that a number may be instead. */
+static void add_words(struct strbuf *b, const struct scenario_key *key)
+{
+        if (key->other_word)
+                strbuf_add(b, ", %s or %s", key->words, key->other_word);
+        else if (key->words)
+                strbuf_add(b, ", or %s", key->words);
+}
+
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
@@ -69,8 +78,7 @@ char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t si
                 strbuf_add(&b, key->most == UINT64_MAX ? " of " : " from ");
                 add_bounds(&b, key);
         }
-        if (key->words)
-                strbuf_add(&b, ", or %s", key->words);
+        add_words(&b, key);
         return text;
 }
 
@@ -114,8 +122,7 @@ char *scenario_key_reject(const struct scenario_key *key, const char *value, cha
                 strbuf_add(&b, "\"%.100s\" is not a %s; expected ", value, kinds[key->kind].name);
                 add_example(&b, key);
         }
-        if (key->words)
-                strbuf_add(&b, ", or %s", key->words);
+        add_words(&b, key);
         return text;
 }
 

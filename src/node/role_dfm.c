@@ -116,44 +116,31 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
                 log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
 }
 
-static uint32_t next_number(void)
-{
-        char path[RUN_RECORD_PATH_MAX];
-        uint32_t number;
-        int r = run_record_next_number(&number, path);
-
-        if (r == -EBADMSG)
-                log_warning(
-                        "%s is damaged, so the last run number is unknown; this run gets number %u, from the "
-                        "clock",
-                        path, number);
-        else if (r < 0)
-                log_warning_errno(
-                        r, "cannot store run numbers in %s: %m; this run gets number %u, from the clock",
-                        path, number);
-        return number;
-}
-
 /* Chooses the run number: the configured one, that of the replayed file, or a new one. */
-static void choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
+static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
 
+        int r = 0;
+
         config->run = 1;
         if (n->check_only)
-                return;
+                return 0;
         /* Under `evb run` the DFM and its nodes end together. */
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
         else
                 open_record(n, d, config);
-        config->run_is_free = s->run.number == 0;
         config->run = (uint32_t)s->run.number;
-        if (config->run == 0 && d->replay)
+        config->run_is_free = config->run == 0;
+        if (s->run.number == SCENARIO_NEXT)
+                r = run_record_take_number(&config->run, true);
+        else if (config->run == 0 && d->replay)
                 config->run = replay_run(d->replay);
-        if (config->run == 0)
-                config->run = next_number();
+        if (config->run == 0 && r >= 0)
+                r = run_record_take_number(&config->run, false);
         n->run = config->run;
+        return r;
 }
 
 static void configure_triggers(struct dfm_config *config, const struct scenario *s)
@@ -229,7 +216,9 @@ static int open_role(struct node *n)
                 r = node_draw_number(&config.cookie);
         if (r < 0)
                 return r;
-        choose_run(n, d, &config);
+        r = choose_run(n, d, &config);
+        if (r < 0)
+                return r;
         node_ros_rules(s, rules);
         r = dfm_new(&d->core, &config, now_ns);
         return r < 0 ? log_error_errno(r, "dfm: %m") : open_triggers(n, d);

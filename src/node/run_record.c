@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 
@@ -209,24 +210,76 @@ static uint32_t take_second(void)
         return (uint32_t)(now_ns / NS_PER_S);
 }
 
-int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX])
+/* The entry of a new file survives a crash of the machine only once its directory is synced. */
+static int sync_directory(const char *path)
+{
+        char directory[RUN_RECORD_PATH_MAX];
+        _cleanup_close_ int fd = -1;
+
+        snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+        fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+static int store_number(int fd, uint32_t number, bool is_new, const char *path)
+{
+        char text[32];
+        int r;
+
+        snprintf(text, sizeof text, "%u\n", number);
+        r = write_whole(fd, text, true);
+        return r >= 0 && is_new ? sync_directory(path) : r;
+}
+
+int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX])
 {
         _cleanup_close_ int fd = open_locked("run-number", true, path, RUN_RECORD_PATH_MAX);
         uint32_t next = fd < 0 ? 0 : number_after(fd);
         int r = fd < 0 ? fd : next == 0 ? -EBADMSG : 0;
-        char text[32];
 
+        if (r < 0 && strict)
+                return r;
         if (next == 0)
                 next = take_second();
-        snprintf(text, sizeof text, "%u\n", next);
         if (fd >= 0) {
-                int written = write_whole(fd, text, true);
+                int stored = store_number(fd, next, next == 1, path);
 
-                if (written < 0) {
-                        r = written;
+                if (stored < 0 && strict)
+                        return stored;
+                if (stored < 0) {
+                        r = stored;
                         next = take_second();
                 }
         }
         *ret = next;
         return r;
+}
+
+int run_record_take_number(uint32_t *ret, bool strict)
+{
+        char path[RUN_RECORD_PATH_MAX];
+        int r = run_record_next_number(ret, strict, path);
+
+        if (r == -EBADMSG && strict)
+                return log_error_errno(
+                        r,
+                        "run.number: %s is damaged, so the last run number is unknown; write that "
+                        "number into the file, or set run.number = N",
+                        path);
+        if (r < 0 && strict)
+                return log_error_errno(
+                        r,
+                        "run.number: cannot store run numbers in %s: %m; make it writable, or set "
+                        "run.number = N",
+                        path);
+        if (r == -EBADMSG)
+                log_warning(
+                        "%s is damaged, so the last run number is unknown; this run gets number %u, from the "
+                        "clock",
+                        path, *ret);
+        else if (r < 0)
+                log_warning_errno(
+                        r, "cannot store run numbers in %s: %m; this run gets number %u, from the clock",
+                        path, *ret);
+        return 0;
 }

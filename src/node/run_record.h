@@ -1,5 +1,5 @@
-/* Stores the runs of this machine's DFMs: the last run number, so that run.number = auto never repeats, and
- * the current run, so that a restarted DFM can resume it. The files are in $STATE_DIRECTORY,
+/* Stores the runs of this machine's DFMs: the last run number, so that run.number = auto and next never
+ * repeat it, and the current run, so that a restarted DFM can resume it. The files are in $STATE_DIRECTORY,
  * $XDG_STATE_HOME/evb, /var/lib/evb (root) or ~/.local/state/evb. One thread. */
 #pragma once
 
@@ -28,10 +28,12 @@ int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
 /* Returns the run in which a DFM with this address last stopped. */
 struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age);
-/* Allocates a run number that this machine has not used before. Negative errno: the last number is unknown
- * (-EBADMSG: the file is damaged) or the new one cannot be stored in `path`; *ret is the time in seconds
- * then. */
-int run_record_next_number(uint32_t *ret, char path[static RUN_RECORD_PATH_MAX]);
+/* Allocates a run number that this machine has not used before; the disk has it when this returns. Negative
+ * errno: the last number is unknown (-EBADMSG: the file is damaged) or the new one cannot be stored in
+ * `path`; then *ret is the time in seconds, unless `strict` is set. */
+int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX]);
+/* The same, and logs why the number is that of the clock. Negative errno, logged: only if `strict` is set. */
+int run_record_take_number(uint32_t *ret, bool strict);
 /* Records that the run, which began `age_ns` ago, continues or has ended. Negative errno. Only the age of a
  * run that continues is read again: record it at once, as a suspension of the machine does not add to
  * `age_ns`. */

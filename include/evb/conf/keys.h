@@ -29,6 +29,8 @@ struct scenario_key {
          * stands for word_value, or NULL. */
         const char *words;
         uint64_t word_value;
+        const char *other_word; /* a second word of a number, or NULL */
+        uint64_t other_value;
         uint64_t least, most; /* bounds of numbers */
         const char *help;
         bool local; /* paths, and where nodes find each other: no remote command may set it */
@@ -48,7 +50,8 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                          size_t size_bytes);
 /* 0, or -EINVAL if the key does not take this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
-/* Whether "SECTION.KEY=VALUE" sets a local key or a key of a node, which no remote command may set. */
+/* Whether "SECTION.KEY=VALUE" sets a local key, a key of a node or metadata, which no remote command may set.
+ */
 bool scenario_setting_is_local(const char *setting);
 /* All keys for people, section by section. */
 void scenario_keys_print(FILE *to);

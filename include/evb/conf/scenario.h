@@ -20,6 +20,8 @@
 /* Requested from the kernel if network.send-buffer = auto. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
+/* run.number = next. As a number of 32 bits it is 0, like `auto`: the DFM chooses. */
+#define SCENARIO_NEXT (UINT64_C(1) << 32)
 
 enum scenario_mode { MODE_PUSH, MODE_PULL };
 enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };

@@ -95,6 +95,8 @@ static void test_kinds(void **state)
         assert_comes_back(scenario_key_find("network", "link-rate"), "unlimited", "unlimited");
         assert_comes_back(scenario_key_find("sfi", "timeout"), "1.5s", "1500ms");
         assert_comes_back(scenario_key_find("sfi", "retry-after"), "auto", "auto");
+        assert_comes_back(scenario_key_find("run", "number"), "next", "next");
+        assert_comes_back(scenario_key_find("run", "number"), "auto", "auto");
         assert_comes_back(scenario_key_find("qos", "backend"), "cbq+tbf", "cbq+tbf");
         assert_comes_back(scenario_key_find("scenario", "mode"), "pull", "pull");
 }
@@ -157,6 +159,7 @@ static void test_allowed(void **state)
                 {"network", "loss", "a fraction from 0 to 1"},
                 {"network", "mtu", "a size from 1280 to 65535"},
                 {"sfi", "credits", "a number from 1 to 12000, or auto"},
+                {"run", "number", "a number from 1 to 4294967295, auto or next"},
                 {"scenario", "name", "text of at most 255 bytes"},
         };
         char allowed[256];
@@ -178,6 +181,7 @@ static void test_rejected(void **state)
                 {"network", "mtu", "big", "\"big\" is not a size; expected 1280 to 65535"},
                 {"network", "mtu", "64KiB", "64KiB is out of range; expected 1280 to 65535"},
                 {"sfi", "retries", "-1", "\"-1\" is not a number; expected 0 to 100, or auto"},
+                {"run", "number", "nxt", "\"nxt\" is not a number; expected 1 to 4294967295, auto or next"},
                 {"sfi", "timeout", "2 hours", "\"2 hours\" is not a time; expected e.g. 250ms"},
                 {"network", "loss", "2", "\"2\" is not a fraction; expected 0 to 1, e.g. 0.01 or 1%"},
                 {"trigger", "events", "99999999999999999999",

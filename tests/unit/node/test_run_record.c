@@ -24,7 +24,7 @@ static uint32_t next_number(void)
         char path[RUN_RECORD_PATH_MAX];
         uint32_t number;
 
-        (void)run_record_next_number(&number, path);
+        (void)run_record_next_number(&number, false, path);
         return number;
 }
 
@@ -130,6 +130,31 @@ static void without_a_file_the_number_is_the_time(void **state)
         path_of("run-number", path, sizeof path);
         assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a directory as if it were a file */
         assert_in_range(next_number(), before, time_now());
+        drop("run-number");
+}
+
+/* run.number = next gets a number of the sequence or an error, and leaves a damaged file as it is. */
+static void a_strict_number_is_never_the_time(void **state)
+{
+        char path[RUN_RECORD_PATH_MAX], directory[128];
+        uint32_t number = 77;
+
+        (void)state;
+        drop("run-number");
+        assert_int_equal(run_record_next_number(&number, true, path), 0);
+        assert_int_equal(number, 1);
+        put("run-number", "41\n");
+        assert_int_equal(run_record_next_number(&number, true, path), 0);
+        assert_int_equal(number, 42);
+        put("run-number", "12");
+        assert_int_equal(run_record_next_number(&number, true, path), -EBADMSG);
+        assert_int_equal(run_record_next_number(&number, true, path), -EBADMSG);
+        drop("run-number");
+        path_of("run-number", directory, sizeof directory);
+        assert_int_equal(mkdir(directory, 0700), 0);
+        assert_int_equal(run_record_next_number(&number, true, path), -EISDIR);
+        assert_string_equal(path, directory);
+        assert_int_equal(number, 42);
         drop("run-number");
 }
 
@@ -240,6 +265,7 @@ int main(void)
                 cmocka_unit_test(numbers_do_not_repeat),
                 cmocka_unit_test(a_damaged_file_does_not_restart_the_numbers),
                 cmocka_unit_test(without_a_file_the_number_is_the_time),
+                cmocka_unit_test(a_strict_number_is_never_the_time),
                 cmocka_unit_test(only_an_unfinished_run_can_be_resumed),
                 cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
         };
