@@ -93,6 +93,12 @@ int conf_parse_number(const struct scenario_key *key, const char *value, uint64_
 struct strbuf;
 void conf_add_number(struct strbuf *b, enum key_kind kind, uint64_t v);
 
+/* Whether a file can hold the text: one line, without a comment or blanks at its ends. */
+bool conf_is_line(const char *text);
+
+/* metadata.c: a line of [metadata]. */
+void conf_set_metadata(struct loading *l, const char *name, const char *value);
+
 /* standby.c: checks the lists of permissions and addresses. */
 void conf_check_standby(struct loading *l);
 

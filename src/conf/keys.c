@@ -36,7 +36,7 @@ bool scenario_setting_is_local(const char *setting)
         char text[128];
         const struct scenario_key *key;
 
-        if (strncmp(setting, "node ", 5) == 0)
+        if (strncmp(setting, "node ", 5) == 0 || strncmp(setting, "metadata.", 9) == 0)
                 return true;
         if (section >= n || n >= sizeof text)
                 return false;
@@ -102,8 +102,7 @@ static int set_number(const struct scenario_key *key, uint64_t *at, const char *
         return 0;
 }
 
-/* Whether a file can hold the text: one line, without a comment or blanks at its ends. */
-static bool is_line(const char *value)
+bool conf_is_line(const char *value)
 {
         for (const char *c = value; *c; c++) {
                 bool edge = c == value || c[1] == '\0', behind_blank = c == value || c[-1] == ' ';
@@ -122,7 +121,7 @@ int scenario_key_set(struct scenario *s, const struct scenario_key *key, const c
 
         switch (key->kind) {
         case KEY_TEXT:
-                if (strlen(value) >= SCENARIO_TEXT_MAX || !is_line(value))
+                if (strlen(value) >= SCENARIO_TEXT_MAX || !conf_is_line(value))
                         return -EINVAL;
                 strcpy(at, value);
                 return 0;

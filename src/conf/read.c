@@ -108,6 +108,8 @@ static void take(struct loading *l, unsigned line, const char *section, const ch
 {
         if (strncmp(section, "node ", 5) == 0)
                 conf_set_node(l, section + 5, name, value);
+        else if (strcmp(section, "metadata") == 0)
+                conf_set_metadata(l, name, value);
         else
                 set_key(l, line, section, name, value);
 }

@@ -105,6 +105,9 @@ void scenario_write(const struct scenario *s, FILE *to)
                 scenario_key_value(s, k, value, sizeof value);
                 fprintf(to, "%s = %s\n", k->name, value);
         }
+        for (size_t i = 0; i < s->n_metadata; i++)
+                fprintf(to, "%s%s = %s\n", i == 0 ? "\n[metadata]\n" : "", s->metadata[i].name,
+                        s->metadata[i].value);
         for (size_t i = 0; i < s->n_nodes; i++)
                 write_node(&s->nodes[i], to);
 }

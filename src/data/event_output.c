@@ -28,6 +28,8 @@ struct output_source {
         bool is_file, optional;
 };
 
+_Static_assert(SCENARIO_METADATA_MAX <= EVENT_FILE_METADATA_FREE, "a file holds all metadata");
+
 struct event_output {
         struct data_context context;
         struct file_list *files;
@@ -222,7 +224,7 @@ static void note_left(void *ctx, const char *path, pid_t writer)
 int event_output_open(struct event_output *o, uint32_t run)
 {
         const struct scenario *s = o->context.scenario;
-        char application[32], core_name[128];
+        char application[32], core_name[128], metadata[SCENARIO_METADATA_MAX][EVENT_FILE_TEXT_MAX];
         struct event_writer_settings settings = {
                 .directory = s->sfi.directory,
                 .core_name = core_name,
@@ -231,6 +233,8 @@ int event_output_open(struct event_output *o, uint32_t run)
                 .file_events = s->sfi.file_events,
                 .file_bytes = s->sfi.file_size_bytes,
                 .run = run,
+                .metadata = metadata,
+                .n_metadata = s->n_metadata,
                 .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
                 .closed = note_file,
@@ -240,6 +244,9 @@ int event_output_open(struct event_output *o, uint32_t run)
         };
         int r;
 
+        for (size_t i = 0; i < s->n_metadata; i++)
+                snprintf(metadata[i], sizeof metadata[i], "%.63s=%.191s", s->metadata[i].name,
+                         s->metadata[i].value);
         snprintf(application, sizeof application, "SFI-%u", o->context.self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
         r = event_writer_new(&o->writer, &settings, utc_now());

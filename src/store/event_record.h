@@ -13,7 +13,7 @@ void record_date(time_t time, uint32_t *ret_date, uint32_t *ret_time);
 void record_put_data(uint8_t to[static EVENT_FILE_DATA_BYTES], uint32_t block, uint32_t size_bytes);
 void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end);
 
-#define RECORD_FRONT_MAX_BYTES 2048u
+#define RECORD_FRONT_MAX_BYTES 8192u
 /* Builds the front records, with `front->metadata` for version 6. Returns their size, or 0 if a text is too
  * long. */
 size_t record_put_front(uint8_t to[static RECORD_FRONT_MAX_BYTES], const struct event_file_front *front);

@@ -277,7 +277,7 @@ char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_
 
 static int set_front(struct event_file_front *front, const struct event_writer_settings *s)
 {
-        if (s->version != 2 && s->version != 6)
+        if ((s->version != 2 && s->version != 6) || s->n_metadata > EVENT_FILE_METADATA_FREE)
                 return -EINVAL;
         if (strlen(s->core_name) >= EVENT_FILE_TEXT_MAX || strlen(s->application) >= EVENT_FILE_TEXT_MAX)
                 return -ENAMETOOLONG;
@@ -297,6 +297,8 @@ static int set_front(struct event_file_front *front, const struct event_writer_s
         strcpy(front->core_name, s->core_name);
         strcpy(front->application, s->application);
         snprintf(front->metadata[2], EVENT_FILE_TEXT_MAX, "LumiBlock=%u", s->lumi_block);
+        for (size_t i = 0; i < s->n_metadata; i++)
+                snprintf(front->metadata[front->n_metadata++], EVENT_FILE_TEXT_MAX, "%s", s->metadata[i]);
         return 0;
 }
 

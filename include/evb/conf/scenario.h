@@ -13,7 +13,8 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_AUTO 0 /* a number whose value is `auto` */
+#define SCENARIO_METADATA_MAX 12 /* an event file has 16, of which evb itself uses 4 */
+#define SCENARIO_AUTO 0          /* a number whose value is `auto` */
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
 #define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
@@ -126,6 +127,12 @@ struct scenario {
         struct {
                 uint64_t number, seed, stop_timeout_ns;
         } run;
+        /* [metadata]: free names and values for event files and the record of the run. */
+        struct scenario_metadata {
+                char name[64];
+                char value[192]; /* NAME=VALUE fits a record of an event file */
+        } metadata[SCENARIO_METADATA_MAX];
+        size_t n_metadata;
         /* Made from the counts, or from [node NAME] sections. */
         struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
         size_t n_nodes;

@@ -27,6 +27,7 @@
 /* Application and core name, with the terminating null; the reader truncates longer ones. */
 #define EVENT_FILE_TEXT_MAX 256u
 #define EVENT_FILE_METADATA_MAX 16u
+#define EVENT_FILE_METADATA_FREE 12u /* of these, for the caller of the event writer */
 
 /* The front records. */
 struct event_file_front {

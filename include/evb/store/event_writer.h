@@ -37,6 +37,9 @@ struct event_writer_settings {
         uint64_t file_events, file_bytes;
         uint32_t run, trigger_type, lumi_block;
         uint64_t detector_mask;
+        /* Version 6: "NAME=VALUE", further metadata; at most EVENT_FILE_METADATA_FREE. */
+        const char (*metadata)[EVENT_FILE_TEXT_MAX];
+        size_t n_metadata;
         bool has_seed; /* for pattern sources; see struct event_file_front */
         uint64_t seed;
         size_t buffer_bytes;        /* 0: 4 MiB */

@@ -40,6 +40,15 @@ static char *date_text(char *text, size_t size_bytes, uint32_t date, uint32_t ti
         return text;
 }
 
+static json_t *metadata_json(const struct event_file_front *front)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < front->n_metadata; i++)
+                json_array_append_new(all, json_string(front->metadata[i]));
+        return all;
+}
+
 static void summary_json(const struct dump *d, const struct tally *t, const struct event_file_end *end,
                          size_t size_bytes)
 {
@@ -52,6 +61,7 @@ static void summary_json(const struct dump *d, const struct tally *t, const stru
         json_object_set_new(d->json, "application", json_string(front->application));
         json_object_set_new(d->json, "core_name", json_string(front->core_name));
         json_object_set_new(d->json, "seed", front->has_seed ? dump_u64(front->seed) : json_null());
+        json_object_set_new(d->json, "metadata", metadata_json(front));
         json_object_set_new(d->json, "begun",
                             json_string(date_text(date, sizeof date, front->date, front->time)));
         json_object_set_new(d->json, "ended",
@@ -82,6 +92,8 @@ static void summary_text(const struct dump *d, const struct tally *t, const stru
                        end->status == 1 ? ", last file of the run" : "");
         if (front->has_seed)
                 printf("  pattern seed %" PRIu64 "\n", front->seed);
+        for (size_t i = 0; i < front->n_metadata; i++)
+                printf("  %s\n", front->metadata[i]);
         printf("  %" PRIu64 " events of %s, %" PRIu64 " partial\n", t->events,
                quantity_format_bytes(t->bytes, bytes), t->partial);
         if (t->events > 0)

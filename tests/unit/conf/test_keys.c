@@ -225,9 +225,13 @@ static void test_old_names(void **state)
 /* Keys that no remote command may set. */
 static void test_local(void **state)
 {
-        static const char *const local[] = {"ros.source=file:/etc/shadow", "sfi.directory=/",
-                                            "node ros1.address=1.1.1.1",   "network.control-group=none",
-                                            "network.order-port=1",        "sfi.directory"};
+        static const char *const local[] = {"ros.source=file:/etc/shadow",
+                                            "sfi.directory=/",
+                                            "node ros1.address=1.1.1.1",
+                                            "metadata.Beam=x",
+                                            "network.control-group=none",
+                                            "network.order-port=1",
+                                            "sfi.directory"};
         static const char *const free_to_set[] = {"ros.fragment-size=1",
                                                   "qos.rate=auto",
                                                   "trigger.rate=max",

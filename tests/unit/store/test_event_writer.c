@@ -86,10 +86,15 @@ static void test_version_6_reads_back(void **state)
         const struct event_file_front *front;
         struct event_writer *w;
         struct event_file *file;
+        char metadata[EVENT_FILE_METADATA_FREE][EVENT_FILE_TEXT_MAX];
 
+        for (size_t i = 0; i < ARRAY_SIZE(metadata); i++)
+                snprintf(metadata[i], sizeof metadata[i], "Name%02zu=%0*d", i, 190, 7);
         s.version = 6;
         s.detector_mask = 0x123456789abcdef0;
         s.lumi_block = 4;
+        s.metadata = metadata;
+        s.n_metadata = EVENT_FILE_METADATA_FREE;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         for (uint64_t i = 0; i < 3; i++)
                 assert_int_equal(sample_put(w, &eformat_5, i, 13), 0);
@@ -105,8 +110,10 @@ static void test_version_6_reads_back(void **state)
         assert_int_equal(front->seed, 5);
         assert_string_equal(front->core_name, CORE);
         assert_string_equal(front->application, "SFI-1");
-        assert_int_equal(front->n_metadata, 4);
+        assert_int_equal(front->n_metadata, EVENT_FILE_METADATA_MAX);
         assert_string_equal(front->metadata[2], "LumiBlock=4");
+        for (size_t i = 0; i < ARRAY_SIZE(metadata); i++)
+                assert_string_equal(front->metadata[3 + i], metadata[i]);
         event_file_free(file);
 }
 

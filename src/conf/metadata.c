@@ -1,0 +1,81 @@
+/* The section [metadata]: names and values that the user chooses, and that evb only passes on. */
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "conf_internal.h"
+
+/* evb writes these itself. */
+static const char *const own[] = {"Stream", "Project", "LumiBlock", "Seed"};
+
+static bool is_name(const char *name)
+{
+        size_t n = strlen(name);
+
+        return n > 0 && n < sizeof((struct scenario_metadata *)NULL)->name &&
+               strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+/* JSON requires UTF-8 (RFC 3629). */
+static bool is_utf8(const char *text)
+{
+        const unsigned char *c = (const unsigned char *)text;
+
+        while (*c) {
+                unsigned more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 : 3;
+
+                if (*c >= 0xf5 || (*c >= 0x80 && *c < 0xc2) || (*c == 0xe0 && c[1] < 0xa0) ||
+                    (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) ||
+                    (*c == 0xf4 && c[1] >= 0x90))
+                        return false;
+                for (c++; more > 0; more--, c++) {
+                        if ((*c & 0xc0) != 0x80)
+                                return false;
+                }
+        }
+        return true;
+}
+
+static struct scenario_metadata *find(struct scenario *s, const char *name)
+{
+        for (size_t i = 0; i < s->n_metadata; i++) {
+                if (strcmp(s->metadata[i].name, name) == 0)
+                        return &s->metadata[i];
+        }
+        return NULL;
+}
+
+static const char *reject(const struct scenario *s, const struct scenario_metadata *m, const char *name,
+                          const char *value)
+{
+        if (!is_name(name))
+                return "invalid name; expected 1 to 63 letters, digits, '.', '_' or '-'";
+        for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+                if (strcmp(name, own[i]) == 0)
+                        return "evb writes this name itself; expected another name";
+        }
+        if (strlen(value) >= sizeof m->value || !conf_is_line(value) || !is_utf8(value))
+                return "invalid value; expected one line of at most 191 bytes of UTF-8, without # or ; after "
+                       "a "
+                       "blank";
+        return !m && s->n_metadata == SCENARIO_METADATA_MAX ? "too many names; expected at most 12" : NULL;
+}
+
+void conf_set_metadata(struct loading *l, const char *name, const char *value)
+{
+        struct scenario *s = l->scenario;
+        struct scenario_metadata *m = find(s, name);
+        const char *why = reject(s, m, name, value);
+        char what[96];
+
+        snprintf(what, sizeof what, "metadata.%.80s", name);
+        if (!why && m && !l->setting)
+                why = "duplicate key; expected each name once";
+        if (why) {
+                conf_error(l, l->line, what, "%s", why);
+                return;
+        }
+        if (!m)
+                m = &s->metadata[s->n_metadata++];
+        strcpy(m->name, name);
+        strcpy(m->value, value);
+}
