@@ -10,23 +10,12 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/keys.h"
+#include "evb/conf/scenario_json.h"
 #include "evb/core/sfi.h"
 #include "evb/data/network.h"
 #include "evb/data/source.h"
 #include "evb/net/address.h"
 #include "evb/node/node.h"
-
-static void add_key(json_t *object, const struct scenario *s, const struct scenario_key *k)
-{
-        json_t *section = json_object_get(object, k->section);
-        char value[SCENARIO_TEXT_MAX];
-
-        if (!section) {
-                section = json_object();
-                json_object_set_new(object, k->section, section);
-        }
-        json_object_set_new(section, k->name, json_string(scenario_key_value(s, k, value, sizeof value)));
-}
 
 /* Null: without network.link-rate there is no bound. */
 static json_t *bound(const struct scenario *s, enum node_role role)
@@ -108,36 +97,11 @@ static void write_derived(const struct scenario *s, FILE *to)
                 quantity_format_rate(s->network.link_rate_bps, rate));
 }
 
-static json_t *node_to_json(const struct scenario_node *n)
-{
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "name", n->name, "role", scenario_role_name(n->role),
-                              "address", n->address, "device", n->device);
-        char source[SCENARIO_TEXT_MAX];
-
-        if (n->role != ROLE_ROS)
-                return o;
-        json_object_set_new(o, "source", json_string(scenario_source_text(n, source)));
-        json_object_set_new(o, "source_id",
-                            n->source_id == SCENARIO_AUTO ? json_null() : json_integer(n->source_id));
-        json_object_set_new(o, "required", json_boolean(n->required));
-        json_object_set_new(o, "wait_seconds",
-                            n->wait_ns == 0 ? json_null() : json_real((double)n->wait_ns / NS_PER_S));
-        return o;
-}
-
 static json_t *to_json(const struct scenario *s)
 {
         uint64_t in_flight = in_flight_max_bytes(s);
-        json_t *object = json_object(), *nodes = json_array();
+        json_t *object = scenario_to_json(s);
 
-        for (size_t i = 0; i < n_scenario_keys; i++)
-                add_key(object, s, &scenario_keys[i]);
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                const struct scenario_node *n = &s->nodes[i];
-
-                json_array_append_new(nodes, node_to_json(n));
-        }
-        json_object_set_new(object, "nodes", nodes);
         add_control(object, s);
         json_object_set_new(object, "derived",
                             json_pack("{s:o}", "sfi_in_flight_max_bytes",

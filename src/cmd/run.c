@@ -110,7 +110,7 @@ int cmd_run(int argc, char **argv)
                  &net},
         };
         _cleanup_free_ struct scenario *s = NULL;
-        struct launch_options launch = {.program = "/proc/self/exe"};
+        struct launch_options launch = {.program = "/proc/self/exe", .keep_records = true};
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
 

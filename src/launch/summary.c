@@ -13,6 +13,7 @@
 #include "evb/data/network.h"
 #include "evb/tc-model/layout.h"
 #include "front_ends.h"
+#include "run_files.h"
 #include "run_reasons.h"
 #include "trigger_summary.h"
 
@@ -407,14 +408,29 @@ static void write_control(const struct launch *l, double span)
                        bound_bps > 0 ? quantity_format_rate(bound_bps, bound) : "unknown");
 }
 
-static void write_text(const struct launch *l, const struct accounts *a, const json_t *report)
+/* Shows only some of them, as a run may have many. */
+static void write_paths(const char *what, const json_t *paths)
+{
+        const json_t *path;
+        size_t i;
+
+        json_array_foreach(paths, i, path)
+        {
+                if (i == 5) {
+                        printf("  %-10s ... and %zu more\n", what, json_array_size(paths) - 5);
+                        break;
+                }
+                printf("  %-10s %s\n", what, json_string_value(path));
+        }
+}
+
+static void write_text(const struct launch *l, const struct accounts *a, const json_t *report,
+                       const json_t *records)
 {
         const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
         double span = span_seconds(a);
         char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
                 bytes[QUANTITY_TEXT_MAX];
-        const json_t *files = json_object_get(report, "files"), *file;
-        size_t i;
 
         printf("%s: %" PRIu64 " triggers in %.1f s, %" PRIu64 " ROS, %" PRIu64 " SFI, %s over %s\n",
                l->scenario->scenario.name, a->triggers, (double)(l->end_ns - l->start_ns) / 1e9,
@@ -444,32 +460,36 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
         printf("  busy       triggers held back for %.2f s\n",
                (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
-        json_array_foreach(files, i, file)
-        {
-                if (i == 5) {
-                        printf("  file       ... and %zu more\n", json_array_size(files) - 5);
-                        break;
-                }
-                printf("  file       %s\n", json_string_value(file));
-        }
+        write_paths("file", json_object_get(report, "files"));
+        write_paths("record", records);
+}
+
+static void set_reasons(json_t *report, const struct reasons *reasons)
+{
+        json_t *texts = json_array();
+
+        for (size_t i = 0; i < MIN(reasons->n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(reasons->text[i]));
+        json_object_set_new(report, "reasons", texts);
 }
 
 int summary_write(const struct launch *l)
 {
         struct accounts a = account(l);
-        json_t *report = whole_report(l, &a), *texts = json_array();
+        json_t *report = whole_report(l, &a), *records = json_array();
         struct reasons reasons = {};
 
         run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
-        for (size_t i = 0; i < MIN(reasons.n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(texts, json_string(reasons.text[i]));
-        json_object_set_new(report, "reasons", texts);
+        set_reasons(report, &reasons);
+        run_files_write(l, report, records, &reasons);
+        set_reasons(report, &reasons);
         if (l->options->json) {
                 json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
                 fputc('\n', l->options->json);
         } else
-                write_text(l, &a, report);
+                write_text(l, &a, report, records);
         json_decref(report);
+        json_decref(records);
         fflush(stdout);
         if (!l->options->quiet)
                 reasons_log(&reasons);

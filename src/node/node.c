@@ -253,9 +253,11 @@ int node_run(const struct node_options *options)
                             strerror(-r));
         membership_reasons(&n, &n.reasons);
         n.kind->reasons(&n, &n.reasons);
-        /* `evb run` reads the reasons from this node's report. */
-        if (!getenv(NODE_STATS_ENV))
+        /* `evb run` reads the reasons from this node's report, and writes the record of the run. */
+        if (!getenv(NODE_STATS_ENV)) {
+                report_write_run_file(&n, &n.reasons);
                 reasons_log(&n.reasons);
+        }
         notify_stopping("run over");
         if (options->json)
                 report_write_json(&n, options->json);

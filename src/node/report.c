@@ -2,9 +2,11 @@
 #include "report.h"
 
 #include <jansson.h>
+#include <string.h>
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/data/run_file.h"
 #include "evb/sys/memory.h"
 #include "evb/tc-model/layout.h"
 
@@ -37,7 +39,7 @@ static void add_shaping(json_t *o, const struct node_stats *s)
         json_object_set_new(o, "interface", interface);
 }
 
-void report_write_json(const struct node *n, FILE *to)
+static json_t *make_report(const struct node *n)
 {
         const struct node_stats *s = n->stats;
         json_t *o = json_object(), *files = json_array(), *reasons = json_array();
@@ -60,10 +62,34 @@ void report_write_json(const struct node *n, FILE *to)
         for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(n->reasons.text[i]));
         json_object_set_new(o, "reasons", reasons);
-        json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        return o;
+}
+
+void report_write_json(const struct node *n, FILE *to)
+{
+        json_t *o = make_report(n);
+
+        json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(12));
         fputc('\n', to);
         fflush(to);
         json_decref(o);
+}
+
+void report_write_run_file(const struct node *n, struct reasons *to)
+{
+        char core[RUN_FILE_PATH_MAX], path[RUN_FILE_PATH_MAX];
+        struct run_file f = {.scenario = n->scenario, .run = n->run, .core = core};
+        json_t *report;
+        int r;
+
+        if (n->self->role != ROLE_SFI || n->files->n == 0 ||
+            !run_file_core(n->files->paths[0], core, sizeof core))
+                return;
+        f.accounts = report = make_report(n);
+        r = run_file_write(&f, path);
+        if (r < 0)
+                reasons_add(to, "cannot write %s: %s", path, strerror(-r));
+        json_decref(report);
 }
 
 void report_write_text(const struct node *n, FILE *to)

@@ -7,5 +7,7 @@
 
 /* Writes one JSON object: all counters, granted buffers, memory and processor time, files, reasons. */
 void report_write_json(const struct node *n, FILE *to);
+/* Writes the report beside the event files of an SFI; a failure is a reason. */
+void report_write_run_file(const struct node *n, struct reasons *to);
 /* Writes a one-line summary. */
 void report_write_text(const struct node *n, FILE *to);

@@ -19,6 +19,7 @@ struct launch_options {
         enum launch_net net;
         bool progress;               /* on standard error */
         bool quiet;                  /* do not log the reasons for status 1; the report has them */
+        bool keep_records;           /* write CORE.run.json beside event files */
         FILE *json;                  /* for the report; NULL: a summary on standard output */
         bool raised;                 /* give nodes precedence over ordinary processes, if that is permitted */
         struct machine_watch *watch; /* watches while triggers come; NULL: none */

@@ -1,0 +1,143 @@
+/* Writes the record of a run to a temporary file, and gives it its name once the disk has it. */
+#include "evb/data/run_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/conf/scenario_json.h"
+#include "evb/format/eformat.h"
+#include "evb/protocol/message.h"
+#include "evb/sys/loop.h"
+
+/* Records of one CORE; a run number is used again if it is configured. */
+#define NUMBER_MAX 10000
+
+bool run_file_core(const char *event_file, char *core, size_t size_bytes)
+{
+        size_t n = strlen(event_file);
+        int length;
+
+        if (n < 5 || strcmp(event_file + n - 5, ".data") != 0)
+                return false;
+        for (n -= 5; n > 0 && event_file[n - 1] >= '0' && event_file[n - 1] <= '9'; n--)
+                ;
+        if (n < 2 || strncmp(event_file + n - 2, "._", 2) != 0)
+                return false;
+        length = snprintf(core, size_bytes, "%.*s", (int)n - 2, event_file);
+        return length > 0 && (size_t)length < size_bytes;
+}
+
+static json_t *versions(const struct scenario *s)
+{
+        const struct eformat *format = s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3;
+        struct utsname system = {};
+        char kernel[160];
+
+        uname(&system);
+        snprintf(kernel, sizeof kernel, "%.60s %.80s", system.sysname, system.release);
+        return json_pack("{s:s, s:i, s:s, s:i, s:s}", "evb", EVB_VERSION, "protocol", MESSAGE_VERSION,
+                         "format", format->name, "event_storage", (int)format->storage_version, "kernel",
+                         kernel);
+}
+
+static json_t *utc_text(void)
+{
+        time_t now = (time_t)(clock_utc_ns() / NS_PER_S);
+        struct tm tm = {};
+        char text[32];
+
+        gmtime_r(&now, &tm);
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        return json_string(text);
+}
+
+static char *make_text(const struct run_file *f)
+{
+        json_t *o = json_object();
+        char *text;
+
+        json_object_set_new(o, "run", json_integer(f->run));
+        json_object_set_new(o, "written", utc_text());
+        json_object_set_new(o, "versions", versions(f->scenario));
+        json_object_set_new(o, "metadata", scenario_metadata_to_json(f->scenario));
+        json_object_set_new(o, "scenario", scenario_to_json(f->scenario));
+        json_object_set(o, "accounts", (json_t *)f->accounts);
+        text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+        json_decref(o);
+        return text;
+}
+
+static int write_text(const char *path, const char *text)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+        size_t left = strlen(text);
+
+        if (fd < 0)
+                return -errno;
+        while (left > 0) {
+                ssize_t n = write(fd, text, left);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                text += n;
+                left -= (size_t)n;
+        }
+        return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int name_it(const char *temporary, const char *core, char path[static RUN_FILE_PATH_MAX])
+{
+        for (int number = 1; number < NUMBER_MAX; number++) {
+                if (number == 1)
+                        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
+                else
+                        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.%d.json", core, number);
+                /* A link never replaces a file, on any file system that has links. */
+                if (link(temporary, path) == 0)
+                        return unlink(temporary) < 0 ? -errno : 0;
+                if (errno != EEXIST)
+                        return -errno;
+        }
+        return -EEXIST;
+}
+
+static int sync_entry(const char *core)
+{
+        char directory[RUN_FILE_PATH_MAX];
+        const char *slash = strrchr(core, '/');
+        _cleanup_close_ int fd = -1;
+
+        snprintf(directory, sizeof directory, "%.*s/", (int)(slash ? slash - core : 1), slash ? core : ".");
+        fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
+{
+        _cleanup_free_ char *text = make_text(f);
+        char temporary[RUN_FILE_PATH_MAX];
+        int n = snprintf(temporary, sizeof temporary, "%s.run.json.writing", f->core), r;
+
+        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", f->core);
+        if (n < 0 || (size_t)n >= sizeof temporary)
+                return -ENAMETOOLONG;
+        if (!text)
+                return -ENOMEM;
+        r = write_text(temporary, text);
+        if (r >= 0)
+                r = name_it(temporary, f->core, path);
+        if (r < 0) {
+                unlink(temporary);
+                return r;
+        }
+        return sync_entry(f->core);
+}

@@ -1,0 +1,11 @@
+/* The records of a run beside its event files. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/data/reasons.h"
+#include "evb/launch/run.h"
+
+/* Writes the report to CORE.run.json beside the files of each SFI, and appends its path to `written`. Each
+ * failure is a reason. */
+void run_files_write(const struct launch *l, const json_t *report, json_t *written, struct reasons *to);

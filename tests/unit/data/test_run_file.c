@@ -1,0 +1,90 @@
+/* The record of a run: its name beside the event files, its content, and that it is never over another file.
+ */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/data/run_file.h"
+
+static void the_core_is_that_of_the_event_files(void **state)
+{
+        static const char *const wrong[] = {"", ".data", "/x/CORE.data", "/x/CORE._12.writing",
+                                            "/x/CORE.12.data"};
+        char core[64];
+
+        (void)state;
+        assert_true(run_file_core("/x/CORE._SFI-1._0012.data", core, sizeof core));
+        assert_string_equal(core, "/x/CORE._SFI-1");
+        assert_true(run_file_core("/x/CORE._12345.data", core, sizeof core));
+        assert_string_equal(core, "/x/CORE");
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_false(run_file_core(wrong[i], core, sizeof core));
+        assert_false(run_file_core("/x/CORE._0001.data", core, 7));
+        assert_true(run_file_core("/x/CORE._0001.data", core, 8));
+}
+
+static json_t *load(const char *path)
+{
+        json_t *o = json_load_file(path, 0, NULL);
+
+        assert_non_null(o);
+        return o;
+}
+
+static void a_record_replaces_no_file(void **state)
+{
+        static struct scenario s;
+        static const char *const names[] = {"CORE.run.json", "CORE.run.2.json", "CORE.run.3.json"};
+        char folder[] = "/tmp/evb-record-XXXXXX", core[64], wanted[96], path[RUN_FILE_PATH_MAX];
+        struct run_file f = {.scenario = &s, .run = 7, .core = core};
+
+        (void)state;
+        assert_non_null(mkdtemp(folder));
+        snprintf(core, sizeof core, "%s/CORE", folder);
+        strcpy(s.metadata[0].name, "Beam");
+        strcpy(s.metadata[0].value, "muons");
+        s.n_metadata = 1;
+        for (int i = 0; i < 3; i++) {
+                json_t *accounts = json_pack("{s:i, s:f}", "triggers", i, "seconds", 0.123456789012), *o;
+
+                f.accounts = accounts;
+                assert_int_equal(run_file_write(&f, path), 0);
+                snprintf(wanted, sizeof wanted, "%s/%s", folder, names[i]);
+                assert_string_equal(path, wanted);
+                o = load(path);
+                assert_int_equal(json_integer_value(json_object_get(o, "run")), 7);
+                assert_true(json_equal(json_object_get(o, "accounts"), accounts));
+                assert_string_equal(
+                        json_string_value(json_object_get(json_object_get(o, "metadata"), "Beam")), "muons");
+                assert_non_null(json_object_get(json_object_get(o, "versions"), "evb"));
+                assert_non_null(json_object_get(json_object_get(o, "scenario"), "sfi"));
+                json_decref(o);
+                json_decref(accounts);
+        }
+        snprintf(wanted, sizeof wanted, "%s.run.json.writing", core);
+        assert_int_equal(access(wanted, F_OK), -1);
+        for (int i = 0; i < 3; i++) {
+                snprintf(wanted, sizeof wanted, "%s/%s", folder, names[i]);
+                assert_int_equal(unlink(wanted), 0);
+        }
+        assert_int_equal(rmdir(folder), 0);
+        f.accounts = json_true();
+        assert_int_equal(run_file_write(&f, path), -ENOENT);
+        snprintf(wanted, sizeof wanted, "%s.run.json", core);
+        assert_string_equal(path, wanted);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_core_is_that_of_the_event_files),
+                cmocka_unit_test(a_record_replaces_no_file),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
