@@ -269,7 +269,7 @@ def start(evb):
         report = json.loads(done.stdout)
         assert done.returncode == 0 and "o: the run goes on without it" in done.stderr, done
         assert report["events_complete"] == 100 and report["fragments"]["absent"] == 100, report
-        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json", *settings({"node o.required": "yes"})],
+        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json", *settings({"node o.required": "yes", "dfm.node-timeout": "20s"})],
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "the run did not start: o exited" in done.stderr, done
 
