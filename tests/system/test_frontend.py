@@ -180,9 +180,9 @@ def faults(evb):
         (base,) = {f.serial - f.number for f in frames[1] if f.restarts == 1}
         assert max(f.serial for f in frames[1] if f.restarts == 0) < base - two["outage"], (base, two)
         assert all(f.number == f.serial % 65536 for f in frames[1] if f.restarts == 0)
-        sent = sorted((f.board, f.serial, f.number, f.bytes) for found in frames for f in found)
-        # The time that the program takes may shift the end of the outage, unless triggers were held back.
-        assert before in (None, sent) or report["held_seconds"]["boards"] > 0, "another history"
+        # The outage lasts for a time, so the frames of the board that restarts depend on the machine.
+        sent = sorted((f.board, f.serial, f.number, f.bytes) for f in frames[0])
+        assert before in (None, sent), "another history"
         before = sent
 
 
@@ -649,8 +649,10 @@ def whole_beam(evb, **reset):
         node = ros[board["frames"]]
         refused = sum(node[f"front_end_{name}"] for name in ("late", "duplicate", "impossible", "left_over"))
         assert refused + node["front_end_used"] == board["frames"] and node["front_end_dropped"] == 0, (node, board)
-        # The board that restarted has no valid frame until the counters are reset.
-        least, most = (0, 0) if not board["restarts"] else (950, 1050) if reset else (2400, 2550)
+        # The board that restarted has no valid frame until the counters are reset. Frames that arrive before the ROS hears of the
+        # reset are refused too; on a busy machine this takes tens of ms, at 1 kHz.
+        unheard = 300 if reset else 0
+        least, most = (0, unheard) if not board["restarts"] else (950, 1050 + unheard) if reset else (2400, 2550)
         assert least <= refused <= most and node["front_end_restarts"] == board["restarts"], (node, board)
     assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
 
