@@ -9,7 +9,12 @@
 
 const char *scenario_role_name(enum node_role role)
 {
-        static const char *const names[] = {[ROLE_DFM] = "dfm", [ROLE_ROS] = "ros", [ROLE_SFI] = "sfi"};
+        static const char *const names[] = {
+                [ROLE_DFM] = "dfm",
+                [ROLE_ROS] = "ros",
+                [ROLE_SFI] = "sfi",
+                [ROLE_LEVEL2] = "level-2 client",
+        };
 
         return names[role];
 }

@@ -46,6 +46,8 @@ const struct net_address *address_book_find(const struct address_book *b, enum n
                 return index < b->n_ros ? &b->ros[index] : NULL;
         case ROLE_SFI:
                 return index < b->n_sfi ? &b->sfi[index] : NULL;
+        case ROLE_LEVEL2:
+                break; /* no node */
         }
         return NULL;
 }

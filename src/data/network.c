@@ -131,6 +131,8 @@ uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role
                 return p.announce_bps + s->sfi.count * p.request_bps;
         case ROLE_DFM:
                 return s->sfi.count * p.update_bps + s->ros.count * p.alive_bps;
+        case ROLE_LEVEL2:
+                break; /* no node */
         }
         return 0;
 }

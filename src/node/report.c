@@ -116,5 +116,7 @@ void report_write_text(const struct node *n, FILE *to)
                         (unsigned long long)stats_get(&s->events_partial),
                         quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->files->n);
                 break;
+        case ROLE_LEVEL2:
+                break; /* no node */
         }
 }

@@ -32,3 +32,5 @@ CODEC_FIELD(varint, uint64_t)
 bool entries_code(struct codec *c, struct message *m);
 /* The bytes of entry k, which follows entries 0 to k - 1. */
 size_t entries_bytes(const struct message *m, size_t k);
+/* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
+bool decision_code(struct codec *c, struct message *m);

@@ -165,7 +165,17 @@ static bool request_entry(struct codec *c, struct message *m, size_t k, const st
 
 static bool clear_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
 {
+        uint32_t *l1_id = &m->clear.l1_ids[k], expected;
+        uint64_t coded;
+
         field_near(c, &m->clear.events[k], p->event + 1);
+        if (!m->clear.with_l1_ids)
+                return true;
+        expected = expected_l1_id(p, m->clear.events[k]);
+        coded = c->decode ? 0 : zigzag((int32_t)(*l1_id - expected));
+        field_varint(c, &coded);
+        if (c->decode)
+                *l1_id = expected + (uint32_t)unzigzag(coded);
         return true;
 }
 
@@ -188,7 +198,10 @@ static bool as_previous(const struct message *m, size_t k, struct previous *ret)
                 *ret = (struct previous){.event = q->event, .l1_id = q->l1_id};
                 return true;
         case MESSAGE_CLEAR:
-                *ret = (struct previous){.event = m->clear.events[k]};
+                *ret = (struct previous){
+                        .event = m->clear.events[k],
+                        .l1_id = m->clear.with_l1_ids ? m->clear.l1_ids[k] : 0,
+                };
                 return true;
         }
         return false;

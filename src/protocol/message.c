@@ -10,6 +10,7 @@
 #define CHECK_BYTES_AT 28
 #define ASSIGN_WITH_INFO 1u
 #define ASSIGN_ANNOUNCES 2u
+#define CLEAR_WITH_L1_IDS 1u
 /* The sender's 16 bits: role, then index. */
 #define SENDER_ROLE_SHIFT 12
 
@@ -21,6 +22,7 @@ enum {
         INVENTORY_BYTES = 80,
         INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
+        DECISION_BYTES = 16,
 };
 
 uint32_t message_check(const void *bytes, size_t n)
@@ -67,6 +69,8 @@ static bool sender_is_possible(const struct message_header *h)
                 return h->sender_index < EVB_ROS_MAX;
         case ROLE_SFI:
                 return h->sender_index < EVB_SFI_MAX;
+        case ROLE_LEVEL2:
+                return true;
         }
         return false;
 }
@@ -172,11 +176,14 @@ static bool body_update(struct codec *c, struct message *m)
 
 static bool body_clear(struct codec *c, struct message *m)
 {
+        uint32_t flags = !c->decode && m->clear.with_l1_ids ? CLEAR_WITH_L1_IDS : 0;
+
         field_u64(c, &m->clear.oldest);
         if (!count(c, m))
                 return false;
-        reserved(c, 4);
-        return entries_code(c, m);
+        field_u32(c, &flags);
+        m->clear.with_l1_ids = flags & CLEAR_WITH_L1_IDS;
+        return flags <= CLEAR_WITH_L1_IDS && entries_code(c, m);
 }
 
 static bool body_keep_alive(struct codec *c, struct message *m)
@@ -340,6 +347,10 @@ static bool body(struct codec *c, struct message *m)
                 return body_inquiry(c, m);
         case MESSAGE_INVENTORY:
                 return body_inventory(c, m);
+        case MESSAGE_DECISION:
+        case MESSAGE_UNDECIDED:
+        case MESSAGE_DECISION_ACK:
+                return decision_code(c, m);
         }
         return false;
 }
@@ -358,6 +369,9 @@ static size_t fixed_bytes(uint32_t type)
                 return MESSAGE_HEADER_BYTES + REQUEST_BYTES;
         case MESSAGE_INVENTORY:
                 return MESSAGE_HEADER_BYTES + INVENTORY_BYTES;
+        case MESSAGE_DECISION:
+        case MESSAGE_UNDECIDED:
+                return MESSAGE_HEADER_BYTES + DECISION_BYTES;
         }
         return SIZE_MAX;
 }

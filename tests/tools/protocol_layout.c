@@ -9,70 +9,7 @@
 #include "evb/protocol/chunk.h"
 #include "evb/protocol/message.h"
 #include "evb/protocol/trigger_packet.h"
-
-static const char *part_now;
-static int n_fields;
-
-static void begin(const char *name, uint32_t type)
-{
-        printf("%s\"%s\": {\"type\": %u, \"fields\": [", n_fields ? ",\n" : "", name, type);
-        n_fields = 0;
-        part_now = "body";
-}
-
-static void field(const char *name, uint64_t value, unsigned size)
-{
-        printf("%s[\"%s\", \"%s\", %llu, %u]", n_fields++ ? ", " : "", part_now, name,
-               (unsigned long long)value, size);
-}
-
-static void end(const uint8_t *bytes, size_t n)
-{
-        printf("], \"bytes\": \"");
-        for (size_t i = 0; i < n; i++)
-                printf("%02x", bytes[i]);
-        printf("\"}");
-        n_fields = 1;
-}
-
-static void end_message(const struct message *m)
-{
-        uint8_t bytes[4096];
-        size_t n = message_encode(m, bytes, sizeof bytes);
-
-        end(bytes, n);
-}
-
-#define SET(target, name, number)                                                                            \
-        do {                                                                                                 \
-                (target).name = (__typeof__((target).name))(number);                                         \
-                field(#name, (uint64_t)(target).name, sizeof(target).name);                                  \
-        } while (0)
-
-static struct message m;
-
-static struct message *blank(uint32_t type, size_t n)
-{
-        memset(&m, 0, sizeof m);
-        m.header = (struct message_header){.cookie = 0x0102030405060708,
-                                           .sender_role = ROLE_SFI,
-                                           .sender_index = 5,
-                                           .type = type,
-                                           .transaction = 0x06070809};
-        m.n = n;
-        return &m;
-}
-
-/* The incarnation of the DFM, which most messages contain. */
-static void dfm(void)
-{
-        SET(m, dfm, 0xd1d2d3d4d5d6d7d8);
-}
-
-static void entries(unsigned size)
-{
-        field("entries", m.n, size);
-}
+#include "protocol_layout.h"
 
 static void assign(void)
 {
@@ -128,6 +65,8 @@ static void clear_and_keep_alive(void)
         dfm();
         SET(m.clear, oldest, 0x1112131415161718);
         entries(4);
+        m.clear.with_l1_ids = true;
+        field("flags", 1, 4);
         end_message(&m);
 
         begin("KeepAlive", MESSAGE_KEEP_ALIVE);
@@ -178,6 +117,37 @@ static void small_ones(void)
         blank(MESSAGE_RATE, 0);
         SET(m.rate, lost, 0x1112131415161718);
         SET(m.rate, permille, 0x0123);
+        end_message(&m);
+
+        begin("Decision", MESSAGE_DECISION);
+        blank(MESSAGE_DECISION, 1);
+        dfm();
+        entries(4);
+        part_now = "Entry";
+        SET(m.decision.entries[0], event, 0x1112131415161718);
+        SET(m.decision.entries[0], verdict, DECISION_REJECT);
+        SET(m.decision.entries[0], stream, 0x21);
+        SET(m.decision.entries[0], l2_info, 0x31323334);
+        end_message(&m);
+
+        begin("Undecided", MESSAGE_UNDECIDED);
+        blank(MESSAGE_UNDECIDED, 1);
+        dfm();
+        entries(4);
+        part_now = "Entry";
+        SET(m.undecided.entries[0], event, 0x1112131415161718);
+        SET(m.undecided.entries[0], number, 0x2122232425262728);
+        SET(m.undecided.entries[0], time_ns, 0x3132333435363738);
+        SET(m.undecided.entries[0], type, 0x41424344);
+        SET(m.undecided.entries[0], flags, 0x51525354);
+        end_message(&m);
+
+        begin("DecisionAck", MESSAGE_DECISION_ACK);
+        blank(MESSAGE_DECISION_ACK, 0);
+        dfm();
+        SET(m.decision_ack, next, 0x11121314);
+        SET(m.decision_ack, state, RUN_ENDED);
+        SET(m.decision_ack, unused, 0x21222324);
         end_message(&m);
 
         begin("XON", MESSAGE_XON);
@@ -401,6 +371,15 @@ static void compact_others(void)
         for (size_t k = 0; k < m.n; k++)
                 m.clear.events[k] = event_samples[k];
         EACH("%llu", (unsigned long long)m.clear.events[k]);
+
+        begin_compact("ClearById", MESSAGE_CLEAR, 5);
+        m.clear.oldest = 990;
+        m.clear.with_l1_ids = true;
+        for (size_t k = 0; k < m.n; k++) {
+                m.clear.events[k] = event_samples[k];
+                m.clear.l1_ids[k] = k < 3 ? (uint32_t)(70 + k) : 0xFFFFFFFF - (uint32_t)k;
+        }
+        EACH("%llu, %u", (unsigned long long)m.clear.events[k], m.clear.l1_ids[k]);
 }
 
 /* ---- Datagrams to and from a trigger board ---- */

@@ -112,11 +112,13 @@ class Compact:
 
     def entries(self, name, n, oldest=0):
         found, before = [], (2 ** 64 - 1, 2 ** 32 - 1, 0)
-        if name == "Clear":
-            event = oldest - 1
+        if name in ("Clear", "ClearById"):
+            event, l1_id = oldest - 1, 2 ** 32 - 1
             for _ in range(n):
-                event = self.near(event + 1)
-                found.append([event])
+                former, event = event, self.near(event + 1)
+                if name == "ClearById":
+                    l1_id = (l1_id + event - former + signed(self.varint())) % 2 ** 32
+                found.append([event, l1_id] if name == "ClearById" else [event])
             return found, self.raw[self.begin:self.at]
         for _ in range(n):
             values, after = self.entry(name, before)
@@ -128,7 +130,7 @@ class Compact:
 
 def check_compact(sample, transaction=0x06070809):
     name, raw = sample["name"], bytes.fromhex(sample["bytes"])
-    section = {"announcement": "Assign"}.get(name, name)
+    section = {"announcement": "Assign", "ClearById": "Clear"}.get(name, name)
     reader = Compact(raw, HEADER_BYTES + FIXED[section])
     found, _ = reader.entries(name, len(sample["entries"]), oldest=990)
     if section == "Assign":

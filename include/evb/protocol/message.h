@@ -35,7 +35,10 @@
         X(MESSAGE_WELCOME, 0x00EB0006, "Welcome", "DFM to ROS or SFI")                                       \
         X(MESSAGE_INQUIRY, 0x00EB0007, "Inquiry", "DFM to SFI")                                              \
         X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")                                          \
-        X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")
+        X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")                                               \
+        X(MESSAGE_DECISION, 0x00EB0012, "Decision", "level-2 client to DFM")                                 \
+        X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
+        X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -162,6 +165,25 @@ struct node_totals {
         uint64_t payload_bytes;
 };
 
+/* What level 2 decides about an event. */
+enum decision_verdict { DECISION_ACCEPT = 1, DECISION_REJECT };
+
+struct decision_entry {
+        uint64_t event;
+        uint8_t verdict; /* enum decision_verdict */
+        uint8_t stream;  /* of an accepted event, for its header */
+        uint32_t l2_info;
+};
+
+/* An event that waits for its decision. */
+struct undecided_entry {
+        uint64_t event;
+        uint64_t number;  /* the trigger's own number, as boards count it */
+        uint64_t time_ns; /* of the trigger, since 1970, UTC */
+        uint32_t type;    /* of the trigger */
+        uint32_t flags;   /* of the trigger */
+};
+
 /* One decoded control message. The header's type selects the member of the union. */
 struct message {
         struct message_header header;
@@ -189,7 +211,10 @@ struct message {
                 } update;
                 struct {
                         uint64_t oldest; /* every event below has ended */
+                        /* With level 2, a ROS may never have heard of an event: its L1 ID names its frame. */
+                        bool with_l1_ids;
                         uint64_t events[MESSAGE_ENTRIES_MAX];
+                        uint32_t l1_ids[MESSAGE_ENTRIES_MAX]; /* of the events, if with_l1_ids */
                 } clear;
                 struct {
                         uint64_t oldest, triggers;
@@ -259,6 +284,17 @@ struct message {
                         uint64_t lost;     /* packets lost on the way that led to reductions */
                         uint32_t permille; /* share of the planned rate that the SFI's port takes: 1..1000 */
                 } rate;
+                struct {
+                        struct decision_entry entries[MESSAGE_ENTRIES_MAX];
+                } decision;
+                struct {
+                        struct undecided_entry entries[MESSAGE_ENTRIES_MAX];
+                } undecided;
+                struct {
+                        uint32_t next;   /* all Decisions below this number were taken */
+                        uint32_t state;  /* enum run_state */
+                        uint32_t unused; /* entries of this connection that had no effect (mod 2^32) */
+                } decision_ack;
         };
 };
 
@@ -268,6 +304,9 @@ struct message {
 
 /* Of event information, with each entry that has it. */
 #define MESSAGE_INFO_BYTES 56
+
+/* The largest message from or to a level-2 client. */
+#define MESSAGE_LEVEL2_BYTES_MAX (MESSAGE_HEADER_BYTES + 16 + MESSAGE_ENTRIES_MAX * 32)
 
 /* Bytes for entries in a message of `bytes`, header included. */
 size_t message_room(uint32_t type, size_t bytes);
@@ -283,5 +322,10 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
 size_t message_bytes(const struct message *m);
 /* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
+
+/* Decodes the first message of a byte stream between DFM and level-2 client. MESSAGE_SHORT: it is incomplete;
+ * after MESSAGE_OK, *ret_bytes is its size. */
+enum message_verdict message_decode_first(struct message *ret, const uint8_t *bytes, size_t n,
+                                          size_t *ret_bytes);
 
 const char *message_type_name(uint32_t type); /* "Update", or "unknown" */

@@ -10,10 +10,10 @@
 static struct message sent, got;
 
 static const uint32_t types[] = {
-        MESSAGE_UPDATE,     MESSAGE_ASSIGN,     MESSAGE_BUILD,     MESSAGE_CLEAR,
-        MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST,    MESSAGE_XON,       MESSAGE_XOFF,
-        MESSAGE_ALIVE,      MESSAGE_UPDATE_ACK, MESSAGE_TOTALS,    MESSAGE_JOIN,
-        MESSAGE_WELCOME,    MESSAGE_INQUIRY,    MESSAGE_INVENTORY, MESSAGE_RATE,
+        MESSAGE_UPDATE,  MESSAGE_ASSIGN,   MESSAGE_BUILD,     MESSAGE_CLEAR,        MESSAGE_KEEP_ALIVE,
+        MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
+        MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
+        MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK,
 };
 
 /* The messages about membership in a run. */
@@ -61,6 +61,28 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
         }
 }
 
+static bool fill_level2(struct random *r, uint32_t type, size_t n)
+{
+        switch (type) {
+        case MESSAGE_DECISION:
+                for (size_t i = 0; i < n; i++)
+                        sent.decision.entries[i] = (struct decision_entry){
+                                random_next(r), DECISION_ACCEPT, (uint8_t)i, (uint32_t)random_next(r)};
+                return true;
+        case MESSAGE_UNDECIDED:
+                for (size_t i = 0; i < n; i++)
+                        sent.undecided.entries[i] = (struct undecided_entry){random_next(r), random_next(r),
+                                                                             random_next(r), 5, (uint32_t)i};
+                return true;
+        case MESSAGE_DECISION_ACK:
+                sent.decision_ack.next = (uint32_t)random_next(r);
+                sent.decision_ack.state = RUN_ENDED;
+                sent.decision_ack.unused = 9;
+                return true;
+        }
+        return false;
+}
+
 /* A message with a value in every field. */
 static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t size)
 {
@@ -102,8 +124,11 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                                                          3, EVENT_PARTIAL};
                 break;
         case MESSAGE_CLEAR:
-                for (size_t i = 0; i < n; i++)
+                sent.clear.with_l1_ids = info;
+                for (size_t i = 0; i < n; i++) {
                         sent.clear.events[i] = random_next(&r);
+                        sent.clear.l1_ids[i] = info ? (uint32_t)random_next(&r) : 0;
+                }
                 break;
         case MESSAGE_REQUEST:
                 for (size_t i = 0; i < n; i++)
@@ -111,7 +136,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                 (struct request_entry){random_next(&r) >> 1, 5, 32, UINT32_MAX, 2};
                 break;
         default:
-                fill_membership(&r, type, n);
+                if (!fill_level2(&r, type, n))
+                        fill_membership(&r, type, n);
         }
         return message_encode(&sent, bytes, size);
 }
@@ -237,6 +263,57 @@ static void wrong_entries_do_no_harm(void **state)
         assert_true(decoded > 1000 && refused > 1000);
 }
 
+/* Decisions come from programs of others. The check word is right; only the value is wrong. */
+static enum message_verdict decode_with(uint32_t type, size_t at, uint8_t value, size_t extra)
+{
+        static uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX + 1];
+        size_t n = make(type, 2, false, bytes, sizeof bytes) + extra;
+        struct message_header h = sent.header;
+
+        bytes[MESSAGE_HEADER_BYTES + at] = value;
+        h.payload_bytes = (uint32_t)(n - MESSAGE_HEADER_BYTES);
+        message_header_encode(&h, bytes, message_check(bytes + MESSAGE_HEADER_BYTES, h.payload_bytes));
+        return message_decode(&got, bytes, n);
+}
+
+static void impossible_decisions_are_refused(void **state)
+{
+        static const size_t entries_at = 8, verdict_at = 16 + 8, second_verdict_at = 32 + 8;
+        static const uint32_t lists[] = {MESSAGE_DECISION, MESSAGE_UNDECIDED};
+
+        (void)state;
+        for (unsigned verdict = 0; verdict < 256; verdict++) {
+                enum message_verdict expected = verdict == 1 || verdict == 2 ? MESSAGE_OK : MESSAGE_MALFORMED;
+
+                assert_int_equal(decode_with(MESSAGE_DECISION, verdict_at, (uint8_t)verdict, 0), expected);
+                assert_int_equal(decode_with(MESSAGE_DECISION, second_verdict_at, (uint8_t)verdict, 0),
+                                 expected);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+                assert_int_equal(decode_with(lists[i], entries_at, 2, 0), MESSAGE_OK);
+                assert_int_equal(decode_with(lists[i], entries_at, 2, 1), MESSAGE_MALFORMED);
+                assert_int_equal(decode_with(lists[i], entries_at, 1, 0), MESSAGE_MALFORMED);
+                assert_int_equal(decode_with(lists[i], entries_at, 3, 0), MESSAGE_MALFORMED);
+                assert_int_equal(decode_with(lists[i], entries_at + 1, 1, 0), MESSAGE_MALFORMED);
+                assert_int_equal(decode_with(lists[i], entries_at + 3, 255, 0), MESSAGE_MALFORMED);
+        }
+        assert_int_equal(decode_with(MESSAGE_DECISION_ACK, 12, 0, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_DECISION_ACK, 12, 5, 0), MESSAGE_MALFORMED);
+}
+
+static void a_full_list_fits(void **state)
+{
+        static uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
+
+        (void)state;
+        assert_int_equal(make(MESSAGE_UNDECIDED, MESSAGE_ENTRIES_MAX, false, bytes, sizeof bytes),
+                         sizeof bytes);
+        assert_true(make(MESSAGE_DECISION, MESSAGE_ENTRIES_MAX, false, bytes, sizeof bytes) > 0);
+        assert_int_equal(message_decode(&got, bytes, MESSAGE_HEADER_BYTES + 16 + MESSAGE_ENTRIES_MAX * 16),
+                         MESSAGE_OK);
+        assert_int_equal(got.n, MESSAGE_ENTRIES_MAX);
+}
+
 static void flipped_bits_and_truncations_are_refused(void **state)
 {
         uint8_t bytes[1472], *copy;
@@ -285,6 +362,8 @@ int main(void)
                 cmocka_unit_test(consecutive_events_take_few_bytes),
                 cmocka_unit_test(added_entries_are_counted),
                 cmocka_unit_test(wrong_entries_do_no_harm),
+                cmocka_unit_test(impossible_decisions_are_refused),
+                cmocka_unit_test(a_full_list_fits),
                 cmocka_unit_test(flipped_bits_and_truncations_are_refused),
                 cmocka_unit_test(foreign_messages_are_distinguished),
         };
