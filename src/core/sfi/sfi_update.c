@@ -186,7 +186,7 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
         m->update.assign_ack = (uint32_t)u->assign_next;
         m->update.first = u->finished_sent;
         m->update.incarnation = u->config->member.incarnation;
-        while (u->finished_sent != u->finished_next) {
+        while (u->finished_sent != u->finished_next && m->n < MESSAGE_ENTRIES_MAX) {
                 m->update.entries[m->n] = u->finished[u->finished_sent & u->finished_mask];
                 if (!message_add(m, &room))
                         break;
