@@ -46,8 +46,8 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
         uint64_t written = 0, twice = 0;
 
-        check(d->triggers == d->complete + d->partial + d->lost);
-        check(d->fragments_expected == d->triggers * c->n_ros);
+        check(d->triggers == d->complete + d->partial + d->lost + d->rejected);
+        check(d->fragments_expected == (d->triggers - d->rejected) * c->n_ros);
         check(d->fragments_expected == d->fragments_received + d->fragments_lost + d->fragments_absent);
         for (uint64_t e = 0; e < c->events; e++) {
                 const struct sim_event *event = sim_event(s, e);

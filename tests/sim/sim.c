@@ -68,6 +68,7 @@ struct sim *sim_free(struct sim *s)
         chunk_packer_free(s->packer);
         free(s->nodes);
         free(s->events);
+        free(s->farm.waiting);
         free(s);
         return NULL;
 }

@@ -27,7 +27,7 @@ struct sim_config {
         bool push;
         uint64_t events;
         uint64_t rate_millihertz;
-        bool outside; /* the test offers the triggers; `events` of them are taken */
+        bool outside;            /* the test offers the triggers; `events` of them are taken */
         uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice the mean unless `fixed` */
         bool fixed;
         struct fault_config faults;
@@ -57,6 +57,11 @@ struct sim_config {
         uint64_t room_bytes;               /* of an SFI's socket, as its core believes */
         uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
         uint64_t pause_ns, pause_every_ns; /* all ROSs stop together, for so long and so often */
+        /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. It is away
+         * in an interval. */
+        struct dfm_level2_config level2;
+        uint32_t accept_percent;
+        uint64_t farm_ns, farm_away_from_ns, farm_away_until_ns;
 };
 
 /* The end of one event, as the SFIs wrote it. */
@@ -105,3 +110,5 @@ uint64_t sim_port_frames(const struct sim *s);
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
 uint64_t sim_steps(const struct sim *s);                /* wake-ups of all nodes */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */
+/* What the farm decides about an event, at any time. */
+bool sim_accepts(const struct sim *s, uint64_t event);

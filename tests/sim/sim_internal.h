@@ -30,6 +30,15 @@ struct sim_node {
         uint32_t n_writing;
 };
 
+/* Events that the farm knows and has not decided. */
+struct sim_farm {
+        uint64_t cursor;
+        struct sim_waiting {
+                uint64_t event, due_ns;
+        } * waiting;
+        size_t n;
+};
+
 enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER, ITEM_FRAME };
 
 struct sim_item {
@@ -54,6 +63,7 @@ struct sim {
         struct chunk_packer *packer;
         struct message message; /* the message being sent or received */
         struct sim_event *events;
+        struct sim_farm farm;
         uint64_t wrong_bytes;
         uint32_t most_open;
         uint32_t sender;       /* the node whose turn it is */
@@ -71,6 +81,10 @@ void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns);
 void sim_drop_items(struct sim *s);
+/* sim_farm.c: the farm beside the DFM. It begins anew with each DFM. */
+void sim_farm_begin(struct sim *s);
+/* Returns whether it decided anything, and its next deadline. */
+bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns);
 /* sim_nodes.c */
 void sim_make_nodes(struct sim *s);
 void sim_make_dfm(struct sim *s, struct sim_node *n);

@@ -136,8 +136,10 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .message_bytes = s->config.mtu_bytes,
                 .info = s->config.boards.reset_at > 0 ? sim_boards_info : NULL,
                 .info_ctx = s,
+                .level2 = s->config.level2,
         };
 
+        sim_farm_begin(s);
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
 
@@ -405,10 +407,12 @@ void sim_turn(struct sim *s, struct sim_node *n)
         s->steps++;
         s->sender = node;
         if (n->role == ROLE_DFM) {
-                while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
-                        send_message(s, to, &s->message);
+                do {
+                        while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
+                                send_message(s, to, &s->message);
+                } while (sim_farm_turn(s, n->dfm, &deadline_ns));
                 sim_boards_read_out(s);
-                deadline_ns = dfm_deadline_ns(n->dfm);
+                deadline_ns = MIN(deadline_ns, dfm_deadline_ns(n->dfm));
         } else if (n->role == ROLE_ROS) {
                 turn_ros(s, n);
                 deadline_ns = MIN(ros_deadline_ns(n->ros), n->arrive_ns);

@@ -166,7 +166,7 @@ static void throw_garbage(struct sim *s)
                                                .sender_index = (uint16_t)random_below(&random, 8),
                                                .transaction = (uint32_t)random_next(&random)}};
                 static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON,
-                                                 MESSAGE_REQUEST};
+                                                 MESSAGE_REQUEST, MESSAGE_DECISION_ACK};
                 size_t n;
 
                 /* Some are complete messages with odd values, some are noise. Types that can end a run are

@@ -3,8 +3,9 @@
  * one. It collects the ends of events, has the ROSs clear them, and accounts for every trigger exactly
  * once. One thread; dfm_new() makes all allocations.
  *
- * An event is FREE, ASSIGNED (or waiting for another assignment), possibly WRITING (built, with no
- * time-out while its SFI writes it), and then complete, partial or lost, and cleared. Both directions
+ * An event is FREE, with level 2 UNDECIDED (see dfm_level2.h), ASSIGNED (or waiting for another assignment),
+ * possibly WRITING (built, with no time-out while its SFI writes it), and then complete, partial, lost or
+ * rejected, and cleared. Both directions
  * between DFM and SFI are reliable streams: entries are numbered, acknowledged and resent. A DFM that
  * finds nodes in a former DFM's run resumes that run. */
 #pragma once
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
+#include "evb/core/dfm_level2.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 #include "evb/protocol/budget.h"
@@ -77,6 +79,7 @@ struct dfm_config {
          * time. */
         void (*info)(void *ctx, uint64_t event, struct event_info *ret);
         void *info_ctx;
+        struct dfm_level2_config level2;
 };
 
 /* Changes of a node or the run, for the log. */
@@ -135,6 +138,7 @@ struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
+        uint64_t rejected;    /* by level 2, or by its time-out */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
         uint64_t fragments_expected, fragments_received, fragments_lost, fragments_absent;

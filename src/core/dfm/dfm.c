@@ -35,6 +35,9 @@ static int allocate(struct dfm *d)
         if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory ||
             !d->announce || !d->clears)
                 return -ENOMEM;
+        r = dfm_level2_init(d);
+        if (r < 0)
+                return r;
         d->stream_mask = window - 1;
         d->announce_mask = announce - 1;
         for (uint32_t i = 0; i < c->n_sfi; i++)
@@ -87,6 +90,7 @@ struct dfm *dfm_free(struct dfm *d)
         if (!d)
                 return NULL;
         dfm_table_fini(&d->table);
+        dfm_level2_fini(d);
         free(d->nodes);
         free(d->resume.known);
         free(d->sfis);
@@ -233,6 +237,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         if (now_ns >= d->keep_alive_due_ns)
                 dfm_check_nodes(d, now_ns);
         dfm_expire(d, now_ns);
+        dfm_level2_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
         dfm_triggers_tick(d, now_ns);
         dfm_assign_due(d, now_ns);
@@ -263,6 +268,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
 
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.assigned));
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
+        deadline = MIN(deadline, dfm_level2_deadline_ns(d));
         if (d->n_clears > 0)
                 deadline = MIN(deadline, clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));

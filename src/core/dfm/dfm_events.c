@@ -14,12 +14,24 @@ static void leave_sfi(struct dfm *d, uint32_t slot)
                 d->sfis[sfi].held--;
 }
 
+/* Internal triggers: the number of the event. */
+static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
+{
+        struct event_info info;
+
+        dfm_describe(d, e, &info);
+        return info.l1_id;
+}
+
 /* The event is over, and the ROSs shall clear it. */
 static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         if (d->n_clears == 0)
                 d->clear_since_ns = now_ns;
-        d->clears[d->n_clears++] = d->table.slots[slot].event;
+        d->clears[d->n_clears++] = (struct dfm_ended){
+                .event = d->table.slots[slot].event,
+                .l1_id = dfm_clears_by_l1_id(d) ? l1_id_of(d, &d->table.slots[slot]) : 0,
+        };
         leave_sfi(d, slot);
         dfm_table_close(&d->table, slot);
 }
@@ -28,6 +40,12 @@ void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         d->counts.triggers--;
         d->counts.not_taken++;
+        close_event(d, now_ns, slot);
+}
+
+void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
+{
+        d->counts.rejected++;
         close_event(d, now_ns, slot);
 }
 
@@ -130,25 +148,50 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
         return true;
 }
 
+/* Accepted events wait for a credit without a time-out, as triggers do that are held back. */
+static bool assign_accepted(struct dfm *d, uint64_t now_ns)
+{
+        uint32_t slot, sfi;
+
+        while ((slot = d->table.accepted.first) != SLOT_NONE) {
+                if (!may_announce(d) || (sfi = choose_sfi(d)) == POLICY_NONE)
+                        return false;
+                d->counts.reassigned += d->table.slots[slot].attempts > 0;
+                give(d, now_ns, slot, sfi);
+                d->level2.served_ns = now_ns;
+        }
+        return true;
+}
+
+/* The event of the next trigger gets an SFI at once, or waits for level 2. False: neither is possible. */
+static bool take_trigger(struct dfm *d, uint64_t now_ns)
+{
+        bool level2 = d->config.level2.on;
+        uint32_t sfi = POLICY_NONE, slot;
+
+        if (d->n_xoff > 0 || !may_open(d) ||
+            (level2 ? !dfm_level2_has_room(d) : (sfi = choose_sfi(d)) == POLICY_NONE))
+                return false;
+        dfm_release(d, now_ns);
+        slot = dfm_table_open(&d->table, now_ns);
+        dfm_trigger_take(d, now_ns, slot);
+        if (level2)
+                dfm_table_await(&d->table, slot);
+        else
+                give(d, now_ns, slot, sfi);
+        return true;
+}
+
 void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 {
         view_policy(d);
-        bool open = assign_orphans(d, now_ns);
+        bool open = assign_orphans(d, now_ns) && assign_accepted(d, now_ns);
 
         for (int n = 0; n < ASSIGN_BATCH && dfm_trigger_is_due(d, now_ns); n++) {
-                uint32_t sfi = POLICY_NONE;
-
-                if (open && d->n_xoff == 0 && may_open(d))
-                        sfi = choose_sfi(d);
-                if (sfi == POLICY_NONE) {
-                        dfm_hold_back(d, now_ns);
-                        return;
-                }
-                dfm_release(d, now_ns);
-                uint32_t slot = dfm_table_open(&d->table, now_ns);
-
-                dfm_trigger_take(d, now_ns, slot);
-                give(d, now_ns, slot, sfi);
+                if (open && take_trigger(d, now_ns))
+                        continue;
+                dfm_hold_back(d, now_ns);
+                return;
         }
         if (d->state != RUN_RUNNING)
                 dfm_release(d, now_ns);
@@ -172,7 +215,7 @@ static bool is_overdue(const struct dfm *d, uint64_t now_ns, uint32_t slot)
 
 void dfm_expire(struct dfm *d, uint64_t now_ns)
 {
-        bool hopeless = d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
+        bool hopeless = dfm_is_hopeless(d);
 
         while (is_overdue(d, now_ns, d->table.assigned.first))
                 take_back(d, now_ns, d->table.assigned.first);

@@ -14,18 +14,24 @@
 #define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
 
 /* An open event. Slots with an SFI are in the list `assigned`, in order of assignment and so of their
- * time-outs, or in `writing`, which has no time-out. Slots without an SFI are in `orphans`, in the order in
- * which they lost it. */
+ * time-outs, or in `writing`, which has no time-out. Slots that never had an SFI are in `undecided`, in the
+ * order of their triggers, or in `accepted`, in that of their decisions; slots without an SFI otherwise are
+ * in `orphans`, in the order in which they lost it. */
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
-        uint64_t assigned_ns; /* for an orphan: when it lost its SFI */
+        uint64_t assigned_ns; /* for an orphan: when it lost its SFI; if undecided: when it became so */
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
         uint16_t former;   /* its previous SFI */
         uint16_t attempts; /* assignments so far */
         bool writing;      /* its SFI built it and is writing it */
+        bool undecided;    /* it waits for level 2 */
+        bool accepted;     /* it waits for its first SFI */
+        bool decided;      /* by a decision, which set the following */
+        uint8_t stream;
+        uint32_t l2_info;
         /* Not known: the schedule made the trigger, or a former DFM took it. */
         bool trigger_known;
         struct trigger_entry trigger;
@@ -40,7 +46,8 @@ struct dfm_table {
         uint32_t capacity, used;
         uint32_t *free_slots;
         struct idmap by_event;
-        struct dfm_list assigned, writing, orphans;
+        struct dfm_list assigned, writing, orphans, undecided, accepted;
+        uint32_t n_undecided;
         uint64_t next_event; /* number of the next trigger's event */
         uint64_t oldest;     /* every event below has ended */
 };
@@ -57,6 +64,9 @@ void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
+/* An event without an SFI waits for its decision; then, for an SFI. */
+void dfm_table_await(struct dfm_table *t, uint32_t slot);
+void dfm_table_accept(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
 /* The DFM's view of one SFI, and the stream of assignments to it. Entries [acked, next) are kept, [sent,
  * next) wait for sending. Those below `reached` were sent at least once; in push, only these are announced to
@@ -116,8 +126,25 @@ struct dfm_resume {
         uint64_t oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits */
         struct node_totals totals;
-        bool late;     /* the inventory of an SFI that came later is incomplete */
-        uint64_t lost; /* earlier events that count as lost because no SFI reported their end */
+        bool late; /* the inventory of an SFI that came later is incomplete */
+        /* earlier events that count as lost, or with level 2 as rejected, because no SFI reported their end
+         */
+        uint64_t lost;
+};
+
+/* Decisions about events. */
+struct dfm_level2 {
+        uint64_t *decided;   /* EVB_EVENT_WINDOW bits: the recent events that a client decided */
+        uint64_t remembered; /* bits of events from here on are not valid yet; a multiple of 64 */
+        uint64_t served_ns;  /* the last time at which an accepted event got an SFI, or draining began */
+        struct dfm_level2_counts counts;
+        struct histogram latency_ns;
+};
+
+/* An event that ended and is not cleared yet. */
+struct dfm_ended {
+        uint64_t event;
+        uint32_t l1_id; /* if dfm_clears_by_l1_id() */
 };
 
 /* The numbers of triggers since the last reset: which ones came. */
@@ -170,6 +197,7 @@ struct dfm {
         uint32_t n_live[ROLE_SFI + 1]; /* present nodes by role, as every step needs it */
         uint32_t n_answers;            /* nodes that wait for one */
         struct dfm_resume resume;
+        struct dfm_level2 level2;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
         struct policy_sfi *policy_view;
@@ -183,7 +211,7 @@ struct dfm {
         uint32_t announce_mask, announce_head, announce_tail;
         struct budget ros_budget; /* of what this DFM sends to the port of each ROS */
 
-        uint64_t *clears;
+        struct dfm_ended *clears;
         uint32_t n_clears, clear_group;
         uint64_t clear_since_ns;
         uint32_t clear_sequence;
@@ -216,6 +244,8 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* its trigger does not count */
+/* Ends an event that level 2 does not want. */
+void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
@@ -245,6 +275,13 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
 void dfm_hold_back(struct dfm *d, uint64_t now_ns);
 void dfm_release(struct dfm *d, uint64_t now_ns);
+
+/* dfm_level2.c: decisions. */
+int dfm_level2_init(struct dfm *d); /* -ENOMEM */
+void dfm_level2_fini(struct dfm *d);
+/* Decides overdue events; while draining, also ends accepted ones that no SFI takes. */
+void dfm_level2_expire(struct dfm *d, uint64_t now_ns);
+uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 
 /* dfm_join.c: admission. */
 bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
@@ -286,6 +323,24 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
 /* When the next message to a single SFI or announcement is due, and its budget permits it; NEVER_NS: none. */
 uint64_t dfm_streams_deadline_ns(const struct dfm *d);
+
+/* No SFI will build a further event. */
+static inline bool dfm_is_hopeless(const struct dfm *d)
+{
+        return d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
+}
+
+/* The ROSs hear only of events that are built. Clear tells them which frames belong to the others. */
+static inline bool dfm_clears_by_l1_id(const struct dfm *d)
+{
+        return d->config.level2.on;
+}
+
+/* Whether another event may wait for level 2. */
+static inline bool dfm_level2_has_room(const struct dfm *d)
+{
+        return d->table.n_undecided < d->config.level2.window;
+}
 
 /* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
  * of the run, all events have ended elsewhere. */

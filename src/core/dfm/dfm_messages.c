@@ -39,6 +39,8 @@ static bool add_entry(struct dfm *d, struct message *m, size_t *room, const stru
         struct assign_entry *entry = &m->assign.entries[m->n];
         uint32_t type = e && e->attempts > 1 ? MESSAGE_BUILD : MESSAGE_ASSIGN;
 
+        if (m->n == MESSAGE_ENTRIES_MAX)
+                return false;
         if (m->n == 0)
                 m->header.type = type;
         else if (m->header.type != type)
@@ -207,8 +209,10 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
         m->clear.oldest = d->table.oldest;
+        m->clear.with_l1_ids = dfm_clears_by_l1_id(d);
         for (; n < MIN(d->n_clears, d->clear_group); n++) {
-                m->clear.events[n] = d->clears[n];
+                m->clear.events[n] = d->clears[n].event;
+                m->clear.l1_ids[n] = d->clears[n].l1_id;
                 if (!message_add(m, &room))
                         break;
         }

@@ -314,6 +314,7 @@ static void end(struct dfm *d, uint64_t now_ns)
 static void drain(struct dfm *d, uint64_t now_ns)
 {
         d->state = RUN_DRAINING;
+        d->level2.served_ns = now_ns;
         dfm_triggers_drop(d);
         d->keep_alive_due_ns = now_ns;
 }

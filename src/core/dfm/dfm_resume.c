@@ -188,10 +188,16 @@ static void note_late_totals(struct dfm *d, const struct dfm_node *n, const stru
         uint64_t missing = MIN(t->missing, partial * n_ros), absent = MIN(t->absent, found * n_ros - missing);
 
         d->resume.lost -= found;
-        c->lost -= found;
+        if (d->config.level2.on) {
+                c->rejected -= found;
+                c->fragments_expected += found * n_ros;
+                c->fragments_lost += missing;
+        } else {
+                c->lost -= found;
+                c->fragments_lost -= found * n_ros - missing;
+        }
         c->complete += found - partial;
         c->partial += partial;
-        c->fragments_lost -= found * n_ros - missing;
         c->fragments_received += found * n_ros - missing - absent;
         c->fragments_absent += absent;
         c->payload_bytes += t->payload_bytes;
@@ -268,7 +274,8 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* Accounts for all triggers so far. Events that ended on an SFI that left count as lost. */
+/* Accounts for all triggers so far. Events that ended on an SFI that left count as lost; with level 2, nearly
+ * all events whose end nobody reports are rejected ones, and count as such. */
 static void count_former(struct dfm *d)
 {
         const struct node_totals *t = &d->resume.totals;
@@ -279,9 +286,10 @@ static void count_former(struct dfm *d)
         c->complete = MIN(t->complete, ended);
         c->partial = MIN(t->partial, ended - c->complete);
         c->ended_again += t->complete + t->partial - c->complete - c->partial;
-        c->lost = d->resume.lost = ended - c->complete - c->partial;
+        d->resume.lost = ended - c->complete - c->partial;
+        *(d->config.level2.on ? &c->rejected : &c->lost) = d->resume.lost;
         c->payload_bytes = t->payload_bytes;
-        c->fragments_expected = ended * n_ros;
+        c->fragments_expected = (ended - c->rejected) * n_ros;
         c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
         c->fragments_absent = MIN(t->absent, c->fragments_expected - c->fragments_lost);
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
@@ -294,8 +302,15 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
 
         t->next_event = r->newest;
         for (uint64_t event = r->oldest; event < r->newest && event - r->oldest < EVB_EVENT_WINDOW; event++) {
-                if (!is_known(d, event) && t->used < t->capacity)
-                        t->slots[dfm_table_insert(t, event, now_ns)].attempts = 1;
+                uint32_t slot;
+
+                if (is_known(d, event) || t->used == t->capacity)
+                        continue;
+                slot = dfm_table_insert(t, event, now_ns);
+                t->slots[slot].attempts = 1;
+                /* The former DFM's decisions are not known. */
+                if (d->config.level2.on && dfm_can_describe(d, slot))
+                        dfm_table_await(t, slot);
         }
         t->oldest = r->oldest;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)

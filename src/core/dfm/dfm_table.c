@@ -1,4 +1,4 @@
-/* The DFM's open events: slots, found by event number, in three lists. It knows neither policies nor
+/* The DFM's open events: slots, found by event number, in lists by their state. It knows neither policies nor
  * messages. */
 #include <assert.h>
 #include <errno.h>
@@ -36,7 +36,21 @@ static struct dfm_list *list_of(struct dfm_table *t, uint32_t slot)
 {
         const struct dfm_event *e = &t->slots[slot];
 
+        if (e->undecided)
+                return &t->undecided;
+        if (e->accepted)
+                return &t->accepted;
         return e->sfi == NO_SFI ? &t->orphans : e->writing ? &t->writing : &t->assigned;
+}
+
+/* The caller sets the new state, and adds the slot to the list of that state. */
+static void leave_list(struct dfm_table *t, uint32_t slot)
+{
+        struct dfm_event *e = &t->slots[slot];
+
+        list_remove(t, list_of(t, slot), slot);
+        t->n_undecided -= e->undecided;
+        e->writing = e->undecided = e->accepted = false;
 }
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity)
@@ -48,6 +62,8 @@ int dfm_table_init(struct dfm_table *t, uint32_t capacity)
                 .assigned = {SLOT_NONE, SLOT_NONE},
                 .writing = {SLOT_NONE, SLOT_NONE},
                 .orphans = {SLOT_NONE, SLOT_NONE},
+                .undecided = {SLOT_NONE, SLOT_NONE},
+                .accepted = {SLOT_NONE, SLOT_NONE},
         };
         r = idmap_init(&t->by_event, capacity);
         if (r < 0)
@@ -92,7 +108,7 @@ uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
 
 void dfm_table_close(struct dfm_table *t, uint32_t slot)
 {
-        list_remove(t, list_of(t, slot), slot);
+        leave_list(t, slot);
         idmap_remove(&t->by_event, t->slots[slot].event);
         t->free_slots[t->capacity - t->used--] = slot;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
@@ -103,9 +119,8 @@ void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t
 {
         struct dfm_event *e = &t->slots[slot];
 
-        list_remove(t, list_of(t, slot), slot);
+        leave_list(t, slot);
         e->sfi = sfi;
-        e->writing = false;
         e->sequence = sequence;
         e->assigned_ns = now_ns;
         e->attempts++;
@@ -114,19 +129,34 @@ void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t
 
 void dfm_table_note_writing(struct dfm_table *t, uint32_t slot)
 {
-        list_remove(t, list_of(t, slot), slot);
+        leave_list(t, slot);
         t->slots[slot].writing = true;
         list_add(t, &t->writing, slot);
 }
 
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
 {
-        list_remove(t, list_of(t, slot), slot);
+        leave_list(t, slot);
         t->slots[slot].former = t->slots[slot].sfi;
         t->slots[slot].sfi = NO_SFI;
-        t->slots[slot].writing = false;
         t->slots[slot].assigned_ns = now_ns;
         list_add(t, &t->orphans, slot);
+}
+
+void dfm_table_await(struct dfm_table *t, uint32_t slot)
+{
+        leave_list(t, slot);
+        t->slots[slot].undecided = true;
+        t->n_undecided++;
+        list_add(t, &t->undecided, slot);
+}
+
+void dfm_table_accept(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
+{
+        leave_list(t, slot);
+        t->slots[slot].accepted = true;
+        t->slots[slot].assigned_ns = now_ns;
+        list_add(t, &t->accepted, slot);
 }
 
 static void postpone(struct dfm_table *t, const struct dfm_list *list, uint64_t now_ns, uint64_t by_ns)
@@ -139,4 +169,5 @@ void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns)
 {
         postpone(t, &t->assigned, now_ns, by_ns);
         postpone(t, &t->orphans, now_ns, by_ns);
+        postpone(t, &t->undecided, now_ns, by_ns);
 }

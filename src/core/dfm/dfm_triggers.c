@@ -227,7 +227,7 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
 
 bool dfm_has_info(const struct dfm *d)
 {
-        return d->config.info || is_outside(d);
+        return d->config.info || is_outside(d) || d->config.level2.on;
 }
 
 bool dfm_can_describe(const struct dfm *d, uint32_t slot)
@@ -235,21 +235,31 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot)
         return !is_outside(d) || d->table.slots[slot].trigger_known;
 }
 
-void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret)
+/* As the trigger describes it. */
+static void describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret)
 {
         const struct trigger_entry *t = &e->trigger;
-        uint64_t time_ns = t->time_ns > 0 ? t->time_ns : e->trigger_ns + d->config.utc_offset_ns;
+        uint64_t time_ns = t->time_ns > 0 ? t->time_ns : e->trigger_ns + d->config.utc_offset_ns,
+                 number = is_outside(d) ? t->number : e->event;
 
-        if (d->config.info) {
-                d->config.info(d->config.info_ctx, e->event, ret);
-                return;
-        }
         *ret = (struct event_info){
-                .global_id = t->number,
-                .l1_id = (uint32_t)t->number,
+                .global_id = number,
+                .l1_id = (uint32_t)number,
                 .run = d->config.run,
                 .time_s = (uint32_t)(time_ns / NS_PER_S),
                 .time_ns = (uint32_t)(time_ns % NS_PER_S),
                 .trigger_type = t->type,
         };
+}
+
+void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret)
+{
+        if (d->config.info)
+                d->config.info(d->config.info_ctx, e->event, ret);
+        else
+                describe(d, e, ret);
+        if (!e->decided)
+                return;
+        ret->l2_info = e->l2_info;
+        ret->ef_info[0] = e->stream;
 }

@@ -131,8 +131,11 @@ static bool receive_clear(struct ros *r, const struct message *m)
         if (m->header.sender_role != ROLE_DFM)
                 return false;
         sequence_note(&r->clears, m->header.transaction);
-        for (size_t k = 0; k < m->n; k++)
+        for (size_t k = 0; k < m->n; k++) {
+                if (m->clear.with_l1_ids)
+                        ros_note_ended(r, m->clear.events[k], m->clear.l1_ids[k]);
                 ros_clear(r, m->clear.events[k]);
+        }
         ros_check_room(r);
         return true;
 }

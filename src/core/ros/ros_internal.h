@@ -142,6 +142,9 @@ void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
 /* The trigger of an early frame is known. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
 void ros_note_triggered(struct ros *r, uint32_t i);
+/* ros_request.c: an event has ended that perhaps nobody requested, because level 2 did not want it. Its frame
+ * was triggered all the same. */
+void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);

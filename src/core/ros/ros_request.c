@@ -143,3 +143,25 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
         }
         ros_check_room(r);
 }
+
+void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id)
+{
+        uint32_t i = idmap_get(&r->by_event, event);
+        uint64_t number;
+
+        if (r->config.describe || event < r->oldest || event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW)
+                return;
+        r->newest = MAX(r->newest, event + 1);
+        if (i == IDMAP_NONE && ros_is_numbered(r)) {
+                number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
+                i = idmap_get(&r->by_number, number);
+                if (i == IDMAP_NONE)
+                        event_set_add(&r->numbers.ended, number); /* a frame that still comes is late */
+                else if (r->entries[i].event == ROS_NO_EVENT)
+                        ros_bind(r, i, event, l1_id);
+                else
+                        i = IDMAP_NONE; /* another event has the same number */
+        }
+        if (i != IDMAP_NONE)
+                ros_note_triggered(r, i);
+}

@@ -107,6 +107,7 @@ static inline void ros_gets_clear(struct ros_driver *t, uint64_t event)
 {
         t->message.n = 1;
         t->message.clear.oldest = 0;
+        t->message.clear.with_l1_ids = false;
         t->message.clear.events[0] = event;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
 }

@@ -80,7 +80,7 @@ static void fini(struct dfm_driver *t)
         const struct dfm_counts *c = dfm_counts(t->dfm);
         uint64_t ended = c->complete + c->partial + c->lost;
 
-        assert_int_equal(c->triggers, ended + dfm_open_events(t->dfm));
+        assert_int_equal(c->triggers, ended + c->rejected + dfm_open_events(t->dfm));
         assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
         assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
         dfm_free(t->dfm);
@@ -264,6 +264,66 @@ static void lost_events_are_recovered_from_the_late_sfi(void **state)
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
+/* With level 2, the events that ended nowhere were rejected, except those of an SFI that joins late. */
+static void events_without_an_end_count_as_rejected(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
+        begin_without_sfi1(&t, &c);
+        assert_int_equal(dfm_undecided(t.dfm), 4); /* again, as decisions are not known */
+        comes(&t, ROLE_SFI, 1, 2, 8);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        inventory(&t, 1, 8, 1, 0x10, 0x40); /* built 4, has 6 */
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_undecided(t.dfm), 4); /* 5, 7, and the next two triggers */
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 10);
+        sfi_grants(&t, 1, 3);
+        assert_true(dfm_decide(t.dfm, t.now_ns,
+                               &(struct decision_entry){.event = 7, .verdict = DECISION_ACCEPT}));
+        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0");
+        assert_false(dfm_decide(t.dfm, t.now_ns,
+                                &(struct decision_entry){.event = 6, .verdict = DECISION_REJECT}));
+        fini(&t);
+}
+
+static void rejected_events_of_a_former_dfm_are_no_loss(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 8);
+        comes(&t, ROLE_SFI, 0, 4, 8);
+        dfm_says_with(&t, false);
+        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 have ended, one of them here */
+        for (int i = 0; i < 12 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
+                for (uint16_t k = 0; k < 2; k++)
+                        ros_says_alive(&t, k, RUN_RUNNING, 0);
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                dfm_says_with(&t, false);
+                dfm_pass_ns(&t, NS_PER_S);
+        }
+        assert_int_equal(dfm_counts(t.dfm)->rejected, 3);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        comes(&t, ROLE_SFI, 1, 4, 8);
+        assert_dfm_says(&t, "sfi1: Inquiry from 0");
+        inventories(&t, 1, 0, 8, (struct node_totals){.complete = 1, .partial = 1, .missing = 1}, 1,
+                    &(struct inventory_entry){});
+        assert_int_equal(dfm_counts(t.dfm)->rejected, 1);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        assert_int_equal(dfm_counts(t.dfm)->partial, 1);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 1);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_received, 5);
+        fini(&t);
+}
+
 static void the_inquiry_continues_after_a_silence(void **state)
 {
         struct dfm_config c = resume_standard();
@@ -361,6 +421,8 @@ int main(void)
                 cmocka_unit_test(an_impossible_newest_event_is_bounded),
                 cmocka_unit_test(events_of_a_late_sfi_count),
                 cmocka_unit_test(lost_events_are_recovered_from_the_late_sfi),
+                cmocka_unit_test(events_without_an_end_count_as_rejected),
+                cmocka_unit_test(rejected_events_of_a_former_dfm_are_no_loss),
                 cmocka_unit_test(the_inquiry_continues_after_a_silence),
                 cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
                 cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),

@@ -245,6 +245,31 @@ static void frames_after_the_end_are_left_over(void **state)
         end(&t, 15);
 }
 
+/* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes too late. */
+static void rejected_events_use_their_frames(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        trigger(&t, 0, 50);
+        frame_comes(&t, 50);
+        frame_comes(&t, 53);
+        t.message.n = 3;
+        t.message.clear.with_l1_ids = true;
+        for (uint32_t k = 0; k < 3; k++) {
+                t.message.clear.events[k] = k;
+                t.message.clear.l1_ids[k] = 50 + 3 * k;
+        }
+        assert_true(to_ros(&t, ROLE_DFM, 0, MESSAGE_CLEAR, t.clear_next++));
+        assert_int_equal(ros_held(t.ros), 0);
+        assert_int_equal(ros_counts(t.ros)->used, 2);
+        frame_comes(&t, 56);
+        assert_int_equal(ros_counts(t.ros)->late, 1);
+        end(&t, 3);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -258,6 +283,7 @@ int main(void)
                 cmocka_unit_test(a_number_belongs_to_one_event),
                 cmocka_unit_test(frames_without_a_trigger_do_not_block_others),
                 cmocka_unit_test(frames_after_the_end_are_left_over),
+                cmocka_unit_test(rejected_events_use_their_frames),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,175 @@
+/* Level 2 under virtual time: whatever the network, the farm and the nodes do, every trigger ends once, and
+ * no rejected event is built. */
+#include "scenes.h"
+
+static void level2(struct sim_config *c, bool push)
+{
+        (void)push;
+        c->level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
+        c->accept_percent = 30;
+        c->farm_ns = 5 * NS_PER_MS;
+        c->events = 600;
+}
+
+/* Every event is built once if the farm accepts it, and never otherwise. */
+static void verify_decisions(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        const struct dfm_level2_counts *l = dfm_level2_counts(sim_dfm(s));
+        uint64_t accepted = 0;
+
+        check_accounts(s, c);
+        for (uint64_t e = 0; e < c->events; e++) {
+                bool is_accepted = sim_accepts(s, e);
+
+                accepted += is_accepted;
+                check(sim_event(s, e)->complete == is_accepted && sim_event(s, e)->partial == 0);
+        }
+        check(d->triggers == c->events && d->complete == accepted && d->rejected == c->events - accepted);
+        check(l->accepted == accepted && l->rejected == d->rejected);
+        check(l->timed_out == 0 && l->late == 0 && l->repeated == 0 && l->unknown == 0);
+        /* Front-ends are ahead. */
+        if (!c->arriving)
+                check_empty(s, c);
+}
+
+static void decisions_are_followed(void **state)
+{
+        (void)state;
+        each_seed(20, level2, verify_decisions);
+}
+
+static void on_a_bad_network_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->faults = (struct fault_config){
+                .loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
+}
+
+static void on_a_bad_network(void **state)
+{
+        (void)state;
+        each_seed(20, on_a_bad_network_, verify_decisions);
+}
+
+/* Accepted events wait for few credits, and the window is small: triggers are held back. */
+static void with_little_room_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->level2.window = 20 + c->faults.seed % 20;
+        c->rate_millihertz = 1000000000;
+        c->sfi_credits = 4;
+        c->accept_percent = 60;
+        c->write_ns = NS_PER_MS;
+}
+
+static void with_little_room(void **state)
+{
+        (void)state;
+        each_seed(10, with_little_room_, verify_decisions);
+}
+
+/* Front-ends send as fast as they can into small buffers, half of which undecided events may take. */
+static void with_front_ends_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->arriving = c->arrive_stream = true;
+        c->arrive_percent = 1000;
+        c->ros_entries = 200;
+        c->level2.window = 100;
+        c->events = 1500;
+        c->timeout_ns = 20 * NS_PER_S;
+        c->farm_ns = 20 * NS_PER_MS;
+        c->arrive_skew_ns = c->faults.seed % 2 * 20 * NS_PER_MS;
+        if (c->faults.seed % 4 > 1)
+                c->rate_millihertz = 1000000000;
+}
+
+static void with_front_ends(void **state)
+{
+        (void)state;
+        each_seed(8, with_front_ends_, verify_decisions);
+}
+
+static void while_the_farm_is_away_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->level2.timeout_ns = 10 * NS_PER_MS;
+        c->level2.accept_undecided = c->faults.seed % 2;
+        c->farm_away_from_ns = 20 * NS_PER_MS + c->faults.seed % 20 * NS_PER_MS;
+        c->farm_away_until_ns = c->farm_away_from_ns + 40 * NS_PER_MS;
+        c->farm_ns = 7 * NS_PER_MS; /* some decisions come too late */
+}
+
+static void verify_time_outs(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        const struct dfm_level2_counts *l = dfm_level2_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        check(d->triggers == c->events && d->triggers == d->complete + d->rejected);
+        check(d->triggers == l->accepted + l->rejected + l->timed_out && l->timed_out > 0 && l->late > 0);
+        for (uint64_t e = 0; e < c->events; e++) {
+                uint16_t complete = sim_event(s, e)->complete;
+
+                /* A time-out can only change the decision in one direction. */
+                check(c->level2.accept_undecided ? complete >= sim_accepts(s, e)
+                                                 : complete <= sim_accepts(s, e));
+        }
+        check_empty(s, c);
+}
+
+static void while_the_farm_is_away(void **state)
+{
+        (void)state;
+        each_seed(20, while_the_farm_is_away_, verify_time_outs);
+}
+
+/* An SFI, or the DFM, ends in the middle of the run, and another one takes its place. */
+static void restart(uint64_t seed, bool push, bool dfm)
+{
+        struct sim_config c = sim_standard();
+        const struct dfm_counts *d;
+        struct sim *s;
+
+        seed_now = seed;
+        c.push = push;
+        c.faults.seed = seed;
+        level2(&c, push);
+        s = sim_now = sim_new(&c);
+        check(!sim_run(s, 20 * NS_PER_MS + seed % 50 * 377 * NS_PER_MS / 1000));
+        if (dfm) {
+                sim_kill(s, ROLE_DFM, 0);
+                sim_restart_dfm(s);
+        } else
+                sim_restart_sfi(s, 1);
+        check(sim_run(s, FOREVER_NS));
+        d = dfm_counts(sim_dfm(s));
+        check_accounts(s, &c);
+        check(d->triggers == c.events && d->lost == 0 && d->partial == 0);
+        for (uint64_t e = 0; e < c.events; e++)
+                check(sim_accepts(s, e) ? sim_event(s, e)->complete > 0 : sim_event(s, e)->complete == 0);
+        sim_free(s);
+}
+
+static void when_a_node_restarts(void **state)
+{
+        uint64_t first, last = seeds_to_run(20, &first);
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                for (int k = 0; k < 4; k++)
+                        restart(seed, k % 2, k / 2);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(decisions_are_followed), cmocka_unit_test(on_a_bad_network),
+                cmocka_unit_test(with_little_room),       cmocka_unit_test(with_front_ends),
+                cmocka_unit_test(while_the_farm_is_away), cmocka_unit_test(when_a_node_restarts),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

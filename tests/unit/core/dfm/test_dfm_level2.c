@@ -1,0 +1,468 @@
+/* Level 2: decisions about events, their time-out, and their bounds. */
+#include "../dfm_driver.h"
+
+/* Five triggers; undecided events are rejected after 500 ms. */
+static struct dfm_config level2_standard(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.events = 5;
+        c.clear_group = 2;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 500 * NS_PER_MS, .window = 64};
+        return c;
+}
+
+/* All nodes are present, without credits, and the triggers are taken as far as possible. */
+static void start(struct dfm_driver *t, const struct dfm_config *config)
+{
+        dfm_driver_init(t, config);
+        for (uint16_t i = 0; i < config->n_ros; i++)
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < config->n_sfi; i++)
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        assert_true(dfm_has_begun(t->dfm));
+}
+
+static bool decides(struct dfm_driver *t, uint64_t event, enum decision_verdict verdict)
+{
+        return dfm_decide(t->dfm, t->now_ns,
+                          &(struct decision_entry){.event = event, .verdict = (uint8_t)verdict});
+}
+
+/* "e0 e2": the undecided events from number *from on. */
+static const char *lists(struct dfm_driver *t, uint64_t *from)
+{
+        struct undecided_entry entries[2];
+        uint64_t before;
+
+        trace_clear(&t->trace);
+        do {
+                before = *from;
+                size_t n = dfm_list_undecided(t->dfm, from, entries, ARRAY_SIZE(entries));
+
+                for (size_t k = 0; k < n; k++)
+                        trace_add(&t->trace, "%se%llu", t->trace.n > 0 ? " " : "",
+                                  (unsigned long long)entries[k].event);
+        } while (*from != before);
+        return t->trace.text;
+}
+
+static const char *lists_all(struct dfm_driver *t)
+{
+        uint64_t from = 0;
+
+        return lists(t, &from);
+}
+
+static void assert_level2(struct dfm_driver *t, const char *expected)
+{
+        const struct dfm_level2_counts *c = dfm_level2_counts(t->dfm);
+
+        trace_clear(&t->trace);
+        trace_add(&t->trace,
+                  "%llu accepted, %llu rejected, %llu timed out; %llu late, %llu repeated, %llu unknown",
+                  (unsigned long long)c->accepted, (unsigned long long)c->rejected,
+                  (unsigned long long)c->timed_out, (unsigned long long)c->late,
+                  (unsigned long long)c->repeated, (unsigned long long)c->unknown);
+        assert_string_equal(t->trace.text, expected);
+}
+
+static void an_event_waits_for_its_decision(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        for (int push = 0; push < 2; push++) {
+                c.push = push;
+                start(&t, &c);
+                sfi_grants(&t, 0, 10);
+                assert_dfm_says(&t, "");
+                assert_int_equal(dfm_counts(t.dfm)->triggers, 5);
+                assert_int_equal(dfm_undecided(t.dfm), 5);
+                assert_string_equal(lists_all(&t), "e0 e1 e2 e3 e4");
+
+                assert_true(decides(&t, 3, DECISION_ACCEPT));
+                assert_dfm_says(&t, push ? "sfi0: Assign e3>sfi0#0 | ross: Assign e3>sfi0"
+                                         : "sfi0: Assign e3>sfi0#0");
+                assert_true(decides(&t, 1, DECISION_REJECT));
+                assert_true(decides(&t, 0, DECISION_REJECT));
+                assert_dfm_says(&t, "ross: Clear #0 oldest 2: e1 e0");
+                assert_string_equal(lists_all(&t), "e2 e4");
+                assert_int_equal(dfm_counts(t.dfm)->rejected, 2);
+                assert_int_equal(dfm_counts(t.dfm)->fragments_expected, 0);
+                assert_int_equal(dfm_latency_ns(t.dfm)->count, 0);
+                assert_level2(&t, "1 accepted, 2 rejected, 0 timed out; 0 late, 0 repeated, 0 unknown");
+                dfm_driver_fini(&t);
+        }
+}
+
+static void the_run_ends_once_all_events_have(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c);
+        sfi_grants(&t, 0, 10);
+        for (uint64_t event = 0; event < 5; event++)
+                decides(&t, event, event == 2 ? DECISION_ACCEPT : DECISION_REJECT);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "ross: Clear #2 oldest 5: e2 | sfi0: UpdateAck 1");
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        assert_int_equal(dfm_counts(t.dfm)->rejected, 4);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_expected, 2);
+        dfm_driver_fini(&t);
+}
+
+static void undecided_events_time_out(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        for (int accept = 0; accept < 2; accept++) {
+                c.level2.accept_undecided = accept;
+                c.events = 2;
+                start(&t, &c);
+                sfi_grants(&t, 0, 10);
+                assert_dfm_says(&t, "");
+                dfm_pass_ns(&t, c.level2.timeout_ns - 1);
+                assert_dfm_says(&t, "");
+                assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns + 1);
+                dfm_pass_ns(&t, 1);
+                assert_dfm_says(&t, accept ? "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0"
+                                           : "ross: Clear #0 oldest 2: e0 e1");
+                assert_int_equal(dfm_counts(t.dfm)->rejected, accept ? 0 : 2);
+                assert_false(decides(&t, 1, DECISION_ACCEPT));
+                assert_level2(&t, "0 accepted, 0 rejected, 2 timed out; 1 late, 0 repeated, 0 unknown");
+                assert_int_equal(dfm_level2_latency_ns(t.dfm)->count, 0);
+                dfm_driver_fini(&t);
+        }
+}
+
+/* A client may repeat itself, contradict itself or another client, and invent events. */
+static void decisions_without_effect_are_counted(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c);
+        sfi_grants(&t, 0, 10);
+        dfm_says_with(&t, false);
+        assert_true(decides(&t, 0, DECISION_ACCEPT));
+        assert_false(decides(&t, 0, DECISION_REJECT));
+        assert_true(decides(&t, 1, DECISION_REJECT));
+        assert_false(decides(&t, 1, DECISION_ACCEPT));
+        assert_false(decides(&t, 5, DECISION_ACCEPT));
+        assert_false(decides(&t, UINT64_MAX, DECISION_ACCEPT));
+        assert_false(decides(&t, ASSIGN_VOID_EVENT, DECISION_REJECT));
+        assert_dfm_says(&t, "ross: Clear #0 oldest 0: e1 | sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_false(decides(&t, 0, DECISION_REJECT));
+        assert_level2(&t, "1 accepted, 1 rejected, 0 timed out; 0 late, 3 repeated, 3 unknown");
+        dfm_driver_fini(&t);
+}
+
+static void without_level_2_decisions_have_no_effect(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c);
+        sfi0_takes(&t, 2);
+        assert_false(decides(&t, 0, DECISION_REJECT));
+        assert_string_equal(lists_all(&t), "");
+        assert_false(dfm_waits_for_level2(t.dfm));
+        dfm_driver_fini(&t);
+}
+
+static void accepted_events_wait_for_credits_and_hold_triggers_back(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 0;
+        c.level2.window = 4;
+        c.level2.timeout_ns = 3600 * NS_PER_S;
+        start(&t, &c);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
+        assert_true(dfm_is_busy(t.dfm) && dfm_waits_for_level2(t.dfm));
+        decides(&t, 0, DECISION_ACCEPT);
+        decides(&t, 1, DECISION_ACCEPT);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
+        assert_true(dfm_is_busy(t.dfm) && !dfm_waits_for_level2(t.dfm));
+        /* They have no time-out, as triggers that are held back have none. */
+        dfm_pass_ns(&t, 10 * c.event_timeout_ns);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        sfi_grants(&t, 1, 1);
+        assert_dfm_says(&t, "sfi1: Assign e0>sfi1#0 | ross: Assign e0>sfi1");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
+        sfi_grants(&t, 1, 2);
+        assert_dfm_says(&t, "sfi1: Assign e1>sfi1#1 | ross: Assign e1>sfi1");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
+        dfm_driver_fini(&t);
+}
+
+static void undecided_events_count_as_open(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 0;
+        c.events_max = 8;
+        c.clear_group = 100;
+        start(&t, &c);
+        sfi_grants(&t, 0, 100);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_open_events(t.dfm), 8);
+        assert_true(dfm_is_busy(t.dfm));
+        /* A rejected event takes its place until it is cleared. */
+        decides(&t, 5, DECISION_REJECT);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 8);
+        dfm_pass_ns(&t, c.clear_after_ns);
+        dfm_says_with(&t, false);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 9);
+        dfm_driver_fini(&t);
+}
+
+static void xoff_holds_triggers_back_and_not_decisions(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 0;
+        c.level2.window = 3;
+        start(&t, &c);
+        sfi_grants(&t, 0, 100);
+        assert_dfm_says(&t, "");
+        ros_says_switch(&t, 0, false);
+        decides(&t, 0, DECISION_ACCEPT);
+        decides(&t, 1, DECISION_REJECT);
+        decides(&t, 2, DECISION_REJECT);
+        assert_dfm_says(&t, "ross: Clear #0 oldest 0: e1 e2 | sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
+        ros_says_switch(&t, 0, true);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
+        dfm_driver_fini(&t);
+}
+
+static void the_decision_describes_the_event(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.utc_offset_ns = 1700000000 * NS_PER_S;
+        c.push = false;
+        c.events = 2;
+        c.level2.accept_undecided = true;
+        start(&t, &c);
+        sfi_grants(&t, 0, 10);
+        dfm_says_with(&t, false);
+        dfm_decide(t.dfm, t.now_ns,
+                   &(struct decision_entry){
+                           .event = 1, .verdict = DECISION_ACCEPT, .stream = 7, .l2_info = 0xABCD});
+        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+        assert_int_equal(t.message.header.type, MESSAGE_ASSIGN);
+        assert_true(t.message.assign.with_info);
+        const struct event_info *i = &t.message.assign.infos[0];
+
+        assert_int_equal(i->global_id, 1);
+        assert_int_equal(i->l1_id, 1);
+        assert_int_equal(i->run, TRACE_RUN);
+        assert_int_equal(i->time_s, 1700000000 + TRACE_BEGIN_NS / NS_PER_S);
+        assert_int_equal(i->l2_info, 0xABCD);
+        assert_int_equal(i->ef_info[0], 7);
+        /* The other event times out. */
+        sfi_acks(&t, 0, 1);
+        dfm_pass_ns(&t, c.level2.timeout_ns);
+        while (dfm_step(t.dfm, t.now_ns, &to, &t.message) && t.message.header.type != MESSAGE_ASSIGN)
+                ;
+        assert_int_equal(i->global_id, 0);
+        assert_int_equal(i->l2_info, 0);
+        assert_int_equal(i->ef_info[0], 0);
+        dfm_driver_fini(&t);
+}
+
+static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
+{
+        (void)ctx;
+        *ret = (struct event_info){.global_id = 1000 + 3 * event, .l1_id = (uint32_t)(1000 + 3 * event)};
+}
+
+/* A ROS that matches frames by number must find those of events that it never heard of. */
+static void clear_names_the_l1_ids(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        for (int other = 0; other < 2; other++) {
+                c.info = other ? boards_number : NULL;
+                start(&t, &c);
+                decides(&t, 4, DECISION_REJECT);
+                decides(&t, 2, DECISION_REJECT);
+                assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+                assert_int_equal(t.message.header.type, MESSAGE_CLEAR);
+                assert_int_equal(t.message.n, 2);
+                assert_true(t.message.clear.with_l1_ids);
+                assert_int_equal(t.message.clear.l1_ids[0], other ? 1012 : 4);
+                assert_int_equal(t.message.clear.l1_ids[1], other ? 1006 : 2);
+                dfm_driver_fini(&t);
+        }
+}
+
+/* Announcements wait for their budget until they are full, and nothing is written behind them. */
+static void full_announcements_have_256_entries(void **state)
+{
+        static struct {
+                struct message m;
+                uint8_t behind[256];
+        } guarded;
+        struct dfm_config c = level2_standard();
+        struct message_to to;
+        struct dfm_driver t;
+        size_t most = 0, announced = 0;
+
+        (void)state;
+        memset(guarded.behind, 0xA5, sizeof guarded.behind);
+        c.events = 1000;
+        c.events_max = c.level2.window = 2048;
+        c.event_timeout_ns = c.level2.timeout_ns = 3600 * NS_PER_S;
+        c.control.announce_bps = 8000;
+        start(&t, &c);
+        dfm_says_with(&t, false);
+        for (uint64_t event = 0; event < 1000; event++)
+                assert_true(decides(&t, event, DECISION_ACCEPT));
+        sfi_grants(&t, 0, 1000);
+        for (int turn = 0; turn < 100 && announced < 1000; turn++) {
+                while (dfm_step(t.dfm, t.now_ns, &to, &guarded.m)) {
+                        if (guarded.m.header.type != MESSAGE_ASSIGN || !guarded.m.assign.announces)
+                                continue;
+                        most = MAX(most, guarded.m.n);
+                        announced += guarded.m.n;
+                }
+                sfi_acks(&t, 0, 1000);
+                dfm_pass_ns(&t, NS_PER_S);
+        }
+        assert_int_equal(most, MESSAGE_ENTRIES_MAX);
+        assert_int_equal(announced, 1000);
+        for (size_t i = 0; i < sizeof guarded.behind; i++)
+                assert_int_equal(guarded.behind[i], 0xA5);
+        dfm_driver_fini(&t);
+}
+
+/* An SFI does not finish an accepted event: another one gets it, and no second decision is needed. */
+static void an_accepted_event_is_reassigned(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 1;
+        c.level2.timeout_ns = 2 * c.event_timeout_ns;
+        start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "");
+        decides(&t, 0, DECISION_ACCEPT);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(&t, 0, 1);
+        sfi_grants(&t, 1, 1);
+        dfm_pass_ns(&t, c.event_timeout_ns);
+        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
+        assert_false(decides(&t, 0, DECISION_REJECT));
+        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        dfm_driver_fini(&t);
+}
+
+static void draining_waits_for_decisions_and_ends_without_an_sfi(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = 0;
+        c.level2.window = 3;
+        start(&t, &c);
+        assert_dfm_says(&t, "");
+        dfm_stop(t.dfm, t.now_ns);
+        assert_dfm_says(&t, "");
+        decides(&t, 0, DECISION_ACCEPT);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_open_events(t.dfm), 3);
+        dfm_pass_ns(&t, c.level2.timeout_ns);
+        assert_dfm_says(&t, "ross: Clear #0 oldest 0: e1 e2");
+        dfm_pass_ns(&t, c.event_timeout_ns - c.level2.timeout_ns);
+        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
+        assert_dfm_says(&t, "ross: Clear #1 oldest 3: e0");
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        assert_int_equal(dfm_counts(t.dfm)->rejected, 2);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        dfm_driver_fini(&t);
+}
+
+/* A client that comes late, or again, learns of what still waits; a listing is bounded. */
+static void the_list_continues_where_it_ended(void **state)
+{
+        struct dfm_config c = level2_standard();
+        struct undecided_entry entries[2];
+        struct dfm_driver t;
+        uint64_t from = 0;
+
+        (void)state;
+        c.utc_offset_ns = 1700000000 * NS_PER_S;
+        start(&t, &c);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_list_undecided(t.dfm, &from, entries, 2), 2);
+        assert_int_equal(entries[1].event, 1);
+        assert_int_equal(entries[1].number, 1);
+        assert_int_equal(entries[1].time_ns, 1700000000 * NS_PER_S + TRACE_BEGIN_NS);
+        decides(&t, 3, DECISION_REJECT);
+        assert_string_equal(lists(&t, &from), "e2 e4");
+        assert_string_equal(lists(&t, &from), "");
+        assert_string_equal(lists_all(&t), "e0 e1 e2 e4");
+        from = UINT64_MAX;
+        assert_string_equal(lists(&t, &from), "");
+        dfm_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_event_waits_for_its_decision),
+                cmocka_unit_test(the_run_ends_once_all_events_have),
+                cmocka_unit_test(undecided_events_time_out),
+                cmocka_unit_test(decisions_without_effect_are_counted),
+                cmocka_unit_test(without_level_2_decisions_have_no_effect),
+                cmocka_unit_test(accepted_events_wait_for_credits_and_hold_triggers_back),
+                cmocka_unit_test(undecided_events_count_as_open),
+                cmocka_unit_test(xoff_holds_triggers_back_and_not_decisions),
+                cmocka_unit_test(the_decision_describes_the_event),
+                cmocka_unit_test(clear_names_the_l1_ids),
+                cmocka_unit_test(full_announcements_have_256_entries),
+                cmocka_unit_test(an_accepted_event_is_reassigned),
+                cmocka_unit_test(draining_waits_for_decisions_and_ends_without_an_sfi),
+                cmocka_unit_test(the_list_continues_where_it_ended),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
