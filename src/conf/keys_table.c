@@ -103,6 +103,29 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
                "Time without a message from a node after which it counts as gone."),
 
+        TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
+             "TCP port on which the DFM lists new events and takes decisions about them, see "
+             "docs/protocol.md; "
+             "evb level2 is a client to try it. Only accepted events are built (none: all events are).",
+             LOCAL),
+        TEXT("level2", "from", level2.from, "nodes", "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
+             "Addresses whose level-2 clients the DFM accepts, besides loopback (nodes: the addresses of the "
+             "scenario's nodes).",
+             LOCAL),
+        NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
+               "Time after which an event without a decision counts as accepted or rejected, as "
+               "level2.undecided sets."),
+        CHOICE("level2", "undecided", level2.undecided, "accept", "accept|reject",
+               "Decision about an event for which none came within level2.timeout."),
+        NUMBER(KEY_COUNT, "level2", "window", level2.window, "16384", 1, 32768,
+               "Maximum number of events that wait for a decision; beyond it, the DFM holds triggers back. "
+               "If fragments come from front-ends, at most half of ros.buffer-events wait, so that the ROSs "
+               "hold their fragments."),
+        TEXT("level2", "stand-in", level2.stand_in, "none", "none, or FRACTION:TIME, e.g. 0.1:5ms",
+             "For tests: a stand-in farm that evb run starts beside the DFM (evb level2). It accepts this "
+             "fraction "
+             "of the events, each this long after it learned of it."),
+
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
                "sections, only the first N of their ROSs are used (0: all)."),

@@ -126,9 +126,8 @@ static bool is_loopback(int family, const uint8_t *address)
         return family == AF_INET6 ? memcmp(address, v6, sizeof v6) == 0 : address[0] == 127;
 }
 
-bool scenario_lets_command(const struct scenario *s, int family, const uint8_t *address)
+bool scenario_list_has(const struct scenario *s, const char *list, int family, const uint8_t *address)
 {
-        const char *list = s->network.command_from;
         struct range r;
         char word[64];
 
@@ -151,10 +150,23 @@ static bool is_permission(const char *word)
         return strcmp(word, "none") == 0;
 }
 
+static void check_addresses(struct loading *l, const char *section, const char *name, const char *list)
+{
+        struct range r;
+        char word[64];
+
+        while (list = next_word(list, word, sizeof word), word[0]) {
+                if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
+                        conf_key_error(l, section, name,
+                                       "\"%s\" is not an address; expected nodes, ADDRESS or ADDRESS/BITS, "
+                                       "separated by commas",
+                                       word);
+        }
+}
+
 void conf_check_standby(struct loading *l)
 {
         const char *list = l->scenario->standby.allow;
-        struct range r;
         char word[64];
 
         while (list = next_word(list, word, sizeof word), word[0]) {
@@ -165,12 +177,6 @@ void conf_check_standby(struct loading *l)
                                 "or none",
                                 word);
         }
-        list = l->scenario->network.command_from;
-        while (list = next_word(list, word, sizeof word), word[0]) {
-                if (strcmp(word, "nodes") != 0 && !parse_range(&r, word))
-                        conf_key_error(l, "network", "command-from",
-                                       "\"%s\" is not an address; expected nodes, ADDRESS or ADDRESS/BITS, "
-                                       "separated by commas",
-                                       word);
-        }
+        check_addresses(l, "network", "command-from", l->scenario->network.command_from);
+        check_addresses(l, "level2", "from", l->scenario->level2.from);
 }

@@ -73,6 +73,7 @@ json_t *counters_to_json(const struct node_stats *s)
 #undef X
         json_object_set_new(o, "state", json_integer((json_int_t)atomic_load(&s->state)));
         json_object_set_new(o, "latency_ns", histogram_to_json(&s->latency_ns));
+        json_object_set_new(o, "level2_latency_ns", histogram_to_json(&s->level2_latency_ns));
         return o;
 }
 
@@ -94,5 +95,7 @@ int counters_from_json(struct node_stats *ret, const json_t *counters)
                 return -EBADMSG;
         atomic_store(&ret->state, (uint32_t)state);
         ret->magic = NODE_STATS_MAGIC;
+        if (histogram_from_json(&ret->level2_latency_ns, json_object_get(counters, "level2_latency_ns")) < 0)
+                return -EBADMSG;
         return histogram_from_json(&ret->latency_ns, json_object_get(counters, "latency_ns"));
 }

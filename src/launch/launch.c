@@ -12,6 +12,7 @@
 #include "evb/launch/run.h"
 #include "evb/launch/summary.h"
 #include "evb/launch/testbed.h"
+#include "level2/farm.h"
 #include "progress.h"
 
 #define PROGRESS_NS (250 * NS_PER_MS)
@@ -28,6 +29,7 @@ struct launcher {
         char directory[64], config[96];
         struct cpu_meter *meter; /* one group for each role */
         struct progress progress;
+        pid_t farm; /* 0: none */
         enum press press;
         uint64_t press_deadline_ns;
         bool start_failed;
@@ -278,6 +280,7 @@ static void set_loopback(struct scenario *s)
 
 static void clean_up(struct launcher *l)
 {
+        farm_stop(l->farm);
         for (size_t i = 0; i < l->run.n_children; i++)
                 child_fini(&l->run.children[i]);
         free(l->run.children);
@@ -287,6 +290,16 @@ static void clean_up(struct launcher *l)
         if (l->directory[0])
                 rmdir(l->directory);
         loop_free(l->loop);
+}
+
+static int start_farm(struct launcher *l, struct testbed *testbed)
+{
+        const char *dfm = launch_dfm(&l->run)->node->name;
+        int r = farm_start(&l->farm, l->run.options, testbed ? testbed_node_namespace(testbed, dfm) : -1);
+
+        if (l->farm > 0)
+                machine_watch_add(l->run.options->watch, l->farm);
+        return r;
 }
 
 static int run(struct launcher *l, struct testbed *testbed)
@@ -303,6 +316,8 @@ static int run(struct launcher *l, struct testbed *testbed)
                 return r;
         l->run.start_ns = clock_now_ns();
         r = start_children(l, testbed);
+        if (r >= 0)
+                r = start_farm(l, testbed);
         if (r < 0)
                 press(l, PRESS_KILL, NEVER_NS);
         if (watch(l) < 0 || r < 0)

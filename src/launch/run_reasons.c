@@ -58,10 +58,10 @@ static void unbalanced(const struct view *v, struct reasons *to)
         else if (!a->balanced)
                 reasons_add(to,
                             "the accounts do not balance: %" PRIu64 " triggers, %" PRIu64
-                            " complete, %" PRIu64 " partial, %" PRIu64 " lost; %" PRIu64
+                            " complete, %" PRIu64 " partial, %" PRIu64 " lost, %" PRIu64 " rejected; %" PRIu64
                             " fragments expected, %" PRIu64 " received, %" PRIu64 " lost, %" PRIu64 " absent",
-                            a->triggers, a->complete, a->partial, a->lost, a->expected, a->received,
-                            a->fragments_lost, a->fragments_absent);
+                            a->triggers, a->complete, a->partial, a->lost, a->rejected, a->expected,
+                            a->received, a->fragments_lost, a->fragments_absent);
 }
 
 static void built_twice(const struct view *v, struct reasons *to)

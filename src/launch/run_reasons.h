@@ -8,7 +8,7 @@
 
 /* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
 struct accounts {
-        uint64_t triggers, assigned, complete, partial, lost;
+        uint64_t triggers, assigned, complete, partial, lost, rejected;
         uint64_t expected, received, fragments_lost, fragments_absent;
         uint64_t payload_bytes, first_ns, last_ns;
         uint64_t stored;      /* in closed files, if any */

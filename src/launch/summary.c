@@ -15,6 +15,7 @@
 #include "front_ends.h"
 #include "run_files.h"
 #include "run_reasons.h"
+#include "level2/summary_level2.h"
 #include "trigger_summary.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
@@ -90,6 +91,7 @@ static struct accounts account(const struct launch *l)
                 .complete = stats_get(&s->events_complete),
                 .partial = stats_get(&s->events_partial),
                 .lost = stats_get(&s->events_lost),
+                .rejected = stats_get(&s->events_rejected),
                 .expected = stats_get(&s->fragments_expected),
                 .received = stats_get(&s->fragments_received),
                 .fragments_lost = stats_get(&s->fragments_lost),
@@ -98,21 +100,20 @@ static struct accounts account(const struct launch *l)
                 .first_ns = stats_get(&s->first_complete_ns),
                 .last_ns = stats_get(&s->last_complete_ns),
         };
-        uint64_t n_ros = l->scenario->ros.count;
+        uint64_t n_ros = l->scenario->ros.count, ends = a.complete + a.partial + a.lost + a.rejected;
 
         a.stored = SUM(l, ROLE_SFI, events_stored);
         a.all_lived = true;
         for (size_t i = 0; i < l->n_children; i++)
                 a.all_lived &= child_lived(&l->children[i]);
         /* If the DFM was killed or stopped waiting, its open events and their fragments are lost. */
-        if (child_state(dfm) != NODE_ENDED && a.triggers > a.complete + a.partial + a.lost) {
-                uint64_t open = a.triggers - a.complete - a.partial - a.lost;
-
-                a.lost += open;
-                a.expected = a.triggers * n_ros;
+        if (child_state(dfm) != NODE_ENDED && a.triggers > ends) {
+                a.lost += a.triggers - ends;
+                ends = a.triggers;
+                a.expected = (a.triggers - a.rejected) * n_ros;
                 a.fragments_lost = a.expected - a.received - a.fragments_absent;
         }
-        a.balanced = a.triggers == a.complete + a.partial + a.lost && a.expected == a.triggers * n_ros &&
+        a.balanced = a.triggers == ends && a.expected == (a.triggers - a.rejected) * n_ros &&
                      a.expected == a.received + a.fragments_lost + a.fragments_absent;
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
@@ -327,6 +328,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         trigger_summary_add(o, l);
+        summary_level2_add(o, l, latency(&launch_dfm(l)->stats->level2_latency_ns));
         json_object_set_new(o, "fragments", fragments(l, a));
         json_object_set_new(o, "front_ends", front_ends_report(l));
         json_object_set_new(o, "drops", drops(l));
@@ -450,6 +452,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                 printf(", %" PRIu64 " absent", a->fragments_absent);
         printf("; %" PRIu64 " retried, %" PRIu64 " of them recovered\n", SUM(l, ROLE_SFI, fragments_re_asked),
                SUM(l, ROLE_SFI, fragments_recovered));
+        summary_write_level2(l);
         write_losses(report);
         front_ends_print(l);
         write_shaping(l);

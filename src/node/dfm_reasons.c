@@ -79,7 +79,9 @@ void stall_describe(const struct dfm *d, const struct scenario *s, char *text, s
         bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
         bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
 
-        if (!holding && !left)
+        if (!holding && !left && dfm_waits_for_level2(d))
+                strbuf_add(&b, "level 2 has not decided %u events", dfm_undecided(d));
+        else if (!holding && !left)
                 strbuf_add(&b, "no SFI has a free credit");
 }
 
@@ -133,6 +135,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
 {
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
+        uint64_t open;
 
         if (triggers == 0)
                 reasons_add(to, "no trigger was accepted: %s%s%s",
@@ -154,7 +157,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)
                 reasons_add(to, "%llu of %llu events are lost", (unsigned long long)c->lost, triggers);
-        if (c->complete + c->partial + c->lost != c->triggers)
-                reasons_add(to, "%llu of %llu events were still open",
-                            (unsigned long long)(c->triggers - c->complete - c->partial - c->lost), triggers);
+        open = c->triggers - c->complete - c->partial - c->lost - c->rejected;
+        if (open != 0)
+                reasons_add(to, "%llu of %llu events were still open", (unsigned long long)open, triggers);
 }

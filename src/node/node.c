@@ -57,6 +57,7 @@ static int map_stats(struct node *n)
                 close(fd);
         n->stats = memory;
         histogram_init(&n->stats->latency_ns);
+        histogram_init(&n->stats->level2_latency_ns);
         atomic_store(&n->stats->state, NODE_STARTING);
         n->stats->magic = NODE_STATS_MAGIC;
         return 0;

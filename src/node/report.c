@@ -99,11 +99,14 @@ void report_write_text(const struct node *n, FILE *to)
 
         switch (n->self->role) {
         case ROLE_DFM:
-                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost\n",
-                        n->self->name, (unsigned long long)stats_get(&s->triggers),
+                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost", n->self->name,
+                        (unsigned long long)stats_get(&s->triggers),
                         (unsigned long long)stats_get(&s->events_complete),
                         (unsigned long long)stats_get(&s->events_partial),
                         (unsigned long long)stats_get(&s->events_lost));
+                if (n->scenario->level2.port > 0)
+                        fprintf(to, ", %llu rejected", (unsigned long long)stats_get(&s->events_rejected));
+                fputc('\n', to);
                 break;
         case ROLE_ROS:
                 fprintf(to, "%s: %llu fragments sent, %s\n", n->self->name,

@@ -8,6 +8,7 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/data/busy_output.h"
+#include "evb/data/level2_server.h"
 #include "evb/data/network.h"
 #include "evb/data/trigger_input.h"
 #include "evb/store/replay.h"
@@ -41,8 +42,9 @@ struct dfm_role {
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
         bool noted, step_logged, wait_logged, ended_noted, stall_logged;
         uint64_t stall_triggers, stall_since_ns; /* number of triggers, and time of its last change */
-        char stalled_end[256]; /* the ROSs that held triggers back until the end; "": none */
-        struct replay *replay; /* event headers, if all ROSs replay one file; NULL: none */
+        char stalled_end[256];        /* the ROSs that held triggers back until the end; "": none */
+        struct level2_server *level2; /* NULL: none */
+        struct replay *replay;        /* event headers, if all ROSs replay one file; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
@@ -167,7 +169,7 @@ static int open_triggers(struct node *n, struct dfm_role *d)
                 r = trigger_input_new(&d->input, &context, d->core);
         if (r >= 0 && strcmp(n->scenario->trigger.busy_to, "none") != 0)
                 r = busy_output_new(&d->busy, &context);
-        return r;
+        return r < 0 ? r : level2_server_new(&d->level2, &context, d->core, n->member.incarnation);
 }
 
 static int open_role(struct node *n)
@@ -201,6 +203,7 @@ static int open_role(struct node *n)
                 .message_bytes = n->control.message_bytes,
                 .control = network_control_plan(s),
                 .ros_rules = rules,
+                .level2 = level2_server_config(s),
         };
         int r;
 
@@ -235,6 +238,7 @@ static void close_role(struct node *n)
         run_record_close(&d->record);
         trigger_input_free(d->input);
         busy_output_free(d->busy);
+        level2_server_free(d->level2);
         dfm_free(d->core);
         replay_free(d->replay);
         free(d);
@@ -381,7 +385,9 @@ static int take_turn(struct node *n, uint64_t now_ns)
         note_absence(n, d, now_ns);
         watch_clock(d);
         trigger_input_turn(d->input, now_ns);
+        level2_server_receive(d->level2, now_ns);
         node_send_due(n, d, step, now_ns);
+        level2_server_send(d->level2);
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);
@@ -395,6 +401,7 @@ static uint64_t next_deadline_ns(struct node *n)
 
         uint64_t outside_ns = MIN(trigger_input_deadline_ns(d->input), busy_output_deadline_ns(d->busy));
 
+        outside_ns = MIN(outside_ns, level2_server_deadline_ns(d->level2));
         return MIN(MIN(dfm_deadline_ns(d->core), d->give_up_ns), outside_ns);
 }
 
@@ -434,6 +441,8 @@ static void publish_counters(struct node *n)
         stats_set(&s->events_complete, c->complete);
         stats_set(&s->events_partial, c->partial);
         stats_set(&s->events_lost, c->lost);
+        stats_set(&s->events_rejected, c->rejected);
+        level2_server_account(d->level2);
         stats_set(&s->busy_ns, c->busy_ns);
         stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);

@@ -301,8 +301,8 @@ static bool may_command(const struct command_server *cs, const struct net_addres
 {
         bool v6 = from->any.sa_family == AF_INET6;
 
-        return scenario_lets_command(cs->scenario, from->any.sa_family,
-                                     v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
+        return scenario_list_has(cs->scenario, cs->scenario->network.command_from, from->any.sa_family,
+                                 v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
 }
 
 static bool is_same_host(const struct net_address *a, struct net_address b)

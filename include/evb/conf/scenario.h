@@ -39,6 +39,7 @@ enum scenario_congestion {
 };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_drift { QOS_REPAIR, QOS_WARN };
+enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
 enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
@@ -81,6 +82,11 @@ struct scenario {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
                         lost_after_ns, node_timeout_ns;
         } dfm;
+        struct {
+                char listen[SCENARIO_TEXT_MAX], from[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
+                uint64_t timeout_ns, undecided, window;
+                uint16_t port; /* from `listen`; 0: no level 2 */
+        } level2;
         struct {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
                 uint64_t wait_ns; /* SCENARIO_AUTO: derived from sfi.timeout */

@@ -14,5 +14,6 @@ const char *scenario_setting_permission(const char *setting);
 bool scenario_allows(const struct scenario *s, const char *permission);
 /* Whether the setting differs from the scenario's value; also true if it cannot be parsed. */
 bool scenario_setting_changes(const struct scenario *s, const char *setting);
-/* Whether network.command-from permits commands from this address (AF_INET or AF_INET6, network order). */
-bool scenario_lets_command(const struct scenario *s, int family, const uint8_t *address);
+/* Whether a list like network.command-from or level2.from has this address (AF_INET or AF_INET6, network
+ * order). Loopback always is in it. */
+bool scenario_list_has(const struct scenario *s, const char *list, int family, const uint8_t *address);

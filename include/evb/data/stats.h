@@ -39,6 +39,14 @@
         X(events_partial, "events built with fragments missing")                                             \
         X(events_lost, "triggers that ended without an event")                                               \
         X(events_ended_again, "events that a second SFI built after they had ended")                         \
+        X(events_rejected,                                                                                   \
+          "triggers that level 2 rejected, or left undecided until they counted as rejected")                \
+        X(level2_accepted, "events that level 2 accepted")                                                   \
+        X(level2_rejected, "events that level 2 rejected")                                                   \
+        X(level2_timed_out, "events that level 2 left undecided")                                            \
+        X(level2_late, "decisions of level 2 about events that had timed out or ended")                      \
+        X(level2_repeated, "decisions of level 2 about events that it had decided before")                   \
+        X(level2_unknown, "decisions of level 2 about events that did not exist")                            \
         X(busy_ns, "time for which triggers were held back")                                                 \
         X(payload_bytes, "fragment payload of complete events")                                              \
         X(fragments_expected, "fragments expected for the ended events")                                     \
@@ -108,7 +116,8 @@ struct node_stats {
 #define X(name, help) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X
-        struct histogram latency_ns; /* trigger to end of event, by the DFM's clock */
+        struct histogram latency_ns;        /* trigger to end of event, by the DFM's clock */
+        struct histogram level2_latency_ns; /* trigger to decision */
 };
 
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */

@@ -77,7 +77,7 @@ static bool lets(const char *address)
         int family = strchr(address, ':') ? AF_INET6 : AF_INET;
 
         assert_int_equal(inet_pton(family, address, bytes), 1);
-        return scenario_lets_command(&sample, family, bytes);
+        return scenario_list_has(&sample, sample.network.command_from, family, bytes);
 }
 
 static void test_command_from(void **state)

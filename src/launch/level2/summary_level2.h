@@ -1,0 +1,11 @@
+/* Level 2 in the report of a run. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/launch/run.h"
+
+/* Adds `events_rejected`, and `level2` (null without level 2). Takes over `latency`. */
+void summary_level2_add(json_t *report, const struct launch *l, json_t *latency);
+/* For people; nothing without level 2. */
+void summary_write_level2(const struct launch *l);
