@@ -1,0 +1,368 @@
+/* evb level2: stands in for a level-2 farm. It learns of undecided events from the DFM, and decides each one
+ * after a while by chance, the same way in each run with that seed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/net/tcp.h"
+#include "evb/protocol/message.h"
+#include "evb/sys/loop.h"
+
+#define STAGING_BYTES (64u << 10)
+/* Events that wait for their decision; beyond it, the rest waits in the DFM. */
+#define PENDING_MAX 65536u
+
+struct pending {
+        uint64_t event, due_ns;
+};
+
+struct farm {
+        struct options common;
+        const char *connect, *accept_text, *latency_text, *seed_text, *run_text;
+        double accept;
+        uint64_t latency_ns, seed, run;
+        struct net_address to;
+        struct loop *loop;
+        struct loop_io io; /* fd -1: not connected */
+        bool ready, blocked;
+        struct tcp_backoff backoff;
+        uint64_t again_ns; /* when to connect again */
+        struct tcp_reader reader;
+        uint64_t cookie, dfm; /* of the run, from Welcome; 0: not joined */
+        uint32_t next;        /* number of the next Decision */
+        enum run_state state;
+        int refused;             /* exit status after a refusal; 0: none */
+        struct pending *pending; /* a ring, in order of their time */
+        uint32_t head, tail;
+        size_t out_begin, out_end;
+        uint8_t out[MESSAGE_LEVEL2_BYTES_MAX];
+        struct message message; /* scratch */
+        uint64_t connections, listed, accepted, rejected, unused, unused_before;
+};
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        struct farm *f = ctx;
+
+        f->ready |= (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+        if (events & EPOLLOUT)
+                f->blocked = false;
+}
+
+/* The DFM lists undecided events again to the next connection. */
+static void disconnect(struct farm *f, uint64_t now_ns)
+{
+        loop_remove(f->loop, &f->io);
+        close(f->io.fd);
+        tcp_reader_fini(&f->reader);
+        f->io.fd = -1;
+        f->cookie = f->dfm = 0;
+        f->head = f->tail = 0;
+        f->unused_before = f->unused;
+        f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
+}
+
+static void begin_message(struct farm *f, uint32_t type, uint32_t transaction)
+{
+        memset(&f->message, 0, sizeof f->message);
+        f->message.header = (struct message_header){
+                .cookie = f->cookie,
+                .sender_role = ROLE_LEVEL2,
+                .type = type,
+                .transaction = transaction,
+        };
+        f->message.dfm = f->dfm;
+}
+
+static void queue_message(struct farm *f)
+{
+        f->out_begin = 0;
+        f->out_end = message_encode(&f->message, f->out, sizeof f->out);
+}
+
+static void begin_connection(struct farm *f, uint64_t now_ns)
+{
+        int fd = tcp_connect(NULL, &f->to, 0);
+
+        f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
+        if (fd < 0)
+                return;
+        tcp_notice_silence(fd);
+        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
+        f->ready = false;
+        f->blocked = true;
+        f->next = 0;
+        begin_message(f, MESSAGE_JOIN, 0);
+        f->message.join.incarnation = 1 + (uint64_t)getpid();
+        f->message.join.run = (uint32_t)f->run;
+        queue_message(f);
+        if (tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0 || loop_add(f->loop, &f->io) < 0)
+                disconnect(f, now_ns);
+}
+
+/* ---- What the DFM sends: the functions return 0, or a negative errno that ends the connection. ---- */
+
+static int take_welcome(struct farm *f, const struct message *m)
+{
+        if (m->welcome.verdict != WELCOME_OK) {
+                log_error("the DFM refused this client: it makes run %u", m->welcome.run);
+                f->refused = 1;
+                return -ECONNREFUSED;
+        }
+        f->cookie = m->header.cookie;
+        f->dfm = m->dfm;
+        f->connections++;
+        tcp_backoff_reset(&f->backoff);
+        return 0;
+}
+
+static void take_list(struct farm *f, uint64_t now_ns, const struct message *m)
+{
+        f->listed += m->n;
+        for (size_t k = 0; k < m->n; k++)
+                f->pending[f->head++ % PENDING_MAX] =
+                        (struct pending){m->undecided.entries[k].event, now_ns + f->latency_ns};
+}
+
+static int take_message(struct farm *f, uint64_t now_ns, const struct message *m)
+{
+        if (m->header.sender_role != ROLE_DFM)
+                return -EPROTO;
+        switch (m->header.type) {
+        case MESSAGE_WELCOME:
+                return take_welcome(f, m);
+        case MESSAGE_UNDECIDED:
+                take_list(f, now_ns, m);
+                return 0;
+        case MESSAGE_DECISION_ACK:
+                f->state = (enum run_state)m->decision_ack.state;
+                f->unused = f->unused_before + m->decision_ack.unused;
+                return 0;
+        }
+        return -EPROTO;
+}
+
+static bool has_room(const struct farm *f)
+{
+        return f->head - f->tail <= PENDING_MAX - MESSAGE_ENTRIES_MAX;
+}
+
+static int take_staged(struct farm *f, uint64_t now_ns)
+{
+        size_t n, size;
+        int r = 0;
+
+        while (r == 0 && has_room(f)) {
+                const uint8_t *bytes = tcp_reader_bytes(&f->reader, &n);
+                enum message_verdict v = message_decode_first(&f->message, bytes, n, &size);
+
+                if (v != MESSAGE_OK)
+                        return v == MESSAGE_SHORT ? 0 : -EPROTO;
+                tcp_reader_consume(&f->reader, size);
+                r = take_message(f, now_ns, &f->message);
+        }
+        return r;
+}
+
+static int read_all(struct farm *f, uint64_t now_ns)
+{
+        int r = take_staged(f, now_ns);
+
+        while (r == 0 && f->ready && has_room(f)) {
+                ssize_t got = tcp_reader_fill(&f->reader);
+
+                f->ready = got > 0;
+                r = got < 0 ? (int)got : take_staged(f, now_ns);
+        }
+        return r;
+}
+
+/* ---- Decisions ---- */
+
+static bool accepts(const struct farm *f, uint64_t event)
+{
+        return (double)(random_mix(random_mix(f->seed) ^ event) >> 11) * 0x1p-53 < f->accept;
+}
+
+/* Decides what is due. False: nothing is. */
+static bool decide(struct farm *f, uint64_t now_ns)
+{
+        struct message *m = &f->message;
+
+        begin_message(f, MESSAGE_DECISION, f->next);
+        for (; f->tail != f->head && m->n < MESSAGE_ENTRIES_MAX; f->tail++) {
+                const struct pending *p = &f->pending[f->tail % PENDING_MAX];
+                bool accepted = accepts(f, p->event);
+
+                if (p->due_ns > now_ns)
+                        break;
+                f->accepted += accepted;
+                f->rejected += !accepted;
+                m->decision.entries[m->n++] = (struct decision_entry){
+                        .event = p->event,
+                        .verdict = accepted ? DECISION_ACCEPT : DECISION_REJECT,
+                        .stream = accepted,
+                        .l2_info = (uint32_t)p->event,
+                };
+        }
+        if (m->n == 0)
+                return false;
+        f->next++;
+        queue_message(f);
+        return true;
+}
+
+static int write_all(struct farm *f, uint64_t now_ns)
+{
+        while (!f->blocked) {
+                struct iovec rest = {f->out + f->out_begin, f->out_end - f->out_begin};
+                ssize_t sent;
+
+                if (f->out_begin == f->out_end && (f->dfm == 0 || !decide(f, now_ns)))
+                        break;
+                rest = (struct iovec){f->out + f->out_begin, f->out_end - f->out_begin};
+                sent = tcp_send(f->io.fd, &rest, 1);
+                if (sent < 0 && sent != -EAGAIN)
+                        return (int)sent;
+                f->out_begin += sent > 0 ? (size_t)sent : 0;
+                f->blocked = f->out_begin < f->out_end;
+        }
+        return loop_modify(f->loop, &f->io, (has_room(f) ? EPOLLIN : 0) | (f->blocked ? EPOLLOUT : 0));
+}
+
+static void turn(struct farm *f, uint64_t now_ns)
+{
+        int r;
+
+        if (f->io.fd < 0 && now_ns >= f->again_ns)
+                begin_connection(f, now_ns);
+        if (f->io.fd < 0)
+                return;
+        r = read_all(f, now_ns);
+        if (r == 0)
+                r = write_all(f, now_ns);
+        if (r < 0)
+                disconnect(f, now_ns);
+}
+
+static uint64_t deadline_ns(const struct farm *f)
+{
+        if (f->io.fd < 0)
+                return f->again_ns;
+        return f->tail == f->head || f->blocked ? NEVER_NS : f->pending[f->tail % PENDING_MAX].due_ns;
+}
+
+static int run(struct farm *f)
+{
+        int r = 0;
+
+        while (r >= 0 && !f->refused && f->state != RUN_ENDED && loop_signals(f->loop) == 0) {
+                turn(f, clock_now_ns());
+                r = loop_wait(f->loop, f->state == RUN_ENDED || f->refused ? 0 : deadline_ns(f));
+        }
+        if (r < 0)
+                return log_error_errno(r, "waiting for the DFM: %m");
+        return 0;
+}
+
+/* ---- Command line ---- */
+
+static int bad(const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, "evb level2: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
+        return 2;
+}
+
+static int parse(struct farm *f)
+{
+        if (!f->connect) {
+                fprintf(stderr, "evb level2: missing --connect HOST:PORT; see `evb level2 --help`\n");
+                return 2;
+        }
+        if (net_address_parse_with_port(&f->to, f->connect) < 0)
+                return bad("connect", f->connect, "ADDRESS:PORT with a numeric IPv4 or [IPv6] address");
+        if (quantity_parse_fraction(f->accept_text, &f->accept) < 0)
+                return bad("accept", f->accept_text, "a fraction from 0 to 1");
+        if (quantity_parse_time(f->latency_text, &f->latency_ns) < 0)
+                return bad("latency", f->latency_text, "a time, e.g. 5ms");
+        if (quantity_parse_count(f->seed_text, &f->seed) < 0)
+                return bad("seed", f->seed_text, "a number");
+        if (quantity_parse_count(f->run_text, &f->run) < 0 || f->run > UINT32_MAX)
+                return bad("run", f->run_text, "the number of a run, or 0");
+        return OPTIONS_GO_ON;
+}
+
+static int report(const struct farm *f, int status)
+{
+        if (f->common.json)
+                return options_write_json(
+                        &f->common,
+                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "connections", (json_int_t)f->connections,
+                                  "events", (json_int_t)f->listed, "accepted", (json_int_t)f->accepted,
+                                  "rejected", (json_int_t)f->rejected, "unused", (json_int_t)f->unused,
+                                  "run_ended", f->state == RUN_ENDED),
+                        status);
+        printf("%" PRIu64 " events: %" PRIu64 " accepted, %" PRIu64 " rejected; %" PRIu64
+               " decisions had no effect; %" PRIu64 " connections\n",
+               f->listed, f->accepted, f->rejected, f->unused, f->connections);
+        return status;
+}
+
+static int decide_events(struct farm *f)
+{
+        int r, status;
+
+        f->io.fd = -1;
+        tcp_backoff_init(&f->backoff, (uint64_t)getpid());
+        f->pending = calloc(PENDING_MAX, sizeof *f->pending);
+        r = f->pending ? loop_new(&f->loop) : -ENOMEM;
+        if (r >= 0)
+                r = loop_catch_signals(f->loop);
+        if (r >= 0)
+                r = run(f);
+        else
+                log_error_errno(r, "cannot start: %m");
+        if (f->io.fd >= 0)
+                disconnect(f, 0);
+        loop_free(f->loop);
+        free(f->pending);
+        status = r < 0 ? 1 : f->refused;
+        if (status == 0 && f->connections == 0) {
+                log_error("no DFM was at %s", f->connect);
+                status = 1;
+        }
+        return report(f, status);
+}
+
+int cmd_level2(int argc, char **argv)
+{
+        static const struct command command = {
+                "level2", cmd_level2, "",
+                "Stands in for a level-2 farm: accepts or rejects the events of a DFM, until its run ends."};
+        _cleanup_free_ struct farm *f = calloc(1, sizeof *f);
+        int r;
+
+        if (!f)
+                return log_error_errno(ENOMEM, "level2: %m") < 0;
+        *f = (struct farm){.accept_text = "0.1", .latency_text = "5ms", .seed_text = "1", .run_text = "0"};
+        const struct option_entry own[] = {
+                {"connect", "HOST:PORT", "address of the DFM, and port of its level2.listen", &f->connect},
+                {"accept", "FRACTION", "fraction of events to accept (default: 0.1)", &f->accept_text},
+                {"latency", "TIME", "time from learning of an event to its decision (default: 5ms)",
+                 &f->latency_text},
+                {"seed", "N", "seed of the choice (default: 1)", &f->seed_text},
+                {"run", "N", "number of the run to decide for (default: 0, any)", &f->run_text},
+        };
+
+        r = options_parse(&f->common, &command, own, ARRAY_SIZE(own), 0, argc, argv);
+        if (r == OPTIONS_GO_ON)
+                r = parse(f);
+        return r == OPTIONS_GO_ON ? decide_events(f) : r;
+}
