@@ -127,6 +127,10 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
 
         if (!s)
                 return has_congestion_control(p, lack, size);
+        if (strstr(p->settings, "level2.stand-in=")) {
+                snprintf(lack, size, "needs a stand-in farm, which standby nodes lack");
+                return false;
+        }
         if (!is_enough(setting_of(p, events ? "ros.count" : "senders", 1), (double)s->ros.count, "ROS", lack,
                        size) ||
             !is_enough(setting_of(p, events ? "sfi.count" : "receivers", 1), (double)s->sfi.count, "SFI",

@@ -15,6 +15,7 @@ extern const struct lab_publication publication_b; /* QoS on Gigabit Ethernet, 2
 extern const struct lab_publication publication_c; /* event building, JPS 2003 */
 extern const struct lab_publication extension_c;   /* questions that publication C left open */
 extern const struct lab_publication extension_incast;
+extern const struct lab_publication extension_level2;
 
 #define LAB_LIST(...)                                                                                        \
         {                                                                                                    \

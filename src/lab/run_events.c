@@ -100,6 +100,17 @@ static void set_cpu_share(json_t *o, const char *name, const json_t *report, con
                                                                : json_null());
 }
 
+/* With level 2, most triggers are not built. */
+static void set_trigger_rate(json_t *o, const json_t *report)
+{
+        double rate_hz = json_number_value(json_object_get(report, "event_rate_hz")),
+               triggers = json_number_value(json_object_get(report, "triggers")),
+               complete = json_number_value(json_object_get(report, "events_complete"));
+
+        json_object_set_new(o, "trigger_rate_hz",
+                            rate_hz > 0 ? json_real(rate_hz * triggers / complete) : json_null());
+}
+
 static json_t *flatten(const json_t *report, const struct scenario *s)
 {
         static const char *const plain[] = {"qos_backend", "qos_rate_bps",    "seconds",
@@ -125,6 +136,7 @@ static json_t *flatten(const json_t *report, const struct scenario *s)
         copy_number(o, "sfi_cpu", inside(report, "cpu_percent", "sfi"));
         set_cpu_share(o, "sfi_cpu_share", report, "sfi");
         set_cpu_share(o, "ros_cpu_share", report, "ros");
+        set_trigger_rate(o, report);
         figures_add_building(o, report, s);
         return o;
 }

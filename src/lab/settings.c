@@ -106,3 +106,12 @@ VARY(sources)
 
         snprintf(to, size, " ros.count=%.0f trigger.rate=%.0fmHz", x, offered / (bytes * x) * 1000);
 }
+
+VARY(accepted_percent)
+{
+        (void)p;
+        to[0] = '\0';
+        if (x < 100)
+                snprintf(to, size, " level2.listen=tcp:26803 level2.window=2000 level2.stand-in=%g:5ms",
+                         x / 100);
+}

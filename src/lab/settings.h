@@ -20,5 +20,8 @@ VARY(trigger_hz);
 /* The trigger rate follows from `load`, in percent of the ports' capacity. */
 VARY(fragment_bytes);
 VARY(fragment_bytes_at_25_khz);
+/* x below 100: a stand-in farm accepts this share, after 5 ms. Then the window is larger than what is
+ * undecided within that time, and small beside all triggers. 100: without level 2. */
+VARY(accepted_percent);
 /* x is the number of sources; `load` as above. */
 VARY(sources);
