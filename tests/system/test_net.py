@@ -98,6 +98,7 @@ def congestion(evb):
                     assert running.process.returncode == 77 and f"the kernel has no {name}" in said, said
                     continue
                 running.wait_nodes(9)
+                running.wait_running()
                 command = ["ss", "-Htnio", "state", "established", "dst", f"{running.address('sfi1')}:26801"]
                 used = []
 
