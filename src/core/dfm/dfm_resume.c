@@ -29,7 +29,7 @@ static void forget_nodes(struct dfm *d)
                 *n = (struct dfm_node){.heard = n->heard};
         }
         for (uint32_t i = 0; i < d->config.n_ros; i++)
-                d->ross[i] = (struct dfm_ros){};
+                d->ross[i].xoff = d->ross[i].left_out = false;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 d->sfis[i].joined = false;
         d->n_live[ROLE_ROS] = d->n_live[ROLE_SFI] = 0;

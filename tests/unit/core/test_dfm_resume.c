@@ -263,7 +263,6 @@ static void lost_events_are_recovered_from_the_late_sfi(void **state)
         fini(&t);
 }
 
-/* It fell silent in the middle of its inventory, and the run resumed without it. */
 /* With level 2, the events that ended nowhere were rejected, except those of an SFI that joins late. */
 static void events_without_an_end_count_as_rejected(void **state)
 {
@@ -356,6 +355,25 @@ static void the_inquiry_continues_after_a_silence(void **state)
         fini(&t);
 }
 
+/* What the scenario says of the sources holds in a resumed run too. */
+static void a_resumed_run_waits_for_a_silent_source(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 4);
+        t.message.alive.reason = REASON_SILENT;
+        t.message.alive.reason_ms = 9999;
+        assert_true(driver_say(&t, ROLE_ROS, 1, MESSAGE_ALIVE, t.ros_alive_next[1]++));
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 1).left_out);
+        t.message.alive.reason_ms = 10000; /* node_timeout_ns */
+        assert_true(driver_say(&t, ROLE_ROS, 1, MESSAGE_ALIVE, t.ros_alive_next[1]++));
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).left_out);
+        dfm_driver_fini(&t);
+}
+
 static void resume_after(struct dfm_driver *t, uint64_t age_ns)
 {
         struct dfm_config c = resume_standard();
@@ -424,6 +442,7 @@ int main(void)
                 cmocka_unit_test(events_without_an_end_count_as_rejected),
                 cmocka_unit_test(rejected_events_of_a_former_dfm_are_no_loss),
                 cmocka_unit_test(the_inquiry_continues_after_a_silence),
+                cmocka_unit_test(a_resumed_run_waits_for_a_silent_source),
                 cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
                 cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),
         };
