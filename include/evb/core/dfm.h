@@ -75,8 +75,8 @@ struct dfm_config {
         size_t message_bytes; /* largest message */
         struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
-        /* Describes event number `event` as its trigger knows it. NULL: the events have only number and
-         * time. */
+        /* Describes event number `event` as its trigger knows it. NULL: what the DFM itself
+         * knows of the trigger, if anything. */
         void (*info)(void *ctx, uint64_t event, struct event_info *ret);
         void *info_ctx;
         struct dfm_level2_config level2;

@@ -14,7 +14,7 @@ static void leave_sfi(struct dfm *d, uint32_t slot)
                 d->sfis[sfi].held--;
 }
 
-/* Internal triggers: the number of the event. */
+/* Internal triggers: the number of the event, unless a file describes them. */
 static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
 {
         struct event_info info;

@@ -323,6 +323,7 @@ static void rejected_events_of_a_former_dfm_are_no_loss(void **state)
         fini(&t);
 }
 
+/* It fell silent in the middle of its inventory, and the run resumed without it. */
 static void the_inquiry_continues_after_a_silence(void **state)
 {
         struct dfm_config c = resume_standard();
