@@ -240,6 +240,7 @@ def sealing_killed(evb):
             running.wait_for("sealing", disk.is_waiting)
             running.wait_for("300 events", lambda: running.counter("dfm", "events_complete") >= 300)
             kill(running, "sfi1")
+            disk.open()  # for the record of the run
             report = running.end(expect=(1,))
             (path,) = where.glob("*.writing")
             assert verified(evb, path) == 300 == report["events_complete"], report
