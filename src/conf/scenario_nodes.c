@@ -78,7 +78,7 @@ const char *scenario_common_file(const struct scenario *s)
 
         FOR_EACH_ROS(n, s)
         {
-                if (!replays_same_file(first, n))
+                if (!first || !replays_same_file(first, n))
                         return NULL;
         }
         return first ? first->source_at : NULL;
