@@ -252,7 +252,8 @@ def dead_process(evb, required):
         running.signal()
         report = running.end(expect=(1,) if required else (0,))
         assert report["events_lost"] == 0, report
-        assert report["fragments"]["lost" if required else "absent"] >= 2000, report["fragments"]
+        # Some of the 2000 had all fragments before b3 was killed.
+        assert report["fragments"]["lost" if required else "absent"] >= 1000, report["fragments"]
         assert report["fragments"]["absent" if required else "lost"] == 0, report["fragments"]
         if required:
             assert any("b3 was killed" in reason for reason in report["reasons"]), report["reasons"]
