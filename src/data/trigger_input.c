@@ -83,7 +83,7 @@ static void log_repeated(struct trigger_input *t, const struct trigger_entry *e)
         if (!t->repeat_logged)
                 log_error("trigger %" PRIu64
                           " came before, or the numbers went back without a counter reset; it is "
-                          "refused, as it could not be told from the earlier trigger",
+                          "refused, as its frames have the same number as the earlier trigger's",
                           e->number);
         t->repeat_logged = true;
 }

@@ -119,7 +119,7 @@ static void a_board_restarts_in_step(void **state)
 }
 
 /* It counts from 0 again, so its numbers differ from the triggers by `dead_until`. With fewer than 256, the
- * board could not be told from a good one. */
+ * board would look like a good one. */
 static void restart_and_forget(struct sim_config *c)
 {
         restart_a_board(c);

@@ -2,7 +2,7 @@
  * neither events nor triggers wait for it. */
 #include "dfm_internal.h"
 
-/* A wait shorter than two reports of a ROS cannot be told from none. */
+/* A ROS reports at each keep-alive, so a shorter wait would have no effect. */
 #define SILENT_KEEP_ALIVES 2
 
 void dfm_init_sources(struct dfm *d)
