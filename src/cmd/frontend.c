@@ -203,14 +203,7 @@ static int read_sizes(struct pattern_sizes *ret, const char *text)
         if (scenario_load_one(&s, "/dev/null", settings, ARRAY_SIZE(settings), &e) < 0)
                 return wrong("size", text,
                              "a size up to 4MiB, uniform:A-B, or lognormal:MEAN,SIGMA with SIGMA up to 5");
-        *ret = (struct pattern_sizes){
-                .kind = (enum source_sizes)s->ros.sizes_kind,
-                .bytes = (uint32_t)s->ros.fragment_size_bytes,
-                .least = (uint32_t)s->ros.sizes_least_bytes,
-                .most = (uint32_t)s->ros.sizes_most_bytes,
-                .mean_bytes = s->ros.sizes_mean_bytes,
-                .sigma = s->ros.sizes_sigma,
-        };
+        *ret = source_sizes_of(s);
         return OPTIONS_GO_ON;
 }
 

@@ -82,6 +82,18 @@ static void file_fill(const struct source *s, uint64_t event, uint32_t l1_id, vo
 static const struct source_kind pattern_kind = {pattern_describe, pattern_make};
 static const struct source_kind file_kind = {file_describe, file_fill};
 
+struct pattern_sizes source_sizes_of(const struct scenario *s)
+{
+        return (struct pattern_sizes){
+                .kind = (enum source_sizes)s->ros.sizes_kind,
+                .bytes = (uint32_t)s->ros.fragment_size_bytes,
+                .least = (uint32_t)s->ros.sizes_least_bytes,
+                .most = (uint32_t)s->ros.sizes_most_bytes,
+                .mean_bytes = s->ros.sizes_mean_bytes,
+                .sigma = s->ros.sizes_sigma,
+        };
+}
+
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes)
 {
         struct source *s = calloc(1, sizeof *s);

@@ -54,14 +54,7 @@ static const char *source_key(const struct node *n, char *text, size_t size_byte
 static int open_source(struct node *n, struct ros_node *r, struct ros_config *config)
 {
         const struct scenario *s = n->scenario;
-        struct pattern_sizes sizes = {
-                .kind = (enum source_sizes)s->ros.sizes_kind,
-                .bytes = (uint32_t)s->ros.fragment_size_bytes,
-                .least = (uint32_t)s->ros.sizes_least_bytes,
-                .most = (uint32_t)s->ros.sizes_most_bytes,
-                .mean_bytes = s->ros.sizes_mean_bytes,
-                .sigma = s->ros.sizes_sigma,
-        };
+        struct pattern_sizes sizes = source_sizes_of(s);
         struct error e = {.message = "out of memory"};
         char text[ERROR_TEXT_MAX], key[64];
         int k = 0;

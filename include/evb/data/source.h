@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "evb/base/error.h"
+#include "evb/conf/scenario.h"
 #include "evb/core/ros.h"
 #include "evb/protocol/event.h"
 
@@ -19,6 +20,9 @@ struct pattern_sizes {
         uint32_t least, most;     /* SIZES_UNIFORM, both inclusive */
         double mean_bytes, sigma; /* SIZES_LOGNORMAL: mean size, sigma of its logarithm */
 };
+
+/* What `ros.fragment-size` and `ros.fragment-sizes` say. */
+struct pattern_sizes source_sizes_of(const struct scenario *s);
 
 struct source;
 
