@@ -203,6 +203,23 @@ static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
         assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 is present, 4 to 7 are unknown */
 }
 
+/* The same, and the former DFM had cleared the events below 4, of which SFI 0 had ended one. */
+static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
+{
+        dfm_driver_init(t, c);
+        ross_come(t, 8);
+        comes(t, ROLE_SFI, 0, 4, 8);
+        dfm_says_with(t, false);
+        inventory(t, 0, 8, 1, 0, 0xf0);
+        for (int i = 0; i < 12 && dfm_state(t->dfm) != RUN_RUNNING; i++) {
+                for (uint16_t k = 0; k < 2; k++)
+                        ros_says_alive(t, k, RUN_RUNNING, 0);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
+                dfm_pass_ns(t, NS_PER_S);
+        }
+}
+
 static void events_of_a_late_sfi_count(void **state)
 {
         struct dfm_config c = resume_standard();
@@ -237,18 +254,7 @@ static void lost_events_are_recovered_from_the_late_sfi(void **state)
 
         (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 8);
-        comes(&t, ROLE_SFI, 0, 4, 8);
-        dfm_says_with(&t, false);
-        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 have ended, one of them here */
-        for (int i = 0; i < 12 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
-                for (uint16_t k = 0; k < 2; k++)
-                        ros_says_alive(&t, k, RUN_RUNNING, 0);
-                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-                dfm_says_with(&t, false);
-                dfm_pass_ns(&t, NS_PER_S);
-        }
+        begin_with_ended(&t, &c);
         assert_int_equal(dfm_counts(t.dfm)->lost, 3);
         comes(&t, ROLE_SFI, 1, 4, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
@@ -297,18 +303,7 @@ static void rejected_events_of_a_former_dfm_are_no_loss(void **state)
         (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 8);
-        comes(&t, ROLE_SFI, 0, 4, 8);
-        dfm_says_with(&t, false);
-        inventory(&t, 0, 8, 1, 0, 0xf0); /* all below 4 have ended, one of them here */
-        for (int i = 0; i < 12 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
-                for (uint16_t k = 0; k < 2; k++)
-                        ros_says_alive(&t, k, RUN_RUNNING, 0);
-                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-                dfm_says_with(&t, false);
-                dfm_pass_ns(&t, NS_PER_S);
-        }
+        begin_with_ended(&t, &c);
         assert_int_equal(dfm_counts(t.dfm)->rejected, 3);
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
         comes(&t, ROLE_SFI, 1, 4, 8);
