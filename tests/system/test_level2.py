@@ -330,8 +330,8 @@ def liar(evb):
         client.decide([(event, ACCEPT) for event in events[:100]])
         client.decide([(event, ACCEPT) for event in (200, 10 ** 6, 2 ** 64 - 1, 2 ** 64 - 2)])
         client.decide([])
-        unused = ended = 0
-        while unused < 104:
+        taken = unused = ended = 0
+        while taken < 4:
             kind, payload = client.receive()
             if kind == ACK:
                 _, taken, state, unused, _ = struct.unpack("<QIIII", payload)
