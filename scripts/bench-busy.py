@@ -3,7 +3,7 @@
 
     scripts/bench-busy.py [--evb build/src/evb] [--cycles 5000] [--json FILE]
 
-The script is the trigger board of a run on this machine. When the DFM is ready, it sends a burst of triggers that
+The script is the trigger box of a run on this machine. When the DFM is ready, it sends a burst of triggers that
 uses most credits of the SFIs: the cause. It takes the time from just before the burst is sent until the kernel has
 received the busy signal. Then it waits until the events are built and the DFM is ready again. The first row pauses
 between bursts, the second one does not.

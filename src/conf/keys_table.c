@@ -54,7 +54,7 @@ const struct scenario_key scenario_keys[] = {
 
         TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT or clock",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
-             "(a trigger board sends them to this port of the DFM; see docs/protocol.md for the bytes), or "
+             "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), or "
              "clock "
              "(an event for each slice of time, for readout without triggers).",
              LOCAL),

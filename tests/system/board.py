@@ -1,4 +1,4 @@
-"""A trigger board that a test plays: it sends triggers over UDP and receives the busy signal."""
+"""A trigger box that a test plays: it sends triggers over UDP and receives the busy signal."""
 import contextlib
 import socket
 import struct
@@ -12,7 +12,7 @@ NONE = 2 ** 64 - 1
 
 
 class Board:
-    """A trigger board: numbers its triggers and datagrams, and obeys the busy signal if it is asked to."""
+    """A trigger box: numbers its triggers and datagrams, and obeys the busy signal if it is asked to."""
 
     def __init__(self):
         self.signal = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

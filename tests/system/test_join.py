@@ -150,7 +150,7 @@ def restart(evb, mode, transport, again=1):
 
 
 def restart_with_board(evb):
-    """A DFM restarts while a trigger board goes on: no trigger becomes two events, and each one that was taken ends."""
+    """A DFM restarts while a trigger box goes on: no trigger becomes two events, and each one that was taken ends."""
     board, over = Board(), threading.Event()
 
     def send():

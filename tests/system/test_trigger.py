@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs with a trigger board that the test plays: it sends triggers over UDP and receives the busy signal.
+"""Runs with a trigger box that the test plays: it sends triggers over UDP and receives the busy signal.
 
     test_trigger.py EVB CASE
 """
@@ -17,7 +17,7 @@ from harness import LIMIT_S, Running, balance, complete, folder, main, scenario,
 
 @contextlib.contextmanager
 def board_run(evb, keys=None):
-    """Starts a run of two ROSs and two SFIs; yields it and its trigger board once triggers are taken."""
+    """Starts a run of two ROSs and two SFIs; yields it and its trigger box once triggers are taken."""
     board = Board()
     with folder() as where, Running(evb, scenario(where), {
             **board.keys(), "ros.count": 2, "sfi.output": "file", "sfi.directory": where, "sfi.format": "eformat5",

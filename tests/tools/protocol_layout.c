@@ -382,7 +382,7 @@ static void compact_others(void)
         EACH("%llu, %u", (unsigned long long)m.clear.events[k], m.clear.l1_ids[k]);
 }
 
-/* ---- Datagrams to and from a trigger board ---- */
+/* ---- Datagrams to and from a trigger box ---- */
 
 /* Decoded from counting bytes, where they are free. */
 static void trigger_packet(void)

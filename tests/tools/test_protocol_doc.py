@@ -190,7 +190,7 @@ def check_fragments(layout, section):
 
 
 def check_packet(name, packet):
-    """Checks a datagram to or from a trigger board: it has no header, and each field has its place."""
+    """Checks a datagram to or from a trigger box: it has no header, and each field has its place."""
     raw = bytes.fromhex(packet["bytes"])
     documented = tables(DOC.split(f"\n## {name}\n")[1].split("\n## ")[0])
     found = {(part, field) for part, table in documented.items() for field in table if field not in ("", "reserved")}

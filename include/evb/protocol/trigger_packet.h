@@ -1,4 +1,4 @@
-/* Datagrams with triggers from outside: a trigger board or box sends them to the DFM. They have no check word
+/* Datagrams with triggers from outside: a trigger box sends them to the DFM. They have no check word
  * and a fixed layout (docs/protocol.md), so that an FPGA can make them. Little-endian. Pure. */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* A DFM that takes triggers from outside; the test is the trigger board. */
+/* A DFM that takes triggers from outside; the test is the trigger box. */
 #pragma once
 
 #include "dfm_driver.h"

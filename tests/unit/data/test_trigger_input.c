@@ -1,4 +1,4 @@
-/* Datagrams of a trigger board that the test plays, and the busy signal that it receives: what is counted,
+/* Datagrams of a trigger box that the test plays, and the busy signal that it receives: what is counted,
  * and that no datagram stalls the DFM. */
 #include "../test.h"
 
