@@ -34,7 +34,8 @@ suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
   shift 2
   echo "== $name"
   out=$(mktemp)
-  meson test -C "$directory" --print-errorlogs --num-processes 2 "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
+  # Most system tests wait rather than compute.
+  meson test -C "$directory" --print-errorlogs --num-processes $((2 * $(nproc))) "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
   passed=$((passed + $(sed -n 's/^Ok: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
   skipped=$((skipped + $(sed -n 's/^Skipped: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
   for key in "Fail" "Unexpected Pass" "Timeout"; do
@@ -62,5 +63,5 @@ if ! ((quick)); then
   suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" scripts/lint.sh
 fi
-echo "$passed passed, $failed failed, $skipped skipped"
+echo "$passed passed, $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
 ((failed == 0))
