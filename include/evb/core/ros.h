@@ -134,9 +134,10 @@ void ros_commit(struct ros *r);
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */
 void ros_expire(struct ros *r, uint64_t now_ns);
-/* The counters of the trigger and of the boards begin again with this event; call it before the event is
- * announced here. Triggers must pause until all frames of the events before have arrived. */
-void ros_resynchronise(struct ros *r, uint64_t event);
+/* The counters of the trigger and of the boards were reset: from this event on, they begin near `number`.
+ * Call it before the event is announced here. Triggers must pause until all frames of the events before have
+ * arrived. */
+void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 /* The numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
 

@@ -304,11 +304,15 @@ void ros_skip(struct ros *r, uint64_t n)
                         skip_counted(r);
 }
 
-void ros_resynchronise(struct ros *r, uint64_t event)
+void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
 {
-        if (r->out_of_step)
+        if (!ros_is_numbered(r))
+                return;
+        if (r->out_of_step || !r->numbers.has_trigger)
                 reject_suspects(r);
-        ros_numbers_reset(&r->numbers, event);
+        if (!r->numbers.has_trigger)
+                begin_again(r);
+        ros_numbers_reset(&r->numbers, event, number);
         r->out_of_step = false;
         r->strays = r->agreeing = 0;
 }
@@ -324,9 +328,9 @@ void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_a
 {
         if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
                 return;
-        /* The first trigger of a run counts as a reset: the boards' counters go on. */
+        /* The beginning of a run counts as a reset: the boards' counters go on. */
         if (r->resets > 0)
-                ros_resynchronise(r, keep_alive->keep_alive.triggers);
+                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
         r->resets = keep_alive->keep_alive.resets;
         r->keep_alive_due_ns = now_ns;
 }

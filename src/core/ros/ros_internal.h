@@ -77,7 +77,7 @@ struct ros {
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
-        uint32_t resets;                     /* of the boards' counters; the first trigger counts too */
+        uint32_t resets;                     /* of the boards' counters; the run's beginning counts too */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet, silent;

@@ -165,16 +165,17 @@ bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)
         return true;
 }
 
-void ros_numbers_reset(struct ros_numbers *n, uint64_t event)
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
 {
-        uint64_t newest = MAX(n->now.number, n->now.frame), base;
+        uint64_t newest = MAX(n->now.number, n->now.frame);
+        uint32_t l1_id = (uint32_t)number;
 
-        if (!n->has_trigger || event <= n->first_event)
+        if (!n->has_trigger || event < n->first_event)
                 return;
-        base = (newest / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE;
+        number = (newest / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE + l1_id;
         n->former = n->now;
-        n->now = (struct ros_epoch){.event = event, .number = base, .frame = base - 1};
+        n->now = (struct ros_epoch){event, number, l1_id, number - 1};
         n->first_event = event;
         n->behind = true;
-        remember_from(n, base);
+        remember_from(n, number);
 }

@@ -60,5 +60,6 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
 /* Every event below `oldest` has ended. True: `passed` has moved. */
 bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest);
-/* The counters of trigger and boards begin again at 0 with this event. */
-void ros_numbers_reset(struct ros_numbers *n, uint64_t event);
+/* The counters of trigger and boards were reset: those of this event, and of later ones, begin near `number`.
+ */
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number);

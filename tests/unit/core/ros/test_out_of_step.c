@@ -150,8 +150,8 @@ static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
         trigger(&t, 2, 5000002);
         assert_ros_sends(&t, 0, "e2 pending");
         /* The counters of all are reset: the board is in step again. */
-        ros_resynchronise(t.ros, 3);
-        ros_resynchronise(t.ros, 3);
+        ros_resynchronise(t.ros, 3, 0);
+        ros_resynchronise(t.ros, 3, 0);
         assert_false(ros_is_out_of_step(t.ros));
         trigger(&t, 3, 0);
         frame_comes(&t, 0);
@@ -173,7 +173,7 @@ static void a_reset_does_not_mix_old_and_new_numbers(void **state)
                 trigger(&t, event, 1000 + (uint32_t)event);
         frames_come(&t, 1000, 8);
         ros_sends(&t, 0);
-        ros_resynchronise(t.ros, 12);
+        ros_resynchronise(t.ros, 12, 0);
         frame_comes(&t, 1008);
         assert_ros_sends(&t, 0, "e8[0,1000)");
         trigger(&t, 10, 1010); /* an announcement was lost: the SFI requests it */
@@ -191,6 +191,73 @@ static void a_reset_does_not_mix_old_and_new_numbers(void **state)
         end(&t, 10 + 1020);
 }
 
+/* The counters need not begin at 0, and a frame may come before the first trigger. */
+static void a_reset_may_begin_at_any_number(void **state)
+{
+        static const uint32_t firsts[] = {0, 1, 70000, 0xfffffff0};
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(firsts); k++) {
+                struct ros_config c = numbered(16);
+                struct ros_driver t;
+
+                ros_driver_init(&t, &c);
+                triggers_and_frames(&t, 5);
+                ros_sends(&t, 0);
+                for (uint64_t event = 0; event < 5; event++)
+                        ros_gets_clear(&t, event);
+                ros_resynchronise(t.ros, 5, firsts[k]);
+                frame_comes(&t, firsts[k] & 0xffff);
+                frame_comes(&t, (firsts[k] + 1) & 0xffff);
+                trigger(&t, 5, firsts[k]);
+                trigger(&t, 6, firsts[k] + 1);
+                assert_ros_sends(&t, 0, "e5[0,1000) | e6[0,1000)");
+                end(&t, 7);
+        }
+}
+
+/* A trigger box resets the counters once more, before a trigger came: frames of the reset before do not
+ * match.
+ */
+static void a_reset_follows_another_one(void **state)
+{
+        struct ros_config c = numbered(24);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        triggers_and_frames(&t, 3);
+        ros_sends(&t, 0);
+        for (uint64_t event = 0; event < 3; event++)
+                ros_gets_clear(&t, event);
+        ros_resynchronise(t.ros, 3, 0);
+        frames_come(&t, 0, 4);
+        ros_resynchronise(t.ros, 3, 0);
+        trigger(&t, 3, 0);
+        assert_ros_sends(&t, 0, "");
+        frame_comes(&t, 0);
+        assert_ros_sends(&t, 0, "e3[0,1000)");
+        assert_int_equal(ros_counts(t.ros)->left_over, 5);
+        end(&t, 8);
+}
+
+/* Boards ran before the trigger did: what they sent belongs to no trigger. */
+static void a_reset_before_the_first_trigger_forgets_the_frames(void **state)
+{
+        struct ros_config c = numbered(24);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        frames_come(&t, 0, 20);
+        ros_resynchronise(t.ros, 0, 0);
+        trigger(&t, 0, 0);
+        assert_ros_sends(&t, 0, "");
+        frame_comes(&t, 0);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
+        end(&t, 21);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -201,6 +268,9 @@ int main(void)
                 cmocka_unit_test(a_last_late_frame_is_believed_in_time),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
                 cmocka_unit_test(a_reset_does_not_mix_old_and_new_numbers),
+                cmocka_unit_test(a_reset_may_begin_at_any_number),
+                cmocka_unit_test(a_reset_follows_another_one),
+                cmocka_unit_test(a_reset_before_the_first_trigger_forgets_the_frames),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
