@@ -185,6 +185,7 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
         for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
                 d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
         d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
+        d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
         dfm_table_postpone(&d->table, now_ns, away_ns);
 }
 

@@ -170,4 +170,5 @@ void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns)
         postpone(t, &t->assigned, now_ns, by_ns);
         postpone(t, &t->orphans, now_ns, by_ns);
         postpone(t, &t->undecided, now_ns, by_ns);
+        postpone(t, &t->accepted, now_ns, by_ns);
 }

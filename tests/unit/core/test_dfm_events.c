@@ -178,6 +178,61 @@ static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
         }
 }
 
+static void accept(struct dfm_driver *t, uint64_t event)
+{
+        const struct decision_entry decision = {.event = event, .verdict = DECISION_ACCEPT};
+
+        assert_true(dfm_decide(t->dfm, t->now_ns, &decision));
+}
+
+/* While nobody could receive anything, accepted events of a run that drains must not expire. */
+static void an_absence_postpones_accepted_events(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 1;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 3};
+        dfm_driver_start(&t, &c);
+        dfm_says_with(&t, false);
+        accept(&t, 0);
+        dfm_stop(t.dfm, t.now_ns);
+        dfm_says_with(&t, false);
+        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
+        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(&t, 0, 1);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        /* These are accepted later. */
+        dfm_pass_ns(&t, c.event_timeout_ns / 4 * 3);
+        accept(&t, 1);
+        accept(&t, 2);
+        dfm_says_with(&t, false);
+        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
+        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        dfm_pass_ns(&t, c.event_timeout_ns / 2);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        /* An event that an SFI takes shows that the other one need not expire. */
+        sfi_grants(&t, 0, 2);
+        dfm_says_with(&t, false);
+        sfi_acks(&t, 0, 2);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        dfm_pass_ns(&t, c.event_timeout_ns / 4);
+        dfm_says_with(&t, false);
+        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
+        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        dfm_pass_ns(&t, c.event_timeout_ns / 2);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        dfm_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -189,6 +244,7 @@ int main(void)
                 cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
                 cmocka_unit_test(draining_without_an_sfi_loses_open_events),
                 cmocka_unit_test(triggers_that_nobody_answers_after_a_stop_do_not_count),
+                cmocka_unit_test(an_absence_postpones_accepted_events),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
