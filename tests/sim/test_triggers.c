@@ -138,12 +138,54 @@ static void the_dfm_restarts(void **state)
         }
 }
 
+/* Level 2 decides about triggers from outside, and the DFM restarts: what it forgets was not assigned, and so
+ * counts as rejected. */
+static void the_dfm_restarts_with_level_2(void **state)
+{
+        uint64_t first, last = seeds_to_run(40, &first);
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                struct sim_config c = sim_standard();
+                struct board b = {0};
+                const struct dfm_counts *d;
+                struct sim *s;
+
+                seed_now = seed;
+                random_init(&b.random, seed);
+                c.outside = true;
+                c.push = seed % 2;
+                c.events = 500;
+                c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
+                c.accept_percent = 40;
+                c.farm_ns = 2 * NS_PER_MS;
+                c.faults.loss = seed % 3 ? 0.02 : 0;
+                c.faults.seed = seed;
+                s = sim_now = sim_new(&c);
+                check(!play(&b, s, 20 * NS_PER_MS + seed * NS_PER_MS, true));
+                sim_kill(s, ROLE_DFM, 0);
+                play(&b, s, sim_now_ns(s) + 3 * NS_PER_MS, false);
+                sim_restart_dfm(s);
+                check(play(&b, s, FOREVER_NS, true));
+                check_accounts(s, &c);
+                check_offered(s);
+                d = dfm_counts(sim_dfm(s));
+                check(d->triggers == c.events && d->lost == 0 && d->partial == 0);
+                check(d->complete + d->rejected == c.events);
+                for (uint64_t e = 0; e < c.events; e++)
+                        check(sim_event(s, e)->complete <= sim_accepts(s, e));
+                check_empty(s, &c);
+                sim_free(s);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(push),
                 cmocka_unit_test(pull),
                 cmocka_unit_test(the_dfm_restarts),
+                cmocka_unit_test(the_dfm_restarts_with_level_2),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

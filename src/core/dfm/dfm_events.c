@@ -23,14 +23,18 @@ static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
         return info.l1_id;
 }
 
-/* The event is over, and the ROSs shall clear it. */
+/* The event is over, and the ROSs shall clear it. With level 2 they hear only of events that are built: the
+ * L1 IDs tell them which frames belong to the others. */
 static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
+        bool by_l1_id = d->config.level2.on && dfm_can_describe(d, slot);
+
         if (d->n_clears == 0)
                 d->clear_since_ns = now_ns;
         d->clears[d->n_clears++] = (struct dfm_ended){
                 .event = d->table.slots[slot].event,
-                .l1_id = dfm_clears_by_l1_id(d) ? l1_id_of(d, &d->table.slots[slot]) : 0,
+                .has_l1_id = by_l1_id,
+                .l1_id = by_l1_id ? l1_id_of(d, &d->table.slots[slot]) : 0,
         };
         leave_sfi(d, slot);
         dfm_table_close(&d->table, slot);

@@ -144,7 +144,8 @@ struct dfm_level2 {
 /* An event that ended and is not cleared yet. */
 struct dfm_ended {
         uint64_t event;
-        uint32_t l1_id; /* if dfm_clears_by_l1_id() */
+        bool has_l1_id;
+        uint32_t l1_id;
 };
 
 /* The numbers of triggers since the last reset: which ones came. */
@@ -265,7 +266,7 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
 /* Whether the events have more than their number and time: event information. */
 bool dfm_has_info(const struct dfm *d);
 void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret);
-/* Whether the event can be assigned once more: its trigger is known, or follows from its number. */
+/* Whether the event's trigger is known, or follows from its number. */
 bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
@@ -330,10 +331,9 @@ static inline bool dfm_is_hopeless(const struct dfm *d)
         return d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
 }
 
-/* The ROSs hear only of events that are built. Clear tells them which frames belong to the others. */
-static inline bool dfm_clears_by_l1_id(const struct dfm *d)
+static inline bool dfm_triggers_are_outside(const struct dfm *d)
 {
-        return d->config.level2.on;
+        return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
 }
 
 /* Whether another event may wait for level 2. */

@@ -209,8 +209,9 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
         m->clear.oldest = d->table.oldest;
-        m->clear.with_l1_ids = dfm_clears_by_l1_id(d);
-        for (; n < MIN(d->n_clears, d->clear_group); n++) {
+        m->clear.with_l1_ids = d->clears[0].has_l1_id;
+        for (; n < MIN(d->n_clears, d->clear_group) && d->clears[n].has_l1_id == d->clears[0].has_l1_id;
+             n++) {
                 m->clear.events[n] = d->clears[n].event;
                 m->clear.l1_ids[n] = d->clears[n].l1_id;
                 if (!message_add(m, &room))

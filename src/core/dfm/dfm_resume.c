@@ -295,6 +295,13 @@ static void count_former(struct dfm *d)
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
+/* An event that no SFI knows. With level 2, the former DFM had not assigned it: it was rejected, or nobody
+ * can decide about it, as its trigger is not known. */
+static bool is_rejected(const struct dfm *d)
+{
+        return d->config.level2.on && dfm_triggers_are_outside(d);
+}
+
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_resume *r = &d->resume;
@@ -304,12 +311,12 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         for (uint64_t event = r->oldest; event < r->newest && event - r->oldest < EVB_EVENT_WINDOW; event++) {
                 uint32_t slot;
 
-                if (is_known(d, event) || t->used == t->capacity)
+                if (is_known(d, event) || is_rejected(d) || t->used == t->capacity)
                         continue;
                 slot = dfm_table_insert(t, event, now_ns);
                 t->slots[slot].attempts = 1;
                 /* The former DFM's decisions are not known. */
-                if (d->config.level2.on && dfm_can_describe(d, slot))
+                if (d->config.level2.on)
                         dfm_table_await(t, slot);
         }
         t->oldest = r->oldest;

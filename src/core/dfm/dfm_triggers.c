@@ -8,16 +8,14 @@
 
 #include "dfm_internal.h"
 
-static bool is_outside(const struct dfm *d)
-{
-        return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
-}
-
 int dfm_triggers_init(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
-        *q = (struct dfm_triggers){.size = is_outside(d) ? d->config.trigger_queue : 0, .last = BUSY_NONE};
+        *q = (struct dfm_triggers){
+                .size = dfm_triggers_are_outside(d) ? d->config.trigger_queue : 0,
+                .last = BUSY_NONE,
+        };
         q->ring = calloc(MAX(q->size, 1u), sizeof *q->ring);
         return q->ring ? 0 : -ENOMEM;
 }
@@ -180,7 +178,7 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         d->triggers.blocked = true;
         if (d->state != RUN_RUNNING || (c->events > 0 && d->counts.triggers >= c->events))
                 return false;
-        if (is_outside(d))
+        if (dfm_triggers_are_outside(d))
                 return is_due_from_queue(d, now_ns);
         return trigger_next_ns(&d->trigger) <= now_ns;
 }
@@ -191,7 +189,7 @@ void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
         const struct dfm_waiting *w;
 
         d->counts.triggers++;
-        if (!is_outside(d)) {
+        if (!dfm_triggers_are_outside(d)) {
                 trigger_take(&d->trigger, now_ns, 1);
                 return;
         }
@@ -218,7 +216,7 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
 
         if (d->state != RUN_RUNNING)
                 return NEVER_NS;
-        if (!is_outside(d))
+        if (!dfm_triggers_are_outside(d))
                 return d->busy_since_ns == NEVER_NS ? trigger_next_ns(&d->trigger) : NEVER_NS;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 deadline = d->started_ns + (q->next_slice + 1) * d->config.slice_ns;
@@ -227,12 +225,12 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
 
 bool dfm_has_info(const struct dfm *d)
 {
-        return d->config.info || is_outside(d) || d->config.level2.on;
+        return d->config.info || dfm_triggers_are_outside(d) || d->config.level2.on;
 }
 
 bool dfm_can_describe(const struct dfm *d, uint32_t slot)
 {
-        return !is_outside(d) || d->table.slots[slot].trigger_known;
+        return !dfm_triggers_are_outside(d) || d->table.slots[slot].trigger_known;
 }
 
 /* As the trigger describes it. */
@@ -240,7 +238,7 @@ static void describe(const struct dfm *d, const struct dfm_event *e, struct even
 {
         const struct trigger_entry *t = &e->trigger;
         uint64_t time_ns = t->time_ns > 0 ? t->time_ns : e->trigger_ns + d->config.utc_offset_ns,
-                 number = is_outside(d) ? t->number : e->event;
+                 number = dfm_triggers_are_outside(d) ? t->number : e->event;
 
         *ret = (struct event_info){
                 .global_id = number,

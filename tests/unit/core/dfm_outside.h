@@ -42,6 +42,42 @@ static inline void outside_begins(struct dfm_driver *t, const struct dfm_config 
         sfi_acks(t, 0, 1);
 }
 
+/* A DFM resumes a run with resets. Event 0 has ended on SFI 0, event 1 is open on SFI 1, and no SFI knows
+ * events 2 and 3. */
+static inline void outside_resumes(struct dfm_driver *t, struct dfm_config *c)
+{
+        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
+
+        c->cookie = TRACE_COOKIE + 1;
+        c->run_is_free = true;
+        dfm_driver_init(t, c);
+        m.join.incarnation = 1;
+        m.join.run = TRACE_RUN;
+        m.join.newest = 4;
+        t->resets = 3;
+        for (uint16_t i = 0; i < 4; i++) {
+                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
+                m.header.sender_index = i % 2;
+                dfm_receive(t->dfm, t->now_ns, &m);
+                t->ros_joined[i % 2] |= i < 2;
+                t->sfis[i % 2].joined |= i >= 2;
+        }
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        }
+        dfm_says_with(t, false);
+        for (uint16_t i = 0; i < 2; i++) {
+                t->message.n = 1;
+                memset(&t->message.inventory, 0, sizeof t->message.inventory.entries[0]);
+                t->message.inventory = (__typeof__(t->message.inventory)){.incarnation = 1, .end = 4};
+                t->message.inventory.entries[0].ended = i == 0;
+                t->message.inventory.entries[0].open = i == 1 ? 2 : 0;
+                t->message.inventory.totals.complete = i == 0;
+                assert_true(driver_say(t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
+        }
+}
+
 static inline const struct dfm_offered *offered(const struct dfm_driver *t)
 {
         return &dfm_counts(t->dfm)->offered;

@@ -147,37 +147,9 @@ static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
-        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
 
         (void)state;
-        c.cookie = TRACE_COOKIE + 1;
-        c.run_is_free = true;
-        dfm_driver_init(&t, &c);
-        m.join.incarnation = 1;
-        m.join.run = TRACE_RUN;
-        m.join.newest = 4;
-        t.resets = 3;
-        for (int i = 0; i < 4; i++) {
-                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
-                m.header.sender_index = (uint16_t)(i % 2);
-                dfm_receive(t.dfm, t.now_ns, &m);
-                t.ros_joined[i % 2] |= i < 2;
-                t.sfis[i % 2].joined |= i >= 2;
-        }
-        for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(&t, i, RUN_RUNNING, 0);
-                sfi_says_alive(&t, i, RUN_RUNNING, 0);
-        }
-        dfm_says_with(&t, false);
-        for (uint16_t i = 0; i < 2; i++) {
-                t.message.n = 1;
-                memset(&t.message.inventory, 0, sizeof t.message.inventory.entries[0]);
-                t.message.inventory = (__typeof__(t.message.inventory)){.incarnation = 1, .end = 4};
-                t.message.inventory.entries[0].ended = i == 0; /* event 0 */
-                t.message.inventory.entries[0].open = i == 1 ? 2 : 0;
-                t.message.inventory.totals.complete = i == 0;
-                assert_true(driver_say(&t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
-        }
+        outside_resumes(&t, &c);
         assert_dfm_says(&t, "ross: Clear #0 oldest 1: e2 | ross: Clear #1 oldest 1: e3");
         sfi_grants(&t, 0, 9);
         assert_int_equal(dfm_counts(t.dfm)->lost, 2);
@@ -195,6 +167,40 @@ static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
         dfm_free(t.dfm);
 }
 
+/* What the former DFM did not assign was rejected, or cannot be built any more. The event that an SFI has is
+ * cleared without its L1 ID, which nobody knows. */
+static void a_resumed_run_rejects_events_that_no_sfi_knows(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        const struct decision_entry reject = {.event = 4, .verdict = DECISION_REJECT};
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 10};
+        outside_resumes(&t, &c);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->rejected, 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        outside_offers(&t, 77, 0);
+        dfm_says_with(&t, false);
+        assert_true(dfm_decide(t.dfm, t.now_ns, &reject));
+        sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
+        for (int known = 1; known >= 0; known--) {
+                while (dfm_step(t.dfm, t.now_ns, &to, &t.message) && t.message.header.type != MESSAGE_CLEAR)
+                        ;
+                assert_int_equal(t.message.header.type, MESSAGE_CLEAR);
+                assert_int_equal(t.message.n, 1);
+                assert_int_equal(t.message.clear.events[0], known ? 4 : 1);
+                assert_int_equal(t.message.clear.with_l1_ids, known);
+                assert_int_equal(known ? t.message.clear.l1_ids[0] : 77, 77);
+        }
+        assert_int_equal(dfm_open_events(t.dfm), 0);
+        dfm_free(t.dfm);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -204,6 +210,7 @@ int main(void)
                 cmocka_unit_test(the_schedule_has_a_busy_signal_too),
                 cmocka_unit_test(the_clock_makes_an_event_of_each_slice),
                 cmocka_unit_test(a_resumed_run_loses_events_whose_trigger_nobody_knows),
+                cmocka_unit_test(a_resumed_run_rejects_events_that_no_sfi_knows),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
