@@ -27,6 +27,11 @@ static bool holds_back(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
 }
 
+static bool is_behind(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).behind;
+}
+
 /* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
 static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
                       const char *what)
@@ -56,6 +61,17 @@ static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct 
                 strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
 }
 
+/* Adds what a reset of the counters, or the beginning of a run, waits for. */
+static void add_reset(struct strbuf *b, const struct dfm *d, const struct scenario *s)
+{
+        if (dfm_open_events(d) > 0)
+                strbuf_add(b, "the counters were reset, and %u events from before have not ended",
+                           dfm_open_events(d));
+        else if (!add_nodes(b, d, s, is_behind, "did not confirm the last reset of the counters"))
+                strbuf_add(b,
+                           "the counters were reset, and frames from before may still arrive, for ros.wait");
+}
+
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
 {
         struct strbuf b;
@@ -79,7 +95,9 @@ void stall_describe(const struct dfm *d, const struct scenario *s, char *text, s
         bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
         bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
 
-        if (!holding && !left && dfm_waits_for_level2(d))
+        if (!holding && !left && dfm_waits_for_reset(d))
+                add_reset(&b, d, s);
+        else if (!holding && !left && dfm_waits_for_level2(d))
                 strbuf_add(&b, "level 2 has not decided %u events", dfm_undecided(d));
         else if (!holding && !left)
                 strbuf_add(&b, "no SFI has a free credit");

@@ -203,6 +203,7 @@ static int open_role(struct node *n)
                 .message_bytes = n->control.message_bytes,
                 .control = network_control_plan(s),
                 .ros_rules = rules,
+                .frame_wait_ns = node_frame_wait_ns(s),
                 .level2 = level2_server_config(s),
         };
         int r;

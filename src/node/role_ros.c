@@ -107,9 +107,7 @@ static int open_role(struct node *n)
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .control = network_control_plan(s),
-                .wait_ns = n->self->wait_ns > 0 ? n->self->wait_ns
-                           : s->ros.wait_ns > 0 ? s->ros.wait_ns
-                                                : s->sfi.timeout_ns / 4 * 3,
+                .wait_ns = node_ros_wait_ns(s, n->self),
         };
         int k;
 

@@ -131,6 +131,19 @@ def reset(evb):
         assert [h[0] for h in headers(report)] == sorted(40 * [*range(50)])
 
 
+def marker(evb):
+    """A reset that a marker announces is over before the next trigger, which needs no flag."""
+    with board_run(evb) as (running, board):
+        for _ in range(20):
+            board.reset()
+            board.send(0, 25)
+        wait_built(running, 500)
+        report, _ = stop(running)
+        complete(report)
+        assert report["triggers"] == 500 and report["trigger_resets"] == 20, report
+        assert [h[0] for h in headers(report)] == sorted(20 * [*range(25)])
+
+
 def stopped(evb):
     """Triggers that wait or come after a stop by hand are not taken, and the run is a success."""
     with board_run(evb, {"trigger.queue": 20000, "sfi.credits": 100}) as (running, board):
@@ -259,5 +272,5 @@ def refused(evb):
 
 
 main({"push": lambda evb: whole(evb, "push"), "pull": lambda evb: whole(evb, "pull"), "lost": lost, "went-back": went_back,
-      "reset": reset, "stopped": stopped, "too-fast": lambda evb: too_fast(evb, False), "obeys-busy": lambda evb: too_fast(evb, True),
+      "reset": reset, "marker": marker, "stopped": stopped, "too-fast": lambda evb: too_fast(evb, False), "obeys-busy": lambda evb: too_fast(evb, True),
       "hostile": hostile, "large": other_sizes, "clock": clock, "no-trigger": no_trigger, "refused": refused})

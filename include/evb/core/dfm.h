@@ -58,6 +58,8 @@ struct dfm_config {
         uint32_t
                 trigger_queue; /* triggers that wait for a credit; not for the schedule, which waits itself */
         uint64_t slice_ns;     /* of DFM_TRIGGER_CLOCK */
+        uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
+                                   themselves */
         /* Shares of the credits, or of the queue, above which the DFM gets busy, and below which it is ready
          * again. */
         uint32_t busy_above_permille, busy_below_permille;
@@ -112,6 +114,7 @@ struct dfm_node_view {
         bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
         bool left_out;    /* a ROS: events do not wait for it */
+        bool behind;      /* a ROS: it has not heard of the last reset, so triggers wait for it */
         enum node_reason reason;
         uint32_t reason_ms;
         uint64_t frames;
@@ -184,6 +187,8 @@ enum dfm_offer {
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Whether the DFM takes triggers; as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
+/* Triggers are held back because the counters were reset. */
+bool dfm_waits_for_reset(const struct dfm *d);
 /* Triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
 

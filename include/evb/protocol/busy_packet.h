@@ -16,6 +16,7 @@ enum busy_reason {
         BUSY_XOFF,    /* a ROS has little room */
         BUSY_OUTPUT,  /* as BUSY_CREDITS, while the output of an SFI is slow */
         BUSY_STOPPED, /* the run has not begun, or takes no further triggers */
+        BUSY_RESET,   /* the counters were reset, and triggers from before are not over */
 };
 
 struct busy_packet {

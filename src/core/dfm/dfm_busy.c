@@ -27,6 +27,13 @@ static bool output_is_slow(const struct dfm *d)
         return false;
 }
 
+bool dfm_waits_for_reset(const struct dfm *d)
+{
+        const struct dfm_triggers *q = &d->triggers;
+
+        return q->size > 0 && d->state == RUN_RUNNING && (dfm_reset_is_pending(q) || !q->known);
+}
+
 static enum busy_reason judge(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
@@ -39,6 +46,8 @@ static enum busy_reason judge(const struct dfm *d)
                 return BUSY_STOPPED;
         if (d->n_xoff > 0)
                 return BUSY_XOFF;
+        if (dfm_waits_for_reset(d))
+                return BUSY_RESET;
         /* Below the lower threshold it ends, at the upper one it begins. */
         if (d->busy.busy ? used <= threshold : used < threshold)
                 return BUSY_NOT;

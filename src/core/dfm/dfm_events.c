@@ -50,6 +50,7 @@ void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         d->counts.rejected++;
+        d->triggers.unread_ns = MAX(d->triggers.unread_ns, d->table.slots[slot].trigger_ns);
         close_event(d, now_ns, slot);
 }
 

@@ -162,6 +162,7 @@ struct dfm_numbers {
 struct dfm_waiting {
         struct trigger_entry trigger;
         uint64_t came_ns;
+        bool reset; /* the first one after a reset */
 };
 
 /* Triggers that came and are not taken yet: a ring. */
@@ -169,19 +170,33 @@ struct dfm_triggers {
         struct dfm_waiting *ring;
         uint32_t size, head, tail; /* entries [tail, head), at index % size */
         struct dfm_numbers numbers;
-        uint64_t last;  /* number of the last queued one; BUSY_NONE: none */
-        bool reset_due; /* the next queued one is the first after a reset */
+        uint64_t last; /* number of the last queued one; BUSY_NONE: none */
         bool in_spill;
-        bool blocked;    /* the oldest one waits for a message */
-        uint32_t resets; /* as KeepAlive announces them */
-        uint64_t reset_number;
-        bool resetting;      /* the oldest one waits until every ROS knows of the reset */
+        bool blocked;        /* the oldest one waits for a message */
         uint64_t next_slice; /* of the clock */
+
+        /* Resets of the counters. */
+        bool fresh;             /* the run has had neither a trigger nor a reset */
+        bool reset_due;         /* the next queued one is the first after a reset */
+        uint64_t due_number;    /* of that reset */
+        uint32_t n_resets;      /* queued ones that are the first after a reset */
+        uint32_t resets;        /* as KeepAlive announces them */
+        uint64_t reset_number;  /* of the last one announced */
+        bool resetting;         /* announced: triggers wait until every ROS knows of it */
+        bool known;             /* every present ROS knows of all resets */
+        uint64_t unread_ns;     /* the last trigger whose frames no ROS waited for; 0: none */
+        uint64_t held_until_ns; /* frames of before a reset may arrive until then; NEVER_NS: it does not wait
+                                 */
 };
 
 static inline uint32_t dfm_triggers_waiting(const struct dfm_triggers *q)
 {
         return q->head - q->tail;
+}
+
+static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
+{
+        return q->reset_due || q->n_resets > 0;
 }
 
 #define DFM_NOTICES 64
@@ -324,6 +339,14 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
 /* When the next message to a single SFI or announcement is due, and its budget permits it; NEVER_NS: none. */
 uint64_t dfm_streams_deadline_ns(const struct dfm *d);
+
+/* A ROS that does not know of the last reset: it must not hear of a trigger. */
+static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
+
+        return n->live && n->resets != d->triggers.resets;
+}
 
 /* No SFI will build a further event. */
 static inline bool dfm_is_hopeless(const struct dfm *d)

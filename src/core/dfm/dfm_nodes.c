@@ -113,6 +113,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         }
         if (!n->live)
                 node_comes(d, now_ns, n, role, index);
+        d->triggers.known &= !dfm_is_behind(d, index);
         dfm_set_xoff(d, index, n->flags & ALIVE_XOFF);
         dfm_note_source(d, now_ns, index);
 }
@@ -203,6 +204,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .heard = n->heard,
                 .holds_back = role == ROLE_ROS && d->ross[index].xoff && !d->ross[index].left_out,
                 .left_out = role == ROLE_ROS && d->ross[index].left_out,
+                .behind = role == ROLE_ROS && dfm_waits_for_reset(d) && dfm_is_behind(d, index),
                 .reason = (enum node_reason)n->reason,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,

@@ -1,8 +1,9 @@
 /* The queue of triggers that come from outside, or from the clock, until their events are assigned. A full
  * queue refuses triggers, and counts them. dfm_events.c takes them.
  *
- * The first trigger of a run, and each one that reports a reset of the counters, waits until all earlier
- * events have ended and every ROS knows of the reset: no frame can match a trigger from the other side of it.
+ * A reset of the counters, which a trigger or a marker reports, waits until all earlier events have ended,
+ * and their frames have come or are overdue. Then the ROSs hear of it. The next trigger waits until all of
+ * them know: no frame can match a trigger from the other side of the reset. The DFM is busy all the time.
  */
 #include <errno.h>
 
@@ -15,19 +16,27 @@ int dfm_triggers_init(struct dfm *d)
         *q = (struct dfm_triggers){
                 .size = dfm_triggers_are_outside(d) ? d->config.trigger_queue : 0,
                 .last = BUSY_NONE,
+                .held_until_ns = NEVER_NS,
         };
         q->ring = calloc(MAX(q->size, 1u), sizeof *q->ring);
         return q->ring ? 0 : -ENOMEM;
 }
 
-/* A resumed run goes on after the resets that its ROSs know of. */
+/* The beginning of a run is reset 1: the counters go on, whatever the first trigger says. A resumed run goes
+ * on after the resets that its ROSs know of, and nobody knows which frames of its former DFM still come. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 q->resets = MAX(q->resets, dfm_node(d, ROLE_ROS, i)->resets);
-        q->reset_due |= q->resets == 0;
+        q->fresh = q->resets == 0;
+        if (q->fresh && dfm_triggers_are_outside(d)) {
+                q->resets = 1;
+                q->reset_due = false;
+        }
+        if (!q->fresh)
+                q->unread_ns = now_ns;
         if (d->config.slice_ns > 0)
                 q->next_slice = (now_ns - d->started_ns) / d->config.slice_ns;
 }
@@ -61,9 +70,9 @@ static enum dfm_offer queue(struct dfm *d, uint64_t now_ns, const struct trigger
                 d->counts.offered.refused++;
                 return OFFER_REFUSED;
         }
-        *w = (struct dfm_waiting){*t, now_ns};
-        w->trigger.flags = q->reset_due ? TRIGGER_RESET : 0;
-        q->reset_due = false;
+        *w = (struct dfm_waiting){*t, now_ns, q->reset_due};
+        q->n_resets += q->reset_due;
+        q->reset_due = q->fresh = false;
         q->last = t->number;
         q->head++;
         return OFFER_QUEUED;
@@ -80,8 +89,6 @@ static enum dfm_offer judge(struct dfm *d, uint64_t now_ns, const struct trigger
                 c->not_taken++;
                 return OFFER_NOT_TAKEN;
         }
-        if (!q->numbers.started && !q->reset_due)
-                q->reset_number = t->number; /* of a resumed run */
         verdict = dfm_numbers_note(&q->numbers, t->number, &c->missing);
         c->repeated += verdict == OFFER_REPEATED;
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
@@ -91,21 +98,34 @@ static enum dfm_offer judge(struct dfm *d, uint64_t now_ns, const struct trigger
         return queue(d, now_ns, t);
 }
 
-enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+static void note_reset(struct dfm *d, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;
-        enum dfm_offer verdict;
 
-        if (t->flags & TRIGGER_RESET) {
-                d->counts.offered.resets++;
-                q->numbers.started = false;
-                q->reset_due = true;
-        }
-        if (t->flags & TRIGGER_MARKER) {
+        d->counts.offered.resets++;
+        q->numbers.started = false;
+        if (q->fresh && !(t->flags & TRIGGER_MARKER))
+                return;
+        /* A ROS that knows of a reset without triggers may have frames of after it: this is another one. */
+        if (dfm_triggers_waiting(q) == 0)
+                q->resetting = false;
+        q->reset_due = true;
+        q->due_number = t->number;
+        q->fresh = false;
+}
+
+enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        enum dfm_offer verdict = OFFER_MARKER;
+
+        if (t->flags & TRIGGER_RESET)
+                note_reset(d, t);
+        if (t->flags & TRIGGER_MARKER)
                 note_spill(d, t->flags, false);
-                return OFFER_MARKER;
-        }
-        verdict = judge(d, now_ns, t);
+        else
+                verdict = judge(d, now_ns, t);
+        if (verdict > OFFER_MARKER)
+                d->triggers.unread_ns = now_ns;
         dfm_judge_busy(d, now_ns);
         return verdict;
 }
@@ -135,40 +155,68 @@ void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
         }
 }
 
-/* Whether the run's ROSs may match the trigger: they know which reset it follows. */
-static bool reset_is_known(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+static bool ross_know_resets(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
-        if (!q->resetting) {
-                q->resetting = true;
-                q->resets++;
-                q->reset_number = t->number;
-                d->keep_alive_due_ns = now_ns;
-        }
+        if (q->known)
+                return true;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
-
-                if (n->live && n->resets != q->resets)
+                if (dfm_is_behind(d, i))
                         return false;
         }
+        q->known = true;
         return true;
 }
 
-static bool is_due_from_queue(struct dfm *d, uint64_t now_ns)
+/* Whether no frame of before the reset is expected any more. A rejected event does not wait for its frames.
+ */
+static bool may_reset(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
-        struct trigger_entry *t = &q->ring[q->tail % q->size].trigger;
+        uint64_t until_ns = q->unread_ns + d->config.frame_wait_ns;
 
-        if (dfm_triggers_waiting(q) == 0)
+        if (d->table.used > 0 || d->announce_tail != d->announce_head)
                 return false;
-        if (!(t->flags & TRIGGER_RESET))
+        if (q->unread_ns == 0 || now_ns >= until_ns)
                 return true;
-        if (d->table.used > 0 || d->announce_tail != d->announce_head || !reset_is_known(d, now_ns, t))
-                return false;
-        t->flags = 0;
+        q->held_until_ns = until_ns;
+        return false;
+}
+
+static void announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        q->resetting = true;
+        q->known = false;
+        q->resets++;
+        q->reset_number = number;
+        d->keep_alive_due_ns = now_ns;
+}
+
+/* Whether triggers wait for a reset, or for a ROS that does not know of the last one. */
+static bool waits_for_reset(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_waiting *first = dfm_triggers_waiting(q) > 0 ? &q->ring[q->tail % q->size] : NULL;
+        bool reset = first ? first->reset : q->reset_due;
+
+        q->held_until_ns = NEVER_NS;
+        if (reset && !q->resetting) {
+                if (!may_reset(d, now_ns))
+                        return true;
+                announce_reset(d, now_ns, first ? first->trigger.number : q->due_number);
+        }
+        if (!ross_know_resets(d))
+                return true;
         q->resetting = false;
-        return true;
+        if (reset && first) {
+                first->reset = false;
+                q->n_resets--;
+        } else if (reset)
+                q->reset_due = false;
+        return false;
 }
 
 bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
@@ -179,7 +227,7 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         if (d->state != RUN_RUNNING || (c->events > 0 && d->counts.triggers >= c->events))
                 return false;
         if (dfm_triggers_are_outside(d))
-                return is_due_from_queue(d, now_ns);
+                return !waits_for_reset(d, now_ns) && dfm_triggers_waiting(&d->triggers) > 0;
         return trigger_next_ns(&d->trigger) <= now_ns;
 }
 
@@ -207,6 +255,8 @@ void dfm_triggers_drop(struct dfm *d)
 
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
         q->tail = q->head;
+        q->n_resets = 0;
+        q->reset_due = false;
 }
 
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
@@ -220,6 +270,7 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
                 return d->busy_since_ns == NEVER_NS ? trigger_next_ns(&d->trigger) : NEVER_NS;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 deadline = d->started_ns + (q->next_slice + 1) * d->config.slice_ns;
+        deadline = MIN(deadline, q->held_until_ns);
         return dfm_triggers_waiting(q) > 0 && !q->blocked ? 0 : deadline;
 }
 

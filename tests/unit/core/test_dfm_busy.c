@@ -158,7 +158,7 @@ static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
         assert_dfm_says(&t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
         dfm_pass_ns(&t, c.keep_alive_ns);
         dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 3 at 77"));
+        assert_non_null(strstr(t.trace.text, "reset 3 at 0"));
         /* The SFI that had event 1 goes: nobody else can build it. */
         sfi_says_alive(&t, 1, RUN_ENDED, 0);
         dfm_says_with(&t, false);

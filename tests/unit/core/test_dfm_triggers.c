@@ -3,7 +3,7 @@
 
 #include "evb/base/random.h"
 
-static void the_first_trigger_waits_until_all_ross_know_its_number(void **state)
+static void the_first_trigger_waits_until_all_ross_know_the_run(void **state)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
@@ -14,7 +14,7 @@ static void the_first_trigger_waits_until_all_ross_know_its_number(void **state)
         assert_dfm_says(&t, "");
         outside_offers(&t, 1000, 0);
         outside_offers(&t, 1001, 0);
-        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3 reset 1 at 1000");
+        assert_dfm_says(&t, "");
         assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
         t.resets = 1;
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -318,7 +318,7 @@ static void any_numbers_balance(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_trigger_waits_until_all_ross_know_its_number),
+                cmocka_unit_test(the_first_trigger_waits_until_all_ross_know_the_run),
                 cmocka_unit_test(a_trigger_describes_its_event),
                 cmocka_unit_test(a_full_queue_refuses_triggers),
                 cmocka_unit_test(no_number_is_taken_twice),

@@ -108,6 +108,37 @@ static void who_holds_back_at_the_end(void **state)
         dfm_driver_fini(&t);
 }
 
+static void a_reset_is_a_reason(void **state)
+{
+        const struct trigger_entry reset = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        char text[256];
+
+        (void)state;
+        name_nodes(&config);
+        config.trigger_source = DFM_TRIGGER_OFFERED;
+        config.trigger_queue = 8;
+        dfm_driver_start(&t, &config);
+        stall_describe(t.dfm, &scenario, text, sizeof text);
+        assert_non_null(strstr(text, "ros2"));
+        assert_non_null(strstr(text, "did not confirm the last reset of the counters"));
+        t.resets = 1;
+        for (uint16_t i = 0; i < config.n_ros; i++)
+                ros_says_alive(&t, i, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        stall_describe(t.dfm, &scenario, text, sizeof text);
+        assert_string_equal(text, "no SFI has a free credit");
+        sfi_grants(&t, 0, 1);
+        dfm_offer(t.dfm, t.now_ns, &(struct trigger_entry){.number = 5});
+        dfm_says_with(&t, false);
+        dfm_offer(t.dfm, t.now_ns, &reset);
+        dfm_says_with(&t, false);
+        stall_describe(t.dfm, &scenario, text, sizeof text);
+        assert_string_equal(text, "the counters were reset, and 1 events from before have not ended");
+        dfm_driver_fini(&t);
+}
+
 static void missing_credits_are_a_reason(void **state)
 {
         struct dfm_config config = dfm_standard();
@@ -324,6 +355,7 @@ int main(void)
                 cmocka_unit_test(missing_nodes_are_named),
                 cmocka_unit_test(a_long_list_of_nodes_is_shortened),
                 cmocka_unit_test(a_ros_that_held_triggers_back_is_named),
+                cmocka_unit_test(a_reset_is_a_reason),
                 cmocka_unit_test(missing_credits_are_a_reason),
                 cmocka_unit_test(open_partial_and_lost_events_are_counted),
                 cmocka_unit_test(who_holds_back_at_the_end),

@@ -1,0 +1,232 @@
+/* Resets of the counters: no trigger is taken before the frames of earlier ones are over, and before every
+ * ROS knows. Also what level 2 learns of triggers from outside. */
+#include "../dfm_outside.h"
+
+#define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
+
+/* A trigger box that waits for the end of busy sends no trigger before all ROSs know of the reset. */
+static void a_marker_resets_at_once(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 9);
+        assert_busy(&t, BUSY_NOT);
+        assert_int_equal(outside_offers(&t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
+        assert_busy(&t, BUSY_RESET);
+        assert_true(dfm_waits_for_reset(t.dfm));
+        assert_dfm_says_all(&t, "");
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 0 ros 3 sfi 3 reset 2 at 40 | "
+                                "ross: Clear #0 oldest 1: e0");
+        assert_busy(&t, BUSY_RESET);
+        t.resets = 2;
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        assert_busy(&t, BUSY_RESET);
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).behind);
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).behind);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(&t, "");
+        assert_busy(&t, BUSY_NOT);
+        assert_int_equal(outside_offers(&t, 40, 0), OFFER_QUEUED);
+        assert_dfm_says_all(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        assert_int_equal(offered(&t)->resets, 1);
+        outside_ends(&t);
+}
+
+/* ROSs that heard of the first one may have frames of after it. */
+static void a_second_reset_is_another_one(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 9);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, false);
+        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
+        outside_offers(&t, 3, TRIGGER_RESET);
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 3 at 3"));
+        ross_know(&t, 2);
+        assert_dfm_says(&t, "");
+        ross_know(&t, 3);
+        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        assert_busy(&t, BUSY_NOT);
+        outside_ends(&t);
+}
+
+static void the_first_trigger_of_a_run_needs_no_reset(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        for (int marker = 0; marker < 2; marker++) {
+                dfm_driver_start(&t, &c);
+                sfi_grants(&t, 0, 9);
+                assert_dfm_says(&t, "");
+                assert_busy(&t, BUSY_RESET);
+                ross_know(&t, 1);
+                assert_dfm_says(&t, "");
+                assert_busy(&t, BUSY_NOT);
+                outside_offers(&t, 0, TRIGGER_RESET | (marker ? TRIGGER_MARKER : 0));
+                assert_int_equal(dfm_waits_for_reset(t.dfm), marker);
+                dfm_says_with(&t, false);
+                ross_know(&t, 2);
+                dfm_says_with(&t, false);
+                outside_ends(&t);
+        }
+}
+
+/* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
+static void triggers_wait_for_a_ros_that_is_behind(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 9);
+        t.resets = 0;
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        outside_offers(&t, 101, 0);
+        assert_dfm_says(&t, "");
+        assert_busy(&t, BUSY_RESET);
+        ross_know(&t, 1);
+        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        outside_ends(&t);
+        /* A resumed run, in which a ROS heard only of an earlier reset. */
+        outside_resumes(&t, &c);
+        t.resets = 2;
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_says_with(&t, false);
+        sfi_grants(&t, 0, 9);
+        outside_offers(&t, 5, 0);
+        assert_dfm_says(&t, "");
+        ross_know(&t, 3);
+        assert_dfm_says(&t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
+        dfm_free(t.dfm);
+}
+
+static struct dfm_config level2_outside(void)
+{
+        struct dfm_config c = outside_standard(100);
+
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 10};
+        c.frame_wait_ns = 300 * NS_PER_MS;
+        return c;
+}
+
+static void decides(struct dfm_driver *t, uint64_t event, enum decision_verdict verdict)
+{
+        const struct decision_entry decision = {.event = event, .verdict = (uint8_t)verdict};
+
+        assert_true(dfm_decide(t->dfm, t->now_ns, &decision));
+}
+
+/* All nodes are present, and these triggers are taken: events from 0 on. */
+static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint64_t first, uint64_t n)
+{
+        dfm_driver_start(t, c);
+        sfi_grants(t, 0, 100);
+        ross_know(t, 1);
+        assert_dfm_says(t, "");
+        for (uint64_t k = 0; k < n; k++)
+                outside_offers(t, first + k, TRIGGER_SPILL_ENDS);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_undecided(t->dfm), n);
+}
+
+/* A rejected event ends before its frames arrived: late ones must not meet a trigger of after the reset. */
+static void a_reset_waits_for_the_frames_of_rejected_events(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct dfm_driver t;
+
+        (void)state;
+        take_triggers(&t, &c, 0, 2);
+        dfm_pass_ns(&t, 100 * NS_PER_MS);
+        outside_offers(&t, 2, 0);
+        dfm_says_with(&t, false);
+        for (uint64_t event = 0; event < 3; event++)
+                decides(&t, event, DECISION_REJECT);
+        outside_offers(&t, 0, TRIGGER_RESET);
+        dfm_says_with(&t, true);
+        assert_null(strstr(t.trace.text, "reset 2"));
+        assert_int_equal(dfm_open_events(t.dfm), 0);
+        /* The last trigger came 100 ms after the others. */
+        dfm_pass_ns(&t, c.frame_wait_ns - 1);
+        dfm_says_with(&t, true);
+        assert_null(strstr(t.trace.text, "reset 2"));
+        assert_busy(&t, BUSY_RESET);
+        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 1);
+        dfm_pass_ns(&t, 1);
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        ross_know(&t, 2);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_undecided(t.dfm), 1);
+        outside_ends(&t);
+}
+
+static void level_2_learns_the_flags_of_a_trigger(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct undecided_entry e[4];
+        struct dfm_driver t;
+        uint64_t from = 0;
+
+        (void)state;
+        take_triggers(&t, &c, 50, 2);
+        decides(&t, 0, DECISION_REJECT);
+        decides(&t, 1, DECISION_REJECT);
+        outside_offers(&t, 7, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
+        dfm_pass_ns(&t, c.frame_wait_ns);
+        dfm_says_with(&t, false);
+        ross_know(&t, 2);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_list_undecided(t.dfm, &from, e, ARRAY_SIZE(e)), 1);
+        assert_int_equal(e[0].number, 7);
+        assert_int_equal(e[0].flags, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
+        outside_ends(&t);
+}
+
+/* Nobody knows which frames of the former DFM's triggers still come. */
+static void a_reset_in_a_resumed_run_waits_for_frames(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct dfm_driver t;
+
+        (void)state;
+        outside_resumes(&t, &c);
+        assert_dfm_says(&t, "");
+        sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_open_events(t.dfm), 0);
+        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(&t, true);
+        assert_null(strstr(t.trace.text, "reset 4"));
+        dfm_pass_ns(&t, c.frame_wait_ns);
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 4 at 0"));
+        dfm_free(t.dfm);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_marker_resets_at_once),
+                cmocka_unit_test(a_second_reset_is_another_one),
+                cmocka_unit_test(the_first_trigger_of_a_run_needs_no_reset),
+                cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
+                cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
+                cmocka_unit_test(level_2_learns_the_flags_of_a_trigger),
+                cmocka_unit_test(a_reset_in_a_resumed_run_waits_for_frames),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
