@@ -70,9 +70,10 @@ const struct scenario_key scenario_keys[] = {
              "IPv4 or [IPv6] address.",
              LOCAL),
         FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
-                 "Used share of all credits, or of trigger.queue, from which on the DFM is busy. It is also "
-                 "busy while "
-                 "a ROS sends XOFF, and while it takes no triggers."),
+                 "Used share of all credits, of trigger.queue, or of level2.window, from which on the DFM is "
+                 "busy. It is also busy while a ROS sends XOFF, at a reset of the counters, and while it "
+                 "takes "
+                 "no triggers."),
         FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
                  "Used share down to which the DFM stays busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,

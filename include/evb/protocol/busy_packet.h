@@ -17,6 +17,7 @@ enum busy_reason {
         BUSY_OUTPUT,  /* as BUSY_CREDITS, while the output of an SFI is slow */
         BUSY_STOPPED, /* the run has not begun, or takes no further triggers */
         BUSY_RESET,   /* the counters were reset, and triggers from before are not over */
+        BUSY_LEVEL2,  /* many events wait for a decision of level 2 */
 };
 
 struct busy_packet {

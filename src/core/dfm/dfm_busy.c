@@ -27,6 +27,11 @@ static bool output_is_slow(const struct dfm *d)
         return false;
 }
 
+static uint64_t undecided_permille(const struct dfm *d)
+{
+        return d->config.level2.on ? UINT64_C(1000) * d->table.n_undecided / d->config.level2.window : 0;
+}
+
 bool dfm_waits_for_reset(const struct dfm *d)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -38,10 +43,11 @@ static enum busy_reason judge(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
         uint64_t threshold = d->busy.busy ? c->busy_below_permille : c->busy_above_permille;
-        uint64_t used = credits_permille(d);
+        uint64_t used = credits_permille(d), undecided = undecided_permille(d);
 
         if (d->triggers.size > 0)
                 used = MAX(used, UINT64_C(1000) * dfm_triggers_waiting(&d->triggers) / d->triggers.size);
+        used = MAX(used, undecided);
         if (d->state != RUN_RUNNING)
                 return BUSY_STOPPED;
         if (d->n_xoff > 0)
@@ -51,6 +57,8 @@ static enum busy_reason judge(const struct dfm *d)
         /* Below the lower threshold it ends, at the upper one it begins. */
         if (d->busy.busy ? used <= threshold : used < threshold)
                 return BUSY_NOT;
+        if (undecided == used)
+                return BUSY_LEVEL2;
         return output_is_slow(d) ? BUSY_OUTPUT : BUSY_CREDITS;
 }
 

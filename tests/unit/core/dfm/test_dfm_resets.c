@@ -196,6 +196,26 @@ static void level_2_learns_the_flags_of_a_trigger(void **state)
         outside_ends(&t);
 }
 
+static void undecided_events_make_the_dfm_busy(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct dfm_driver t;
+
+        (void)state;
+        take_triggers(&t, &c, 0, 7);
+        assert_busy(&t, BUSY_NOT);
+        outside_offers(&t, 7, 0);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_LEVEL2);
+        for (uint64_t event = 0; event < 3; event++) {
+                assert_busy(&t, BUSY_LEVEL2);
+                decides(&t, event, DECISION_REJECT);
+                dfm_says_with(&t, false);
+        }
+        assert_busy(&t, BUSY_NOT);
+        outside_ends(&t);
+}
+
 /* Nobody knows which frames of the former DFM's triggers still come. */
 static void a_reset_in_a_resumed_run_waits_for_frames(void **state)
 {
@@ -225,6 +245,7 @@ int main(void)
                 cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
                 cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
                 cmocka_unit_test(level_2_learns_the_flags_of_a_trigger),
+                cmocka_unit_test(undecided_events_make_the_dfm_busy),
                 cmocka_unit_test(a_reset_in_a_resumed_run_waits_for_frames),
         };
 
