@@ -32,7 +32,7 @@ struct trigger_input {
         uint32_t reset_sequence; /* of the datagram that brought the last reset */
         bool was_reset;
         uint64_t began_ns; /* when datagram 0 came last; 0: never */
-        bool run_logged, repeat_logged;
+        bool run_logged, repeat_logged, unusable_logged;
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -142,6 +142,19 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
         stats_set(&t->stats->trigger_datagrams_lost, sequence_lost(&t->sequence));
 }
 
+static void log_unusable(struct trigger_input *t, const struct datagram *d)
+{
+        char from[NET_ADDRESS_TEXT_MAX], why[160];
+
+        if (t->unusable_logged)
+                return;
+        t->unusable_logged = true;
+        trigger_packet_explain(d->bytes, d->size_bytes, why, sizeof why);
+        log_warning(
+                "ignored a datagram from %s that is no trigger datagram: %s; further ones are only counted",
+                net_address_format(d->from, from), why);
+}
+
 /* Returns the number of triggers. */
 static unsigned take_datagram(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
 {
@@ -152,9 +165,11 @@ static unsigned take_datagram(struct trigger_input *t, uint64_t now_ns, const st
                 take(t, now_ns, &p);
                 return p.n;
         case TRIGGER_PACKET_FOREIGN:
+                log_unusable(t, d);
                 stats_add(&t->stats->packets_foreign, 1);
                 break;
         case TRIGGER_PACKET_MALFORMED:
+                log_unusable(t, d);
                 stats_add(&t->stats->packets_malformed, 1);
                 break;
         }

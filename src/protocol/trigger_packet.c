@@ -2,6 +2,7 @@
  * triggers: see core/dfm/dfm_triggers.c. */
 #include "evb/protocol/trigger_packet.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "evb/base/cursor.h"
@@ -43,4 +44,29 @@ enum trigger_verdict trigger_packet_decode(struct trigger_packet *ret, const uin
                 if (trigger_packet_entry(ret, k).flags & ~TRIGGER_FLAGS)
                         return TRIGGER_PACKET_MALFORMED;
         return TRIGGER_PACKET_OK;
+}
+
+void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t text_bytes)
+{
+        struct reader r = reader_init(bytes, n);
+        const uint8_t *begin = reader_take(&r, sizeof magic);
+        unsigned version = reader_u16(&r), entries = reader_u16(&r);
+        size_t expected = TRIGGER_PACKET_HEADER_BYTES + (size_t)entries * TRIGGER_ENTRY_BYTES;
+
+        if (n < TRIGGER_PACKET_HEADER_BYTES)
+                snprintf(text, text_bytes, "it has %zu bytes, expected at least the header's %d", n,
+                         TRIGGER_PACKET_HEADER_BYTES);
+        else if (memcmp(begin, magic, sizeof magic) != 0)
+                snprintf(text, text_bytes, "it begins with the bytes %02x %02x %02x %02x, expected \"EVBT\"",
+                         begin[0], begin[1], begin[2], begin[3]);
+        else if (version != TRIGGER_PACKET_VERSION)
+                snprintf(text, text_bytes, "its version is %u, expected %d (16 bits, little-endian)", version,
+                         TRIGGER_PACKET_VERSION);
+        else if (n != expected)
+                snprintf(text, text_bytes,
+                         "it has %zu bytes, expected %zu for a number of entries of %u (16 bits, "
+                         "little-endian)",
+                         n, expected, entries);
+        else
+                snprintf(text, text_bytes, "an entry has unknown flags, expected a sum of 1, 2, 4 and 8");
 }

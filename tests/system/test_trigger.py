@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
@@ -219,8 +220,10 @@ def hostile(evb):
         for k in range(20):
             board.send(5 * k, 5)
         wait_built(running, 100)
-        report, _ = stop(running)
+        report, err = stop(running)
         complete(report)
+        assert err.count("that is no trigger datagram: ") == 1, err
+        assert re.search(r"dfm: ignored a datagram from 127\.\S+ that is no trigger datagram: it has 0 bytes, expected at least", err), err
         (dfm,) = (node for node in report["nodes"] if node["role"] == "dfm")
         assert report["triggers"] == 100 and report["trigger_datagrams_other_run"] == 1, report
         assert dfm["packets_foreign"] == 20 * 4 + 20 and dfm["packets_malformed"] == 20 * 5, dfm

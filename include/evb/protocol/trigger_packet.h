@@ -43,5 +43,7 @@ struct trigger_packet {
 
 /* Reads the header and checks all entries; *ret borrows the bytes. */
 enum trigger_verdict trigger_packet_decode(struct trigger_packet *ret, const uint8_t *bytes, size_t n);
+/* Says what is wrong with bytes that trigger_packet_decode() refused, for a log line. */
+void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t text_bytes);
 /* Entry k < p->n. */
 struct trigger_entry trigger_packet_entry(const struct trigger_packet *p, unsigned k);

@@ -83,10 +83,36 @@ static void wrong_values_are_refused(void **state)
         decode_changed(60, TRIGGER_FLAGS, TRIGGER_PACKET_OK);
 }
 
+static void explain_changed(size_t at, uint8_t value, size_t n, const char *expected)
+{
+        uint8_t bytes[sizeof sample];
+        char text[160];
+
+        memcpy(bytes, sample, sizeof bytes);
+        bytes[at] = value;
+        trigger_packet_explain(bytes, n, text, sizeof text);
+        assert_string_equal(text, expected);
+}
+
+static void a_refusal_is_explained(void **state)
+{
+        (void)state;
+        explain_changed(0, 'E', 15, "it has 15 bytes, expected at least the header's 16");
+        explain_changed(0, 'E', 0, "it has 0 bytes, expected at least the header's 16");
+        explain_changed(3, 'B', 64, "it begins with the bytes 45 56 42 42, expected \"EVBT\"");
+        explain_changed(5, 1, 64, "its version is 257, expected 1 (16 bits, little-endian)");
+        explain_changed(6, 1, 64,
+                        "it has 64 bytes, expected 40 for a number of entries of 1 (16 bits, little-endian)");
+        explain_changed(0, 'E', 63,
+                        "it has 63 bytes, expected 64 for a number of entries of 2 (16 bits, little-endian)");
+        explain_changed(36, 16, 64, "an entry has unknown flags, expected a sum of 1, 2, 4 and 8");
+}
+
 /* Whatever arrives, nothing beyond its bytes is read: sanitizers watch. */
 static void hostile_bytes_do_no_harm(void **state)
 {
         struct trigger_packet p;
+        char text[160];
         struct random r;
 
         (void)state;
@@ -105,6 +131,7 @@ static void hostile_bytes_do_no_harm(void **state)
                         for (unsigned i = 0; i < p.n; i++)
                                 assert_true(trigger_packet_entry(&p, i).flags <= TRIGGER_FLAGS);
                 }
+                trigger_packet_explain(bytes, n, text, sizeof text);
                 free(bytes);
         }
 }
@@ -133,6 +160,7 @@ int main(void)
                 cmocka_unit_test(a_datagram_without_entries_carries_its_sequence),
                 cmocka_unit_test(any_other_length_is_refused),
                 cmocka_unit_test(wrong_values_are_refused),
+                cmocka_unit_test(a_refusal_is_explained),
                 cmocka_unit_test(hostile_bytes_do_no_harm),
                 cmocka_unit_test(the_busy_datagram_has_16_bytes),
         };
