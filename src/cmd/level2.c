@@ -18,6 +18,8 @@
 #define STAGING_BYTES (64u << 10)
 /* Events that wait for their decision; beyond it, the rest waits in the DFM. */
 #define PENDING_MAX 65536u
+/* A longer wait for the DFM is logged. */
+#define SILENT_NS NS_PER_S
 
 struct pending {
         uint64_t event, due_ns;
@@ -33,7 +35,10 @@ struct farm {
         struct loop_io io; /* fd -1: not connected */
         bool ready, blocked;
         struct tcp_backoff backoff;
-        uint64_t again_ns; /* when to connect again */
+        uint64_t again_ns;   /* when to connect again */
+        uint64_t waiting_ns; /* since when this client waits for the DFM's Welcome */
+        int why;             /* negative errno of the last attempt; 0: no answer yet */
+        bool complained;
         struct tcp_reader reader;
         uint64_t cookie, dfm; /* of the run, from Welcome; 0: not joined */
         uint32_t next;        /* number of the next Decision */
@@ -57,8 +62,11 @@ static void is_ready(void *ctx, uint32_t events)
 }
 
 /* The DFM lists undecided events again to the next connection. */
-static void disconnect(struct farm *f, uint64_t now_ns)
+static void disconnect(struct farm *f, uint64_t now_ns, int why)
 {
+        if (f->dfm != 0)
+                f->waiting_ns = now_ns;
+        f->why = why;
         loop_remove(f->loop, &f->io);
         close(f->io.fd);
         tcp_reader_fini(&f->reader);
@@ -92,8 +100,10 @@ static void begin_connection(struct farm *f, uint64_t now_ns)
         int fd = tcp_connect(NULL, &f->to, 0);
 
         f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
-        if (fd < 0)
+        if (fd < 0) {
+                f->why = fd;
                 return;
+        }
         tcp_notice_silence(fd);
         f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
         f->ready = false;
@@ -104,7 +114,20 @@ static void begin_connection(struct farm *f, uint64_t now_ns)
         f->message.join.run = (uint32_t)f->run;
         queue_message(f);
         if (tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0 || loop_add(f->loop, &f->io) < 0)
-                disconnect(f, now_ns);
+                disconnect(f, now_ns, -ENOMEM);
+}
+
+/* Says once for whom the client waits. */
+static void complain(struct farm *f, uint64_t now_ns)
+{
+        if (f->dfm != 0 || f->complained || now_ns - f->waiting_ns < SILENT_NS)
+                return;
+        f->complained = true;
+        log_warning("waiting for a DFM with level2.listen at %s: %s", f->connect,
+                    f->why == -EPIPE ? "it closed the connection"
+                    : f->why != 0    ? strerror(-f->why)
+                    : f->io.fd >= 0  ? "no answer yet"
+                                     : "no connection yet");
 }
 
 /* ---- What the DFM sends: the functions return 0, or a negative errno that ends the connection. ---- */
@@ -119,6 +142,9 @@ static int take_welcome(struct farm *f, const struct message *m)
         f->cookie = m->header.cookie;
         f->dfm = m->dfm;
         f->connections++;
+        if (f->complained)
+                log_warning("connected to the DFM of run %u at %s", m->welcome.run, f->connect);
+        f->complained = false;
         tcp_backoff_reset(&f->backoff);
         return 0;
 }
@@ -241,6 +267,7 @@ static void turn(struct farm *f, uint64_t now_ns)
 {
         int r;
 
+        complain(f, now_ns);
         if (f->io.fd < 0 && now_ns >= f->again_ns)
                 begin_connection(f, now_ns);
         if (f->io.fd < 0)
@@ -249,13 +276,17 @@ static void turn(struct farm *f, uint64_t now_ns)
         if (r == 0)
                 r = write_all(f, now_ns);
         if (r < 0)
-                disconnect(f, now_ns);
+                disconnect(f, now_ns, r);
 }
 
 static uint64_t deadline_ns(const struct farm *f)
 {
+        uint64_t complaint_ns = f->dfm == 0 && !f->complained ? f->waiting_ns + SILENT_NS : NEVER_NS;
+
         if (f->io.fd < 0)
-                return f->again_ns;
+                return MIN(f->again_ns, complaint_ns);
+        if (f->dfm == 0)
+                return complaint_ns;
         return f->tail == f->head || f->blocked ? NEVER_NS : f->pending[f->tail % PENDING_MAX].due_ns;
 }
 
@@ -263,6 +294,7 @@ static int run(struct farm *f)
 {
         int r = 0;
 
+        f->waiting_ns = clock_now_ns();
         while (r >= 0 && !f->refused && f->state != RUN_ENDED && loop_signals(f->loop) == 0) {
                 turn(f, clock_now_ns());
                 r = loop_wait(f->loop, f->state == RUN_ENDED || f->refused ? 0 : deadline_ns(f));
@@ -330,7 +362,7 @@ static int decide_events(struct farm *f)
         else
                 log_error_errno(r, "cannot start: %m");
         if (f->io.fd >= 0)
-                disconnect(f, 0);
+                disconnect(f, 0, 0);
         loop_free(f->loop);
         free(f->pending);
         status = r < 0 ? 1 : f->refused;

@@ -6,6 +6,7 @@
 import contextlib
 import json
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -13,7 +14,7 @@ import subprocess
 import threading
 import time
 
-from harness import LIMIT_S, Running, folder, main, need_root, run, scenario
+from harness import LIMIT_S, OWN_NET, Running, complete, folder, main, need_root, run, scenario
 from test_join import bed
 
 PORT = 26803
@@ -473,6 +474,25 @@ def mistakes(evb):
     assert farm.returncode == 1 and "no DFM was at 127.255.255.254:9" in err, err
 
 
+def waits(evb):
+    """A client that waits says for whom, and that it has found it."""
+    nodes = "".join(f"[node {name}]\nrole = {role}\naddress = {OWN_NET}.{k}\n"
+                    for k, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
+    text = f"[trigger]\nevents = 100\n[level2]\nlisten = tcp:{PORT}\n[network]\ncontrol-group = none\n{nodes}"
+    with folder() as where, subprocess.Popen([evb, "level2", "--connect", f"{OWN_NET}.1:{PORT}", "--accept", "1"],
+                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as farm:
+        try:
+            line = farm.stderr.readline()
+            assert f"waiting for a DFM with level2.listen at {OWN_NET}.1:{PORT}: Connection refused" in line, line
+            with Running(evb, scenario(where, text), {"level2.timeout": "60s"}) as running:
+                complete(running.end(expect=(0,)))
+            out, err = farm.communicate(timeout=LIMIT_S)
+        finally:
+            farm.kill()
+        assert farm.returncode == 0 and out.startswith("100 events: 100 accepted"), (out, err)
+        assert re.fullmatch(rf".*connected to the DFM of run \d+ at {OWN_NET}\.1:{PORT}\n", err), err
+
+
 main({"push": lambda evb: accept(evb, {}), "pull": lambda evb: accept(evb, {"scenario.mode": "pull"}),
       "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}), "all-or-nothing": all_or_nothing,
       "no-farm-accept": lambda evb: no_farm(evb, "accept"), "no-farm-reject": lambda evb: no_farm(evb, "reject"),
@@ -480,4 +500,4 @@ main({"push": lambda evb: accept(evb, {}), "pull": lambda evb: accept(evb, {"sce
       "front-end-push": lambda evb: front_end(evb, "push"), "front-end-pull": lambda evb: front_end(evb, "pull"), "stopped": stopped,
       "dfm-restart-push": lambda evb: dfm_restart(evb, "push"), "dfm-restart-pull": lambda evb: dfm_restart(evb, "pull"),
       "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
-      "mistakes": mistakes})
+      "waits": waits, "mistakes": mistakes})
