@@ -97,8 +97,8 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                             name_of(n, o->role, o->index));
                 break;
         case NOTICE_TAKEN_IN:
-                log_info("%s gets frames from its front-end again; events wait for its fragments",
-                         name_of(n, o->role, o->index));
+                log_warning("%s gets frames from its front-end again; events wait for its fragments",
+                            name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:
                 log_error("%s lost frames of its front-end before it counted them; events may combine "
