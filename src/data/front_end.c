@@ -14,6 +14,7 @@
 #include "evb/data/socket_open.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/tcp.h"
+#include "front_end_text.h"
 
 #define LENGTH_BYTES 4
 #define STAGING_BYTES (256u << 10)
@@ -37,6 +38,8 @@ struct front_end {
         bool ready;
         uint64_t again_ns, heard_ns;
         struct number_field number;
+        bool has_counter; /* the last frame */
+        uint64_t counter;
         uint64_t frames; /* counted */
         uint64_t gaps, first_gap_frame;
         const char *first_gap;
@@ -75,8 +78,9 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
-/* Notes lost frames that got no number; the first of them would have been the next frame. */
-static void note_gap(struct front_end *f, uint64_t n, const char *what)
+/* Notes lost frames that got no number; the first of them would have been the next frame. `detail` may be "".
+ */
+static void note_gap(struct front_end *f, uint64_t n, const char *what, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
         f->gaps += n;
@@ -84,7 +88,7 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what)
                 return;
         f->first_gap = what;
         f->first_gap_frame = f->frames;
-        log_error("front-end: %s at frame %" PRIu64 "%s", what, f->frames,
+        log_error("front-end: %s at frame %" PRIu64 "%s%s%s", what, f->frames, detail[0] ? ": " : "", detail,
                   f->number.bits > 0 ? "; the events of lost frames are built without them"
                                      : "; later frames may belong to other triggers, because only their "
                                        "count matches them");
@@ -171,11 +175,10 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
                                uint64_t *ret_at)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
-        uint64_t counter;
-        bool numbered =
-                f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &counter);
 
-        return ros_arrive(f->core, numbered ? &counter : NULL, &fragment, ret_at);
+        f->has_counter =
+                f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &f->counter);
+        return ros_arrive(f->core, f->has_counter ? &f->counter : NULL, &fragment, ret_at);
 }
 
 static void end_frame(struct front_end *f)
@@ -186,6 +189,16 @@ static void end_frame(struct front_end *f)
         ros_commit(f->core);
 }
 
+static void take_malformed(struct front_end *f, const struct datagram *d)
+{
+        char why[160];
+
+        front_end_explain_length(d->size_bytes < LENGTH_BYTES ? 0 : read_length(d->bytes), d->size_bytes, why,
+                                 sizeof why);
+        stats_add(&f->stats->packets_malformed, 1);
+        note_gap(f, 1, "malformed datagram", why);
+}
+
 static void take_datagram(struct front_end *f, const struct datagram *d)
 {
         uint32_t bytes = d->size_bytes - LENGTH_BYTES;
@@ -193,8 +206,7 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         uint64_t at;
 
         if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != bytes) {
-                stats_add(&f->stats->packets_malformed, 1);
-                note_gap(f, 1, "malformed datagram");
+                take_malformed(f, d);
                 return;
         }
         verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes, &at);
@@ -218,7 +230,7 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
 static void note_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
-                note_gap(f, dropped - f->dropped, "datagrams dropped by the full socket buffer");
+                note_gap(f, dropped - f->dropped, "datagrams dropped by the full socket buffer", "");
         f->dropped = dropped;
         stats_set(&f->stats->packets_socket_dropped, dropped);
 }
@@ -246,15 +258,20 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
         size_t begun = 0;
 
+        f->why_down = why;
         if (f->up) {
-                log_warning_errno(why, "front-end: connection lost: %m");
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
+                /* An orderly close between two frames loses nothing, and is usual at the end. */
+                if (why == -EPIPE && !f->in_frame && begun == 0)
+                        log_info("front-end: the board closed the connection after frame %" PRIu64,
+                                 f->frames);
+                else {
+                        log_warning("front-end: connection lost%s: %s", f->in_frame ? " in a frame" : "",
+                                    front_end_explain_loss(why));
+                        note_gap(f, 1, "broken connection", "");
+                }
         }
-        f->why_down = why;
-        /* An orderly close between two frames loses nothing. */
-        if (f->up && (f->in_frame || begun > 0 || why != -EPIPE))
-                note_gap(f, 1, "broken connection");
         if (f->in_frame) {
                 f->in_frame = false;
                 f->frames++;
@@ -363,21 +380,6 @@ static int take_frames(struct front_end *f)
         return r;
 }
 
-/* Describes a lost connection: "no connection to front-end 127.0.0.1:9000 for 2.0 s (Connection refused)".
- * False: it is connected, lost its connection less than 2 s ago, or needs none. */
-static bool describe_loss(const struct front_end *f, uint64_t now_ns, char *text, size_t size_bytes)
-{
-        char to[NET_ADDRESS_TEXT_MAX];
-
-        if (!f->tcp || f->up || f->down_since_ns == 0 || now_ns - f->down_since_ns < MISSING_NS)
-                return false;
-        snprintf(text, size_bytes, "no connection to front-end %s for %.1f s%s%s%s",
-                 net_address_format(&f->to, to), (double)(now_ns - f->down_since_ns) / 1e9,
-                 f->why_down ? " (" : "", f->why_down ? strerror(abs(f->why_down)) : "",
-                 f->why_down ? ")" : "");
-        return true;
-}
-
 uint64_t front_end_down_since_ns(const struct front_end *f)
 {
         return f->tcp && !f->up ? f->down_since_ns : 0;
@@ -386,14 +388,15 @@ uint64_t front_end_down_since_ns(const struct front_end *f)
 /* Logs each loss of the connection once. */
 static void complain(struct front_end *f, uint64_t now_ns)
 {
-        char text[256];
+        char to[NET_ADDRESS_TEXT_MAX];
 
         if (f->down_since_ns == 0)
                 f->down_since_ns = now_ns;
-        if (f->complained || !describe_loss(f, now_ns, text, sizeof text))
+        if (f->up || f->complained || now_ns - f->down_since_ns < MISSING_NS)
                 return;
         f->complained = true;
-        log_warning("%s", text);
+        log_warning("no connection to front-end %s for %.1f s (%s)", net_address_format(&f->to, to),
+                    (double)(now_ns - f->down_since_ns) / 1e9, front_end_explain_loss(f->why_down));
 }
 
 static void note_up(struct front_end *f, uint64_t now_ns)
@@ -409,13 +412,18 @@ static void note_up(struct front_end *f, uint64_t now_ns)
         tcp_backoff_reset(&f->backoff);
 }
 
+void front_end_explain_step(const struct front_end *f, uint64_t expected, char *text, size_t text_bytes)
+{
+        front_end_explain_number(&f->number, f->has_counter ? &f->counter : NULL, expected, text, text_bytes);
+}
+
 void front_end_reasons(const struct front_end *f, struct reasons *to)
 {
         char address[NET_ADDRESS_TEXT_MAX];
 
         if (f->tcp && !f->was_up)
                 reasons_add(to, "could not connect to front-end %s: %s", net_address_format(&f->to, address),
-                            f->why_down ? strerror(abs(f->why_down)) : "no answer");
+                            front_end_explain_loss(f->why_down));
         if (f->gaps > 0 && f->number.bits > 0)
                 reasons_add(to,
                             "frames of the front-end were lost before the ROS read them: %" PRIu64

@@ -215,15 +215,17 @@ static void forget_gone(const struct node *n, struct ros_node *r)
 static void watch_step(struct ros_node *r, uint64_t now_ns)
 {
         bool out = ros_is_out_of_step(r->core);
+        char why[256];
 
         if (out == (r->out_of_step_ns > 0))
                 return;
-        if (out)
-                log_error("front-end: the numbers of %u frames in a row do not follow the triggers; its "
-                          "board may "
-                          "have restarted. Its frames are discarded until they agree with the triggers again",
-                          ROS_STRAYS_MAX);
-        else
+        if (out) {
+                front_end_explain_step(r->front_end, ros_expected_counter(r->core), why, sizeof why);
+                log_error(
+                        "front-end: the numbers of %u frames in a row do not follow the triggers: %s. Frames "
+                        "are discarded until they agree with the triggers again",
+                        ROS_STRAYS_MAX, why);
+        } else
                 log_warning("front-end: its numbers follow the triggers again after %.1f s",
                             (double)(now_ns - r->out_of_step_ns) / 1e9);
         r->out_of_step_ns = out ? now_ns : 0;
@@ -368,7 +370,9 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
         const struct ros_counts *c = ros_counts(r->core);
+        char times[32];
 
+        snprintf(times, sizeof times, "%llu times", (unsigned long long)c->restarts);
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
         if (c->dropped > 0)
@@ -380,9 +384,11 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (c->restarts > 0)
                 reasons_add(
                         to,
-                        "its front-end fell out of step with the triggers, and its board may have restarted: "
-                        "%llu times; %llu frames had an impossible number",
-                        (unsigned long long)c->restarts, (unsigned long long)c->impossible);
+                        "its front-end fell out of step with the triggers %s: its board may have restarted, "
+                        "or ros.event-number is wrong; %llu frames have the number of an earlier one, and "
+                        "%llu one of no trigger",
+                        c->restarts == 1 ? "once" : times, (unsigned long long)c->duplicate,
+                        (unsigned long long)c->impossible);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }

@@ -140,6 +140,8 @@ void ros_expire(struct ros *r, uint64_t now_ns);
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 /* The numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
+/* The counter that a frame of the newest trigger has, its low 32 bits, for messages. */
+uint64_t ros_expected_counter(const struct ros *r);
 
 /* Serves the open events, then leaves; see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);

@@ -29,6 +29,8 @@ uint64_t front_end_deadline_ns(const struct front_end *f);
 uint64_t front_end_frames(const struct front_end *f);
 /* No data arrived for 200 ms, and none is left to read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
+/* Says why frames do not follow the triggers, the newest of which has the counter `expected`. */
+void front_end_explain_step(const struct front_end *f, uint64_t expected, char *text, size_t text_bytes);
 /* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
 /* When the connection was lost; 0: it is connected, or needs none. */

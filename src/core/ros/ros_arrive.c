@@ -322,6 +322,11 @@ bool ros_is_out_of_step(const struct ros *r)
         return r->out_of_step;
 }
 
+uint64_t ros_expected_counter(const struct ros *r)
+{
+        return ros_numbers_expected(&r->numbers);
+}
+
 /* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
  * it. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)

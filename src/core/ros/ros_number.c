@@ -150,6 +150,11 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
         *(n->behind ? &n->former.frame : &n->now.frame) = number;
 }
 
+uint64_t ros_numbers_expected(const struct ros_numbers *n)
+{
+        return (n->now.l1_id + n->from) & ((UINT64_C(1) << n->bits) - 1);
+}
+
 bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)
 {
         if (n->bits == 0) {

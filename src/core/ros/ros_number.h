@@ -58,6 +58,9 @@ bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
+/* The counter that the newest trigger has in a frame. */
+uint64_t ros_numbers_expected(const struct ros_numbers *n);
+
 /* Every event below `oldest` has ended. True: `passed` has moved. */
 bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest);
 /* The counters of trigger and boards were reset: those of this event, and of later ones, begin near `number`.

@@ -1,0 +1,84 @@
+/* Explains frames that data/front_end.c cannot use: what was read, what was expected, and the mistake that it
+ * looks like. */
+#include "front_end_text.h"
+
+#include <byteswap.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+#define LENGTH_BYTES 4
+/* Boards and triggers that agree differ by less. */
+#define NEAR 1000
+
+void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes)
+{
+        size_t payload = bytes - LENGTH_BYTES;
+        const char *hint = bswap_32(length) == payload ? "; the length must be little-endian"
+                           : length == bytes           ? "; the length must not count its own 4 bytes"
+                                                       : "";
+
+        if (bytes < LENGTH_BYTES)
+                snprintf(text, text_bytes, "it has %zu bytes, too few for a length", bytes);
+        else
+                snprintf(text, text_bytes,
+                         "its first 4 bytes give a length of %" PRIu32 ", but %zu bytes follow%s", length,
+                         payload, hint);
+}
+
+static uint64_t mask(unsigned bits)
+{
+        return bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
+}
+
+static uint64_t other_order(uint64_t counter, unsigned bits)
+{
+        return bswap_64(counter) >> (64 - bits);
+}
+
+static bool is_near(uint64_t a, uint64_t b, unsigned bits)
+{
+        uint64_t ahead = (a - b) & mask(MIN(bits, 32u));
+
+        return MIN(ahead, mask(MIN(bits, 32u)) - ahead + 1) < NEAR;
+}
+
+void front_end_explain_number(const struct number_field *field, const uint64_t *counter, uint64_t expected,
+                              char *text, size_t text_bytes)
+{
+        const char *order = field->big_endian ? ":be" : "";
+        uint64_t other = counter ? other_order(*counter, field->bits) : 0;
+
+        if (!counter)
+                snprintf(text, text_bytes, "the last one is too short for ros.event-number = %u:%u%s",
+                         field->offset_bytes, field->bits, order);
+        else if (is_near(other, expected, field->bits))
+                snprintf(text, text_bytes,
+                         "the last one is %" PRIu64 ", expected about %" PRIu64
+                         "; in the other byte order it is %" PRIu64
+                         ", so ros.event-number should be %u:%u%s instead of %u:%u%s",
+                         *counter, expected, other, field->offset_bytes, field->bits,
+                         field->big_endian ? "" : ":be", field->offset_bytes, field->bits, order);
+        else
+                snprintf(text, text_bytes,
+                         "the last one is %" PRIu64 ", expected about %" PRIu64
+                         "; the board has restarted, or its number is not at ros.event-number = %u:%u%s",
+                         *counter, expected, field->offset_bytes, field->bits, order);
+}
+
+const char *front_end_explain_loss(int why)
+{
+        switch (-why) {
+        case 0:
+                return "no answer";
+        case EPIPE:
+                return "the board closed it";
+        case EPROTO:
+                return "a frame gives a length of more than 4 MiB, expected 32 bits, little-endian";
+        }
+        return strerror(abs(why));
+}

@@ -1,0 +1,87 @@
+/* The words for frames that cannot be used: they name what was read, what was expected, and the mistake. */
+#include "front_end_text.h"
+
+#include "../test.h"
+
+#include <errno.h>
+
+static void lengths(void **state)
+{
+        static const struct {
+                uint32_t length;
+                size_t bytes;
+                const char *expected;
+        } cases[] = {
+                {5, 7, "its first 4 bytes give a length of 5, but 3 bytes follow"},
+                {44, 44,
+                 "its first 4 bytes give a length of 44, but 40 bytes follow; the length must not count its "
+                 "own "
+                 "4 bytes"},
+                {40u << 24, 44,
+                 "its first 4 bytes give a length of 671088640, but 40 bytes follow; the length must be "
+                 "little-endian"},
+                {0, 3, "it has 3 bytes, too few for a length"},
+                {0, 0, "it has 0 bytes, too few for a length"},
+        };
+        char text[160];
+
+        (void)state;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                front_end_explain_length(cases[i].length, cases[i].bytes, text, sizeof text);
+                assert_string_equal(text, cases[i].expected);
+        }
+}
+
+static void check_number(struct number_field field, uint64_t counter, uint64_t expected, const char *text)
+{
+        char got[256];
+
+        front_end_explain_number(&field, &counter, expected, got, sizeof got);
+        assert_string_equal(got, text);
+}
+
+static void numbers(void **state)
+{
+        char text[256];
+
+        (void)state;
+        check_number((struct number_field){0, 32, false}, 0x10000000, 17,
+                     "the last one is 268435456, expected about 17; in the other byte order it is 16, so "
+                     "ros.event-number should be 0:32:be instead of 0:32");
+        check_number((struct number_field){4, 16, true}, 0xff01, 0x201,
+                     "the last one is 65281, expected about 513; in the other byte order it is 511, so "
+                     "ros.event-number should be 4:16 instead of 4:16:be");
+        /* A counter that has just started over. */
+        check_number((struct number_field){4, 24, false}, 0x010000, 0xfffff0,
+                     "the last one is 65536, expected about 16777200; in the other byte order it is 1, so "
+                     "ros.event-number should be 4:24:be instead of 4:24");
+        check_number(
+                (struct number_field){0, 64, false}, UINT64_C(5) << 56, 9,
+                "the last one is 360287970189639680, expected about 9; in the other byte order it is 5, so "
+                "ros.event-number should be 0:64:be instead of 0:64");
+        check_number(
+                (struct number_field){0, 32, false}, 15, 700,
+                "the last one is 15, expected about 700; the board has restarted, or its number is not at "
+                "ros.event-number = 0:32");
+        front_end_explain_number(&(struct number_field){8, 32, true}, NULL, 17, text, sizeof text);
+        assert_string_equal(text, "the last one is too short for ros.event-number = 8:32:be");
+}
+
+static void losses(void **state)
+{
+        (void)state;
+        assert_string_equal(front_end_explain_loss(0), "no answer");
+        assert_string_equal(front_end_explain_loss(-EPIPE), "the board closed it");
+        assert_string_equal(front_end_explain_loss(-ECONNREFUSED), "Connection refused");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(lengths),
+                cmocka_unit_test(numbers),
+                cmocka_unit_test(losses),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
