@@ -82,8 +82,8 @@ static void log_repeated(struct trigger_input *t, const struct trigger_entry *e)
 {
         if (!t->repeat_logged)
                 log_error("trigger %" PRIu64
-                          " came before, or the numbers went back without a counter reset; it is "
-                          "refused, as its frames have the same number as the earlier trigger's",
+                          " came before, or the numbers went back without a counter reset (flag 4); it "
+                          "counts as repeated and makes no event, as frames could belong to either trigger",
                           e->number);
         t->repeat_logged = true;
 }
@@ -234,12 +234,12 @@ void trigger_input_reasons(const struct dfm *core, const struct node_stats *stat
         if (c->repeated > 0)
                 reasons_add(to,
                             "%" PRIu64 " of %" PRIu64
-                            " triggers were refused, because their number came before, or "
-                            "went back without a counter reset",
+                            " triggers are repeated: their number came before, or went back without a "
+                            "counter reset (flag 4)",
                             c->repeated, c->triggers);
         if (c->implausible > 0)
                 reasons_add(to,
                             "%" PRIu64 " of %" PRIu64
-                            " triggers were refused, because their number was implausible",
+                            " triggers are implausible: their number is too far from the earlier ones",
                             c->implausible, c->triggers);
 }

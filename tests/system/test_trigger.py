@@ -113,7 +113,7 @@ def went_back(evb):
         wait_built(running, 25)
         report, err = stop(running, expect=1)
         assert report["triggers"] == 25 and report["triggers_repeated"] == 15 and report["trigger_resets"] == 1, report
-        assert "15 of 40 triggers were refused, because their number came before" in err, err
+        assert "15 of 40 triggers are repeated: their number came before" in err, err
         assert [h[0] for h in headers(report)] == [*range(10), *range(100, 115)]
 
 
