@@ -342,13 +342,14 @@ int cmd_frontend(int argc, char **argv)
         struct frontend_options own = {.size = "1KiB"};
         const struct option_entry entries[] = {
                 {"boards", "LIST",
-                 "boards, separated by commas: udp:ADDRESS:PORT of a ROS, or tcp:ADDRESS:PORT to listen at; "
+                 "boards, separated by commas: udp:ADDRESS:PORT of a ROS, or tcp:ADDRESS:PORT to listen on; "
                  "repeatable",
                  .list = &own.boards},
                 {"trigger-to", "ADDRESS:PORT", "send a trigger datagram to the DFM for each trigger",
                  &own.trigger_to},
                 {"busy-from", "[ADDRESS:]PORT",
-                 "hold triggers back while the DFM says here that it is busy, or says nothing for 1 s",
+                 "receive the busy signal here; hold triggers back while the DFM is busy or silent for 300 "
+                 "ms",
                  &own.busy_from},
                 {"rate", "FREQUENCY", "mean trigger rate (default: 1kHz)", &own.rate},
                 {"kind", "KIND", "intervals between triggers: periodic or poisson (default: periodic)",
@@ -363,7 +364,7 @@ int cmd_frontend(int argc, char **argv)
                  "little-endian unless :be (default: 0:32)",
                  &own.counter},
                 {"first", "NUMBER", "number of the first trigger (default: 0)", &own.first},
-                {"missed", "FRACTION", "fraction of the triggers that a board counts but sends no frame for",
+                {"missed", "FRACTION", "fraction of the triggers that a board counts, but sends no frame for",
                  &own.missed},
                 {"late", "FRACTION:TIME", "fraction of the frames that a board sends this much later",
                  &own.late},

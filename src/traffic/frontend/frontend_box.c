@@ -8,7 +8,7 @@
 #include "evb/base/util.h"
 
 /* The DFM speaks every 100 ms. */
-#define SILENCE_NS NS_PER_S
+#define SILENCE_NS (300 * NS_PER_MS)
 /* The type of all triggers. */
 #define TRIGGER_TYPE 1
 #define UNSENT_PAUSE_NS NS_PER_MS
