@@ -1,5 +1,5 @@
-/* evb level2: stands in for a level-2 farm. It learns of undecided events from the DFM, and decides each one
- * after a while by chance, the same way in each run with that seed. */
+/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, and decides each one
+ * after a while at random, in the same way in each run with the same seed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -387,10 +387,10 @@ int cmd_level2(int argc, char **argv)
         const struct option_entry own[] = {
                 {"connect", "HOST:PORT", "address of the DFM, and port of its level2.listen", &f->connect},
                 {"accept", "FRACTION", "fraction of events to accept (default: 0.1)", &f->accept_text},
-                {"latency", "TIME", "time from learning of an event to its decision (default: 5ms)",
+                {"latency", "TIME", "time from receiving an event to its decision (default: 5ms)",
                  &f->latency_text},
                 {"seed", "N", "seed of the choice (default: 1)", &f->seed_text},
-                {"run", "N", "number of the run to decide for (default: 0, any)", &f->run_text},
+                {"run", "N", "run number of the DFM (default: 0, any)", &f->run_text},
         };
 
         r = options_parse(&f->common, &command, own, ARRAY_SIZE(own), 0, argc, argv);

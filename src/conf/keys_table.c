@@ -55,27 +55,23 @@ const struct scenario_key scenario_keys[] = {
         TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT or clock",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
              "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), or "
-             "clock "
-             "(an event for each slice of time, for readout without triggers).",
+             "clock (one event per slice of time, for readout without triggers).",
              LOCAL),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
-               "Number of triggers from outside, or slices, that may wait for a free credit. The DFM refuses "
-               "further "
-               "ones, and the run ends with exit status 1."),
+               "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
+               "refuses further ones, and the run ends with exit status 1."),
         NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
-               "Length of a slice if trigger.source is clock."),
+               "Length of a slice of time if trigger.source is clock."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
-             "Address and UDP port that the busy signal goes to, at each change and every 100 ms. HOST is a "
-             "numeric "
-             "IPv4 or [IPv6] address.",
+             "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
+             "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
              LOCAL),
         FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
-                 "Used share of all credits, of trigger.queue, or of level2.window, from which on the DFM is "
+                 "Used share of all credits, of trigger.queue, or of level2.window, at which the DFM becomes "
                  "busy. It is also busy while a ROS sends XOFF, at a reset of the counters, and while it "
-                 "takes "
-                 "no triggers."),
+                 "takes no triggers."),
         FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
-                 "Used share down to which the DFM stays busy; less than trigger.busy-above."),
+                 "Used share at which the DFM stops being busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
                   ANY,
                   "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit)."),
@@ -105,27 +101,28 @@ const struct scenario_key scenario_keys[] = {
                "Time without a message from a node after which it counts as gone."),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
-             "TCP port on which the DFM lists new events and takes decisions about them, see "
-             "docs/protocol.md; "
-             "evb level2 is a client to try it. Only accepted events are built (none: all events are).",
+             "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
+             "are "
+             "built). Only accepted events are built. docs/protocol.md describes the messages; evb level2 is "
+             "a "
+             "client to try it.",
              LOCAL),
         TEXT("level2", "from", level2.from, "nodes", "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
              "Addresses whose level-2 clients the DFM accepts, besides loopback (nodes: the addresses of the "
              "scenario's nodes).",
              LOCAL),
         NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
-               "Time after which an event without a decision counts as accepted or rejected, as "
-               "level2.undecided sets."),
+               "Time after which an event without a decision is accepted or rejected; see level2.undecided."),
         CHOICE("level2", "undecided", level2.undecided, "accept", "accept|reject",
-               "Decision about an event for which none came within level2.timeout."),
+               "Decision about an event if none comes within level2.timeout."),
         NUMBER(KEY_COUNT, "level2", "window", level2.window, "16384", 1, 32768,
-               "Maximum number of events that wait for a decision; beyond it, the DFM holds triggers back. "
-               "If fragments come from front-ends, at most half of ros.buffer-events wait, so that the ROSs "
-               "hold their fragments."),
+               "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
+               "back. If fragments come from front-ends, the maximum is half of ros.buffer-events or less, "
+               "so "
+               "that the ROSs have room for the fragments."),
         TEXT("level2", "stand-in", level2.stand_in, "none", "none, or FRACTION:TIME, e.g. 0.1:5ms",
-             "For tests: a stand-in farm that evb run starts beside the DFM (evb level2). It accepts this "
-             "fraction "
-             "of the events, each this long after it learned of it."),
+             "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
+             "FRACTION of the events, and decides each event after this TIME."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
@@ -137,21 +134,21 @@ const struct scenario_key scenario_keys[] = {
              "electronics, which ros.event-number assigns to triggers.",
              LOCAL),
         TEXT("ros", "event-number", ros.event_number, "count", "count, OFFSET:BITS or OFFSET:BITS:be",
-             "Where a frame of a front-end has the number of its trigger: at OFFSET bytes of its payload, "
-             "BITS "
-             "(16, 24, 32 or 64) wide, little-endian or (be) big-endian. The ROS matches frames to triggers "
-             "by "
-             "this number. With count, frames carry no number, and frame k belongs to trigger k: if the "
-             "board "
-             "omits, repeats or reorders a frame, neither ROS nor SFI can notice it, and all its later "
-             "fragments are built into events of other triggers. Losses that the ROS itself sees then end "
-             "the "
-             "run with exit status 1."),
+             "Place of the trigger's number in a frame of a front-end: it begins at byte OFFSET of the "
+             "payload, and has BITS (16, 24, 32 or 64), little-endian, or big-endian with :be. The ROS "
+             "matches "
+             "frames to triggers by this number. With count, frames carry no number, and frame k belongs to "
+             "trigger k: if the board omits, repeats or reorders a frame, neither ROS nor SFI can notice it, "
+             "and all its later fragments are built into events of other triggers. If the ROS itself notices "
+             "a loss, the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
-             "The number that the board gives to the trigger with number 0."),
-        NUMBER_OR(KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
-                  "Time that a triggered event waits for its frame from a front-end, after which it is built "
-                  "without it (auto: three quarters of sfi.timeout). Later frames of the event are late."),
+             "Number that a board gives to the trigger with number 0."),
+        NUMBER_OR(
+                KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
+                "Time for which a triggered event waits for a frame from a front-end (auto: three quarters "
+                "of "
+                "sfi.timeout). Then it is built without the frame, which is late if it still comes. The key "
+                "wait of a [node NAME] section overrides this for one ROS."),
         NUMBER(KEY_BYTES, "ros", "fragment-size", ros.fragment_size_bytes, "1024", 0, EVB_FRAGMENT_MAX_BYTES,
                "Payload size of a fragment from the pattern source."),
         TEXT("ros", "fragment-sizes", ros.fragment_sizes, "fixed",
@@ -312,10 +309,11 @@ const struct scenario_key scenario_keys[] = {
                LOCAL),
 
         NUMBER_OR(KEY_COUNT, "run", "number", run.number, "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
-                  "Run number in the names and headers of event files (auto: the number in the file that all "
-                  "ROSs replay, or else the next unused number on the DFM's machine, or the time if none can "
-                  "be stored there; next: the next unused number in any case, or no run). The other nodes "
-                  "receive it from the DFM.",
+                  "Run number in the names and headers of event files (next: the next unused number on the "
+                  "DFM's machine; the run does not begin if it cannot be stored there. auto: like next, but "
+                  "the "
+                  "time if no number can be stored, and the number in the file if all ROSs replay one). The "
+                  "other nodes receive it from the DFM.",
                   OR("next", SCENARIO_NEXT)),
         NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
                "Seed of patterns, fragment sizes and triggers."),
