@@ -1,143 +1,184 @@
 #!/usr/bin/env python3
-"""The worked example of docs/detectors.md, followed as a reader would, from boards to a plot.
+"""docs/detectors.md, followed as a reader would: its scenarios hold, and its example leads from boards to a plot.
 
     test_detectors.py EVB CASE
 """
+import bisect
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
 import re
-import signal
-import socket
 import struct
 import subprocess
 import sys
-import threading
-import time
 
-from harness import LIMIT_S, OWN_NET, ROOT, Skip, folder, main
+from harness import LIMIT_S, OWN_NET, ROOT, Skip, folder, main, need_root
 
-EVENTS = 500
+PAGE = (ROOT / "docs" / "detectors.md").read_text()
+EXAMPLE = PAGE[PAGE.index("\n## From boards to a plot\n"):].split("\n## ")[1]
+BOARDS = ("127.69.86.11", "127.69.86.12")
+# Stands in for python3: runs the script as printed, and notes the datagrams that it sends and what it plots.
+RECORDER = """
+import json, runpy, socket, sys
 
-
-def blocks(where):
-    """Writes the files of the example, for addresses of this test."""
-    text = (ROOT / "docs" / "detectors.md").read_text()
-    for block in re.findall(r"^```\w+\n(.*?)^```$", text, re.M | re.S):
-        name = re.match(r"# (\S+\.(?:py|conf)): ", block)
-        if name:
-            (where / name[1]).write_text(block.replace("127.69.86", OWN_NET))
+sys.argv = sys.argv[1:]
+noted = {"sent": [], "histograms": [], "points": []}
 
 
-def remove_unknown_keys(evb, path):
-    """Removes keys that this version does not know from the scenario, and returns their names."""
-    done = subprocess.run([evb, "check", path], capture_output=True, text=True, cwd=path.parent, timeout=60)
-    unknown = re.findall(r":(\d+): (\S+): unknown key", done.stderr)
-    assert done.returncode == (2 if unknown else 0), done.stderr
-    lines = path.read_text().splitlines()
-    for number, _ in unknown:
-        lines[int(number) - 1] = ""
-    path.write_text("\n".join(lines) + "\n")
-    return [name for _, name in unknown]
+class Noting(socket.socket):
+    def sendto(self, data, to):
+        noted["sent"].append((to[0], data.hex()))
+        return super().sendto(data, to)
 
 
-class Dfm:
-    """Says that it takes triggers, for a DFM that cannot."""
+def note_plots():
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib.axes import Axes
+    hist, plot = Axes.hist, Axes.plot
 
-    def __init__(self):
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
+    def noting_hist(self, *arguments, **options):
+        counts, edges, patches = hist(self, *arguments, **options)
+        noted["histograms"].append([counts.tolist(), edges.tolist()])
+        return counts, edges, patches
 
-    def run(self):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            while not self.ended.wait(0.05):
-                s.sendto(struct.pack("<4sBBHQ", b"EVBB", 0, 0, 0, 0), (f"{OWN_NET}.2", 26911))
+    def noting_plot(self, x, y, *arguments, **options):
+        noted["points"] += zip(x, y)
+        return plot(self, x, y, *arguments, **options)
 
-    def close(self):
-        self.ended.set()
-        self.thread.join()
-
-
-def wait_until_ros_listen():
-    wanted = [f" {struct.unpack('=I', socket.inet_aton(f'{OWN_NET}.{i}'))[0]:08X}:{26901:04X} " for i in (11, 12)]
-    deadline = time.monotonic() + LIMIT_S
-    while not all(w in pathlib.Path("/proc/net/udp").read_text() for w in wanted):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    Axes.hist, Axes.plot = noting_hist, noting_plot
 
 
-@contextlib.contextmanager
-def processes(commands, where):
-    running = [subprocess.Popen(command, cwd=where, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for command in commands]
-    try:
-        yield running
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+if sys.argv[0] == "plot.py":
+    note_plots()
+else:
+    socket.socket = Noting
+runpy.run_path(sys.argv[0], run_name="__main__")
+with open("noted-" + sys.argv[0] + ".json", "w") as to:
+    json.dump(noted, to)
+"""
 
 
-def boards(where):
-    done = subprocess.run([sys.executable, "-B", "boards.py", str(EVENTS)], cwd=where, capture_output=True, text=True, timeout=LIMIT_S)
-    assert done.returncode == 0, done
+def blocks(text):
+    """Returns language and content of each code block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
 
 
-def run_as_described(evb, where):
-    with processes([[evb, "run", "beam.conf", "--json"]], where) as (run,):
-        boards(where)
-        # The last frames are built within this time, or they are lost.
-        time.sleep(1)
-        run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=LIMIT_S)
-        assert run.returncode == 0, err
-        return json.loads(out)
+def file_blocks():
+    """Returns the files of the example by name: each begins with a comment that names it."""
+    named = ((re.match(r"# (\S+): ", body), body) for language, body in blocks(EXAMPLE) if language)
+    return {name[1]: body for name, body in named if name}
 
 
-def run_keeps_addresses(evb, path):
-    """Whether `evb run` uses the addresses of the scenario, since ROSs have sources of their own."""
-    done = subprocess.run([evb, "check", path, "--set", "node ros1.source=udp:26901"], capture_output=True, text=True, timeout=60)
-    return done.returncode == 0
+def commands():
+    """Returns the lines to type, and those that the reader should see."""
+    lines = [line for language, body in blocks(EXAMPLE) if not language for line in body.splitlines()]
+    return [line[2:] for line in lines if line.startswith("$ ")], [line for line in lines if not line.startswith("$ ")]
 
 
-def run_by_hand(evb, where, outside):
-    """Each node is a process of its own. If triggers cannot come from outside, the DFM makes them, and the test says ready."""
-    keys = ["--json", "--set", "sfi.verify=no", "--set", "sfi.timeout=30s", "--set", "dfm.event-timeout=60s"]
-    if not outside:
-        keys += ["--set", "trigger.rate=max", "--set", f"trigger.events={EVENTS}", "--set", "sfi.credits=100"]
-    nodes = [("ros", "ros1"), ("ros", "ros2"), ("sfi", "sfi1"), ("dfm", "dfm")]
-    with processes([[evb, role, "--config", "beam.conf", "--node", name, *keys] for role, name in nodes], where) as running:
-        wait_until_ros_listen()
-        with contextlib.closing(Dfm()) if not outside else contextlib.nullcontext():
-            boards(where)
-        if outside:
-            time.sleep(1)
-            running[-1].send_signal(signal.SIGINT)
-        results = [process.communicate(timeout=LIMIT_S) for process in running]
-        assert all(process.returncode == 0 for process in running), results
-        return json.loads(results[-1][0])
+def interpreter():
+    for python in (sys.executable, "/usr/bin/python3"):
+        with contextlib.suppress(OSError):
+            if subprocess.run([python, "-c", "import matplotlib"], capture_output=True, timeout=60).returncode == 0:
+                return python
+    raise Skip("matplotlib is not installed; on Debian: apt-get install python3-matplotlib")
+
+
+def prepare(evb, where, python):
+    for name, body in file_blocks().items():
+        # Only root can have a network of its own, in which the addresses are free.
+        (where / name).write_text(body if os.geteuid() == 0 else body.replace("127.69.86", OWN_NET))
+    for folder_ in ("build", "bin"):
+        (where / folder_).mkdir()
+    (where / "build" / "evb").symlink_to(evb)
+    (where / "recorder.py").write_text(RECORDER)
+    (where / "bin" / "python3").write_text(f'#!/bin/sh\nexec {python} -B recorder.py "$@"\n')
+    (where / "bin" / "python3").chmod(0o755)
+
+
+def shell(where, lines):
+    """Types the lines into a shell with job control; returns the finished process."""
+    own = ["unshare", "--net"] if os.geteuid() == 0 else []
+    lines = (["ip link set lo up"] if own else []) + lines
+    return subprocess.run([*own, "bash", "-m", "-c", "\n".join(lines)], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
+                          env={**os.environ, "PATH": f"{where}/bin:{os.environ['PATH']}"})
+
+
+def noted(where, script):
+    return json.loads((where / f"noted-{script}.json").read_text())
+
+
+def sent_heights(sent):
+    """Returns the pulse heights of both boards for each number that both sent, from the datagrams alone."""
+    heights = {}
+    for to, data in sent:
+        data = bytes.fromhex(data)
+        if to.rpartition(".")[2] in ("11", "12"):
+            length, number, _, *samples = struct.unpack("<III16H", data)
+            assert length == len(data) - 4 and (number, to) not in heights
+            heights[number, to] = max(samples) - min(samples)
+    ros1, ros2 = sorted({to for _, to in heights})
+    return [(heights[number, ros1], heights[number, ros2]) for number, to in heights if to == ros1]
+
+
+def check_histogram(counts, edges, values):
+    expected = [0] * (len(edges) - 1)
+    for value in values:
+        expected[min(bisect.bisect_right(edges, value), len(expected)) - 1] += 1
+    assert counts == expected, (counts, expected)
 
 
 def plot(evb):
-    if not importlib.util.find_spec("matplotlib"):
-        raise Skip("matplotlib is not installed")
+    """The example as printed: files, commands, and what they show. The plot has each event once, as it was sent."""
+    python = interpreter()
     with folder() as where:
-        blocks(where)
-        (where / "data").mkdir()
-        unknown = remove_unknown_keys(evb, where / "beam.conf")
-        if unknown or not run_keeps_addresses(evb, where / "beam.conf"):
-            report = run_by_hand(evb, where, outside=not unknown)
-        else:
-            report = run_as_described(evb, where)
-        assert report["events_complete"] == EVENTS and report["events_partial"] == report["events_lost"] == 0, report
-        files = [str(path) for path in (where / "data").glob("*.data")]
-        done = subprocess.run([sys.executable, "-B", "plot.py", *files], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
-                              env={**os.environ, "EVB": evb})
-        assert done.returncode == 0 and done.stdout == f"{EVENTS} events with both boards\n", done
-        assert (where / "beam.png").read_bytes().startswith(b"\x89PNG"), "no plot"
+        prepare(evb, where, python)
+        typed, expected = commands()
+        done = shell(where, typed)
+        assert [line for line in expected if line in done.stdout.splitlines()] == expected, (expected, done)
+        report = json.loads((where / "run.json").read_text())
+        events = int(re.search(r"boards\.py (\d+)", "\n".join(typed))[1])
+        assert report["events_complete"] == events and report["reasons"] == [], (report, done.stderr)
+        assert report["events_partial"] == report["events_lost"] == 0 and report["balanced"], report
+        assert len(report["files"]) > 1, "the example should show a run of several files"
+        pairs, drawn = sent_heights(noted(where, "boards.py")["sent"]), noted(where, "plot.py")
+        assert len(pairs) == events and sorted(map(tuple, drawn["points"])) == sorted(pairs)
+        ((counts, edges),) = drawn["histograms"]
+        for board in (0, 1):
+            check_histogram(counts[board], edges, [pair[board] for pair in pairs])
+        picture = (where / "beam.png").read_bytes()
+        assert picture.startswith(b"\x89PNG"), "no plot"
+        if to := os.environ.get("EVB_KEEP_PLOT"):
+            pathlib.Path(to).write_bytes(picture)
 
 
-main({"plot": plot})
+def waits(evb):
+    """Without a run, the boards say whom they wait for."""
+    with folder() as where:
+        prepare(evb, where, sys.executable)
+        done = shell(where, ["timeout 2 python3 boards.py 5000"])
+        assert done.returncode == 124 and "waiting for the DFM" in done.stderr, done
+
+
+def desk(evb):
+    """The first scenario: boards and a trigger box at addresses of a network, the veto is dead and may be."""
+    need_root()
+    (first,) = (body for language, body in blocks(PAGE[:PAGE.index("\n## From boards")]) if language == "ini" and "[node " in body)
+    with folder() as where:
+        prepare(evb, where, sys.executable)
+        (where / "desk.conf").write_text(first.replace("directory = /data", f"directory = {where}"))
+        done = shell(where, [
+            "ip link add desk0 type veth peer name desk1 && ip link set desk0 up && ip link set desk1 up",
+            "ip address add 192.168.1.10/24 dev desk0 && ip address add 192.168.1.20/24 dev desk0",
+            "build/evb check desk.conf --node veto >/dev/null || exit 3",
+            "build/evb run desk.conf --set trigger.events=500 --json run.json &",
+            "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --dead 2 --events 500 "
+            "--trigger-to 192.168.1.10:26910 --busy-from 192.168.1.20:26911",
+            "wait %1"])
+        assert done.returncode == 0, done
+        report = json.loads((where / "run.json").read_text())
+        assert report["events_complete"] == report["triggers"] == 500 and report["fragments"]["absent"] == 500, report
+
+
+main({"plot": plot, "waits": waits, "desk": desk})
