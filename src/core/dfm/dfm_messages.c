@@ -223,10 +223,21 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         return true;
 }
 
+/* The ROSs clear what is below, and with level 2 they learn only from Clear which frames were triggered. So
+ * KeepAlive must not pass an event that waits for its Clear. */
+static uint64_t oldest_not_cleared(const struct dfm *d)
+{
+        uint64_t oldest = d->table.oldest;
+
+        for (uint32_t i = 0; i < d->n_clears; i++)
+                oldest = MIN(oldest, d->clears[i].event);
+        return oldest;
+}
+
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
         dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
-        m->keep_alive.oldest = d->table.oldest;
+        m->keep_alive.oldest = oldest_not_cleared(d);
         m->keep_alive.triggers = d->counts.triggers;
         m->keep_alive.state = d->state;
         m->keep_alive.clear_next = d->clear_sequence;

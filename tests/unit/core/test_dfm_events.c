@@ -82,7 +82,7 @@ static void keep_alive_reveals_a_lost_clear(void **state)
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 2 ros 3 sfi 3 | sfi0: UpdateAck 2");
         sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
         dfm_pass_ns(&t, c.keep_alive_ns);
-        assert_dfm_says_all(&t, "all: KeepAlive running oldest 3 clears 2 ros 3 sfi 3 | ross: Clear #2 "
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 2 ros 3 sfi 3 | ross: Clear #2 "
                                 "oldest 3: e1 | sfi0: UpdateAck 3");
         dfm_driver_fini(&t);
 }
