@@ -15,10 +15,6 @@
 #include "shaping.h"
 
 #define WAITING_MAX 1024
-/* A front-end that sends nothing for this part of sfi.timeout is not slow, but silent. */
-#define SILENT_SHARE 8
-/* The ROS reports silences of this many keep-alives. */
-#define SILENT_KEEP_ALIVES 2
 
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
@@ -255,12 +251,12 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         watch_step(r, now_ns);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = hungry_for_ns(r, now_ns);
-        ros_set_silent(r->core, hungry_ns >= s->sfi.timeout_ns / SILENT_SHARE);
+        ros_set_silent(r->core, hungry_ns >= s->sfi.timeout_ns / EVB_SILENT_SHARE);
         if (down_since_ns > 0)
                 ros_set_reason(r->core, REASON_NO_FRONT_END, down_since_ns);
         else if (r->out_of_step_ns > 0)
                 ros_set_reason(r->core, REASON_OUT_OF_STEP, r->out_of_step_ns);
-        else if (hungry_ns >= SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
+        else if (hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
                 ros_set_reason(r->core, REASON_SILENT, r->hungry_ns);
         else
                 ros_set_reason(r->core, REASON_NONE, 0);

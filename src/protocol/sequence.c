@@ -3,23 +3,7 @@
 
 #include <string.h>
 
-static bool is_seen(const struct sequence *q, uint32_t number)
-{
-        uint32_t bit = number % SEQUENCE_WINDOW;
-
-        return q->seen[bit / 64] >> bit % 64 & 1;
-}
-
-static void set_seen(struct sequence *q, uint32_t number, bool seen)
-{
-        uint32_t bit = number % SEQUENCE_WINDOW;
-        uint64_t mask = UINT64_C(1) << bit % 64;
-
-        if (seen)
-                q->seen[bit / 64] |= mask;
-        else
-                q->seen[bit / 64] &= ~mask;
-}
+#include "evb/base/bits.h"
 
 void sequence_begin(struct sequence *q, uint32_t next)
 {
@@ -44,8 +28,8 @@ static void advance(struct sequence *q, uint32_t number)
         q->expected += number - q->next + 1;
         q->received++;
         for (; q->next != number; q->next++)
-                set_seen(q, q->next, false);
-        set_seen(q, q->next++, true);
+                bits_set(q->seen, q->next % SEQUENCE_WINDOW, false);
+        bits_set(q->seen, q->next++ % SEQUENCE_WINDOW, true);
         if ((int32_t)(q->claimed - q->next) < 0)
                 q->claimed = q->next;
 }
@@ -106,9 +90,9 @@ enum sequence_verdict sequence_note(struct sequence *q, uint32_t number)
         if (behind > SEQUENCE_WINDOW)
                 return note_far(q, number);
         q->agreeing = 0;
-        if (is_seen(q, number))
+        if (bits_get(q->seen, number % SEQUENCE_WINDOW))
                 return note_repeat(q, number);
-        set_seen(q, number, true);
+        bits_set(q->seen, number % SEQUENCE_WINDOW, true);
         q->received++;
         return SEQUENCE_LATE;
 }

@@ -33,6 +33,11 @@ struct event_info {
         uint32_t status;    /* first status word, before the builder adds its own bits */
 };
 
+/* A ROS that sends nothing for this part of sfi.timeout is not slow, but silent. */
+#define EVB_SILENT_SHARE 8u
+/* A ROS reports the silence of its front-end after this many keep-alives. */
+#define EVB_SILENT_KEEP_ALIVES 2
+
 /* What events of a run ask of one ROS. */
 struct ros_rule {
         bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */

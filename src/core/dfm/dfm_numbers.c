@@ -2,26 +2,13 @@
  * unconfirmed jump. Between two resets, no number is accepted twice. */
 #include <string.h>
 
+#include "evb/base/bits.h"
 #include "dfm_internal.h"
 
 /* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */
 #define GAP_MAX (UINT64_C(1) << 20)
 #define AGREE 4u
 #define APART 64u
-
-static bool is_seen(const struct dfm_numbers *n, uint64_t number)
-{
-        uint64_t bit = number % NUMBERS_WINDOW;
-
-        return n->seen[bit / 64] >> bit % 64 & 1;
-}
-
-static void set_seen(struct dfm_numbers *n, uint64_t number, bool seen)
-{
-        uint64_t bit = number % NUMBERS_WINDOW, mask = UINT64_C(1) << bit % 64;
-
-        n->seen[bit / 64] = seen ? n->seen[bit / 64] | mask : n->seen[bit / 64] & ~mask;
-}
 
 static void begin(struct dfm_numbers *n, uint64_t first)
 {
@@ -36,8 +23,8 @@ static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
                 memset(n->seen, 0, sizeof n->seen);
         else
                 for (uint64_t k = n->next; k != number; k++)
-                        set_seen(n, k, false);
-        set_seen(n, number, true);
+                        bits_set(n->seen, k % NUMBERS_WINDOW, false);
+        bits_set(n->seen, number % NUMBERS_WINDOW, true);
         n->next = number + 1;
         n->agreeing = 0;
         return OFFER_QUEUED;
@@ -67,10 +54,10 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
         if (ahead < UINT64_C(1) << 63)
                 return note_far(n, number);
         n->agreeing = 0;
-        if (behind > NUMBERS_WINDOW || is_seen(n, number))
+        if (behind > NUMBERS_WINDOW || bits_get(n->seen, number % NUMBERS_WINDOW))
                 return OFFER_REPEATED;
         /* Its datagram was overtaken. */
-        set_seen(n, number, true);
+        bits_set(n->seen, number % NUMBERS_WINDOW, true);
         *missing -= MIN(*missing, UINT64_C(1));
         return OFFER_QUEUED;
 }

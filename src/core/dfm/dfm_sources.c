@@ -2,9 +2,6 @@
  * neither events nor triggers wait for it. */
 #include "dfm_internal.h"
 
-/* A ROS reports at each keep-alive, so a shorter wait would have no effect. */
-#define SILENT_KEEP_ALIVES 2
-
 void dfm_init_sources(struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
@@ -15,7 +12,7 @@ void dfm_init_sources(struct dfm *d)
                 d->ross[i].optional = rule.optional;
                 d->ross[i].silent_ns = rule.wait_ns == 0
                                                ? c->node_timeout_ns
-                                               : MAX(rule.wait_ns, SILENT_KEEP_ALIVES * c->keep_alive_ns);
+                                               : MAX(rule.wait_ns, EVB_SILENT_KEEP_ALIVES * c->keep_alive_ns);
         }
         d->config.ros_rules = NULL;
 }

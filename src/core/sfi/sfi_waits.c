@@ -5,14 +5,12 @@
 #define CREDITS_FIRST 4u
 /* Events in flight that the SFI takes by itself; more would only wait longer. */
 #define CREDITS_USUAL 1536u
-/* An event only waits for a ROS that sent nothing for this part of sfi.timeout. */
-#define SILENT_SHARE 8u
 /* How often the SFI looks for silent ROSs. */
 #define LOOK_NS (20 * NS_PER_MS)
 
 static uint64_t sfi_silent_ns(const struct sfi_requests *q)
 {
-        return MAX(sfi_retry_interval_ns(q->retry), q->config->timeout_ns / SILENT_SHARE);
+        return MAX(sfi_retry_interval_ns(q->retry), q->config->timeout_ns / EVB_SILENT_SHARE);
 }
 
 void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns)
