@@ -286,6 +286,8 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
 enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
+/* The numbers below `next` were counted elsewhere: they are not missing. */
+void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);

@@ -61,3 +61,9 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
         *missing -= MIN(*missing, UINT64_C(1));
         return OFFER_QUEUED;
 }
+
+void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next)
+{
+        if (n->started && next - n->next < UINT64_C(1) << 63 && next != n->next)
+                (void)advance(n, next - 1);
+}

@@ -151,6 +151,7 @@ void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
         if (q->next_slice < passed) {
                 d->counts.offered.triggers += passed - q->next_slice;
                 d->counts.offered.refused += passed - q->next_slice;
+                dfm_numbers_skip(&q->numbers, passed);
                 q->next_slice = passed;
         }
 }

@@ -139,6 +139,7 @@ static void the_clock_makes_an_event_of_each_slice(void **state)
         assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
         assert_int_equal(t.message.assign.infos[0].global_id, 13);
         dfm_says_with(&t, false);
+        assert_int_equal(offered(&t)->missing, 0); /* each slice counts once */
         outside_ends(&t);
 }
 
