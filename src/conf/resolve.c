@@ -212,6 +212,10 @@ void conf_check_fit(struct loading *l)
                 conf_key_error(l, "level2", "stand-in", "has no DFM to connect to; set level2.listen");
         if (s->level2.port > 0 && s->level2.port == s->network.order_port)
                 conf_key_error(l, "level2", "listen", "equals network.order-port; expected another port");
+        if (s->level2.port > 0 && s->scenario.transport == TRANSPORT_TCP &&
+            s->level2.port == s->network.data_port)
+                conf_key_error(l, "level2", "listen",
+                               "equals network.data-port, which SFIs use for tcp; expected another port");
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);

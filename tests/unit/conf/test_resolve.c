@@ -196,6 +196,11 @@ static void test_contradictory_keys(void **state)
                 assert_int_equal(sample_set(cases[i].setting), -EINVAL);
                 assert_one_error("--set ", cases[i].what);
         }
+        assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[network]\ndata-port = 5000\n"
+                                            "[level2]\nlisten = tcp:5000\n"),
+                         -EINVAL);
+        assert_one_error(":10: level2.listen: ", "equals network.data-port");
+        assert_int_equal(sample_load(COUNTS "[network]\ndata-port = 5000\n[level2]\nlisten = tcp:5000\n"), 0);
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\n"), -EINVAL);
         assert_one_error(":6: trigger.kind: ", "needs a rate");
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\nrate = 1kHz\n"), 0);
