@@ -189,6 +189,12 @@ void conf_check_sources(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
+        if (s->ros.number.bits > 0 && !scenario_has_front_ends(s))
+                conf_key_error(
+                        l, "ros", "event-number",
+                        "no ROS has frames with numbers: pattern and file sources make the fragment of "
+                        "each event; expected count, or a source udp: or tcp:");
+
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 if (n->role != ROLE_ROS)
                         continue;

@@ -33,15 +33,21 @@ static void test_wrong_sources(void **state)
         }
 }
 
+/* One setting over a scenario with front-ends. */
+static int set_with_boards(const char *setting)
+{
+        return sample_load_with(COUNTS "[ros]\nsource = udp:5000\n", &setting, 1);
+}
+
 static void test_numbers_of_frames(void **state)
 {
-        assert_int_equal(sample_set("ros.event-number=count"), 0);
+        assert_int_equal(set_with_boards("ros.event-number=count"), 0);
         assert_int_equal(sample.ros.number.bits, 0);
-        assert_int_equal(sample_set("ros.event-number=65535:24"), 0);
+        assert_int_equal(set_with_boards("ros.event-number=65535:24"), 0);
         assert_int_equal(sample.ros.number.offset_bytes, 65535);
         assert_int_equal(sample.ros.number.bits, 24);
         assert_false(sample.ros.number.big_endian);
-        assert_int_equal(sample_set("ros.event-number=4:64:be"), 0);
+        assert_int_equal(set_with_boards("ros.event-number=4:64:be"), 0);
         assert_int_equal(sample.ros.number.offset_bytes, 4);
         assert_int_equal(sample.ros.number.bits, 64);
         assert_true(sample.ros.number.big_endian);
@@ -53,6 +59,21 @@ static void test_numbers_of_frames(void **state)
         assert_int_equal(sample.ros.wait_ns, 50 * NS_PER_MS);
         assert_int_equal(sample_set("ros.wait=auto"), 0);
         assert_int_equal(sample.ros.wait_ns, SCENARIO_AUTO);
+}
+
+/* The fragments of other sources have no numbers. */
+static void test_numbers_without_frames(void **state)
+{
+        static const char board[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
+                                    "[node b]\nrole = ros\nsource = tcp:10.0.0.1:5\n[node s]\nrole = sfi\n";
+        const char *setting = "ros.event-number=0:32";
+
+        assert_int_equal(sample_set(setting), -EINVAL);
+        assert_one_error("--set ros.event-number=0:32: ros.event-number: ", "no ROS has frames with numbers");
+        assert_int_equal(sample_load(COUNTS "[ros]\nsource = file:/a\nevent-number = 0:32\n"), -EINVAL);
+        assert_one_error(":7: ros.event-number: ", "expected count, or a source udp: or tcp:");
+        assert_int_equal(sample_load_with(board, &setting, 1), 0);
+        assert_int_equal(sample_set("ros.event-number=count"), 0);
 }
 
 static void test_wrong_numbers_of_frames(void **state)
@@ -242,6 +263,7 @@ int main(void)
                 cmocka_unit_test(test_sources),
                 cmocka_unit_test(test_wrong_sources),
                 cmocka_unit_test(test_numbers_of_frames),
+                cmocka_unit_test(test_numbers_without_frames),
                 cmocka_unit_test(test_wrong_numbers_of_frames),
                 cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_wrong_sizes),
