@@ -12,7 +12,8 @@ enum {
         UPDATE_MISSING = 4, /* the number of missing fragments */
         UPDATE_END_SHIFT = 3,
         UPDATE_ABSENT = 32, /* the number of absent fragments */
-        UPDATE_FLAGS = 63,
+        UPDATE_UNANSWERED = 64,
+        UPDATE_FLAGS = 127,
         REQUEST_RANGE = 8,
         REQUEST_AGAIN = 16,
         REQUEST_FLAGS = 29,
@@ -127,7 +128,8 @@ static bool update_entry(struct codec *c, struct message *m, size_t k, const str
 
         if (!c->decode)
                 flags = (uint8_t)(e->end << UPDATE_END_SHIFT | (e->missing > 0 ? UPDATE_MISSING : 0) |
-                                  (e->absent > 0 ? UPDATE_ABSENT : 0));
+                                  (e->absent > 0 ? UPDATE_ABSENT : 0) |
+                                  (e->unanswered ? UPDATE_UNANSWERED : 0));
         else
                 *e = (struct finished_entry){};
         field_event(c, &e->event, p, &flags);
@@ -137,6 +139,7 @@ static bool update_entry(struct codec *c, struct message *m, size_t k, const str
         if (flags & UPDATE_ABSENT)
                 field_small(c, &e->absent);
         e->end = (uint32_t)flags >> UPDATE_END_SHIFT & 3;
+        e->unanswered = flags & UPDATE_UNANSWERED;
         return flags_are_valid(flags, UPDATE_FLAGS) && e->missing <= EVB_ROS_MAX && e->absent <= EVB_ROS_MAX;
 }
 

@@ -352,9 +352,10 @@ static void compact_others(void)
                                                .end = (uint32_t)(k % 4),
                                                .missing = k == 2 ? 600 : 0,
                                                .absent = k == 2 || k == 3 ? 5 : 0,
+                                               .unanswered = k == 2,
                                                .payload_bytes = k < 2 ? 6144 + k : 0};
-        EACH("%llu, %u, %u, %u, %llu", (unsigned long long)f[k].event, f[k].end, f[k].missing, f[k].absent,
-             (unsigned long long)f[k].payload_bytes);
+        EACH("%llu, %u, %u, %u, %u, %llu", (unsigned long long)f[k].event, f[k].end, f[k].unanswered,
+             f[k].missing, f[k].absent, (unsigned long long)f[k].payload_bytes);
 
         begin_compact("Request", MESSAGE_REQUEST, 4);
         for (size_t k = 0; k < m.n; k++)

@@ -98,7 +98,7 @@ class Compact:
             payload = self.near(value_before)
             missing = self.varint() if flags & 4 else 0
             absent = self.varint() if flags & 32 else 0
-            return [event, flags >> 3 & 3, missing, absent, payload], (event, 0, payload)
+            return [event, flags >> 3 & 3, flags >> 6 & 1, missing, absent, payload], (event, 0, payload)
         l1_id = (l1_before + event - event_before) % 2 ** 32
         if flags & 4:
             l1_id = self.fixed(4)

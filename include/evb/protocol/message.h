@@ -97,6 +97,7 @@ struct finished_entry {
         uint32_t missing; /* fragments of required ROSs that the event lacks */
         uint32_t absent;  /* fragments of optional ROSs that the event lacks */
         uint32_t end;     /* enum event_end, or UPDATE_WRITING */
+        bool unanswered;  /* lost, as each ROS that is present reports that no frame came */
 };
 
 /* The event is built and still being written, which may take longer than the DFM waits for an event. */

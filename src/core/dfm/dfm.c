@@ -111,10 +111,12 @@ static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sf
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
 }
 
-/* Whether an event of which an SFI got nothing lacks only its frames. */
-static bool is_unanswered(const struct dfm *d)
+/* Whether the trigger of an ended event does not count: after a stop by hand, no board read it out. The
+ * frames of a ROS that vanished may be lost with it. */
+static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 {
-        return d->config.has_front_ends && d->stopped && !d->failed;
+        return f->end == EVENT_LOST && f->unanswered && d->config.has_front_ends && d->stopped &&
+               !d->failed && dfm_has_required_ross(d);
 }
 
 /* The ended event's fragments count as received, except for the missing ones. */
@@ -142,7 +144,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 dfm_table_note_writing(&d->table, slot);
                 return;
         }
-        if (f->end == EVENT_LOST && is_unanswered(d)) {
+        if (is_untaken(d, f)) {
                 dfm_untake(d, now_ns, slot);
                 return;
         }

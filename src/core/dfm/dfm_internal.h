@@ -328,6 +328,7 @@ void dfm_init_sources(struct dfm *d);
 void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff);
 /* The ROS reported a reason, or left. */
 void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
+bool dfm_has_required_ross(const struct dfm *d);
 /* All required ROSs and all SFIs are present. */
 bool dfm_has_required(const struct dfm *d);
 

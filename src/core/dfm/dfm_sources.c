@@ -47,11 +47,16 @@ void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros)
                                                    .index = ros});
 }
 
-bool dfm_has_required(const struct dfm *d)
+bool dfm_has_required_ross(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (!d->ross[i].optional && !dfm_node(d, ROLE_ROS, i)->live)
                         return false;
         }
-        return d->n_live[ROLE_SFI] == d->config.n_sfi;
+        return true;
+}
+
+bool dfm_has_required(const struct dfm *d)
+{
+        return dfm_has_required_ross(d) && d->n_live[ROLE_SFI] == d->config.n_sfi;
 }

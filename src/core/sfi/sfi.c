@@ -383,6 +383,22 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
         return bytes;
 }
 
+/* Whether each ROS that is present reports that no frame came: what a ROS held, or does not answer, may be
+ * lost. If the event does not wait for a ROS for the whole time, it may end just before that answer. */
+static bool is_unanswered(const struct sfi *s, uint32_t slot)
+{
+        const struct sfi_slots *t = &s->slots;
+
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                const struct sfi_fragment *f = sfi_fragment(t, slot, i);
+                bool pending = f->whole && f->status == FRAGMENT_PENDING;
+
+                if (!pending && sfi_slots_ros_is_live(t, i) && (f->known || t->rules[i].wait_ns == 0))
+                        return false;
+        }
+        return true;
+}
+
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
         struct sfi_slot *e = &s->slots.items[slot];
@@ -391,6 +407,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 .end = failed ? EVENT_LOST : e->end,
                 .missing = failed || e->end == EVENT_LOST ? s->config.n_ros : e->missing,
                 .absent = failed || e->end == EVENT_LOST ? 0 : e->absent,
+                .unanswered = e->end == EVENT_LOST && is_unanswered(s, slot),
         };
 
         assert(e->state == SLOT_BUILDING);

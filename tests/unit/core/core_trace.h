@@ -103,6 +103,8 @@ static inline void trace_update(struct trace *t, const struct message *m)
                         trace_add(t, " -%u", e->missing);
                 if (e->absent > 0)
                         trace_add(t, " absent %u", e->absent);
+                if (e->unanswered)
+                        trace_add(t, " unanswered");
         }
 }
 

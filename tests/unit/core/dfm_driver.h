@@ -165,6 +165,15 @@ static inline bool sfi_ends(struct dfm_driver *t, uint16_t sfi, uint64_t event, 
         return sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
+/* The SFI finishes its next event: each ROS that is present reports that no frame came. */
+static inline bool sfi_ends_unanswered(struct dfm_driver *t, uint16_t sfi, uint64_t event)
+{
+        struct finished_entry entry = {
+                .event = event, .end = EVENT_LOST, .missing = t->config.n_ros, .unanswered = true};
+
+        return sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
+}
+
 static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
 {
         struct message_to to;

@@ -151,7 +151,7 @@ static void draining_without_an_sfi_loses_open_events(void **state)
         dfm_driver_fini(&t);
 }
 
-/* Boards may stop before the run. What they answered in part, or an SFI lost with its machine, is lost. */
+/* Boards may stop before the run. What they answered, or an SFI lost with its machine, is lost. */
 static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -161,21 +161,45 @@ static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
         for (int front_ends = 0; front_ends < 2; front_ends++) {
                 c.has_front_ends = front_ends;
                 dfm_driver_start(&t, &c);
-                sfi0_takes(&t, 5);
-                sfi_ends(&t, 0, 0, EVENT_LOST, 2);
+                sfi0_takes(&t, 6);
+                sfi_ends_unanswered(&t, 0, 0);
                 dfm_stop(t.dfm, t.now_ns);
-                sfi_ends(&t, 0, 1, EVENT_LOST, 2);
+                sfi_ends_unanswered(&t, 0, 1);
                 sfi_ends(&t, 0, 2, EVENT_PARTIAL, 1);
-                sfi_ends(&t, 0, 3, EVENT_LOST, 2);
+                sfi_ends_unanswered(&t, 0, 3);
+                sfi_ends(&t, 0, 4, EVENT_LOST, 2); /* a frame came */
                 assert_int_equal(dfm_counts(t.dfm)->not_taken, front_ends ? 2 : 0);
-                assert_int_equal(dfm_counts(t.dfm)->lost, front_ends ? 1 : 3);
-                assert_int_equal(dfm_counts(t.dfm)->triggers, front_ends ? 3 : 5);
+                assert_int_equal(dfm_counts(t.dfm)->lost, front_ends ? 2 : 4);
+                assert_int_equal(dfm_counts(t.dfm)->triggers, front_ends ? 4 : 6);
                 sfi_says_alive(&t, 1, RUN_ENDED, 0);
                 sfi_says_alive(&t, 0, RUN_ENDED, 0);
-                assert_dfm_says(&t, "ross: Clear #0 oldest 5: e0 e1 e2 e3 e4");
-                assert_int_equal(dfm_counts(t.dfm)->lost, front_ends ? 2 : 4);
+                assert_dfm_says(&t, "ross: Clear #0 oldest 6: e0 e1 e2 e3 e4 e5");
+                assert_int_equal(dfm_counts(t.dfm)->lost, front_ends ? 3 : 5);
                 dfm_driver_fini(&t);
         }
+}
+
+/* The frames of a required ROS that vanished are lost with it. */
+static void without_a_required_ros_no_trigger_is_unanswered(void **state)
+{
+        const struct ros_rule rules[] = {{.optional = true}, {}};
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.has_front_ends = true;
+        c.ros_rules = rules;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 2);
+        dfm_stop(t.dfm, t.now_ns);
+        ros_says_alive(&t, 0, RUN_ENDED, 0);
+        sfi_ends_unanswered(&t, 0, 0);
+        assert_int_equal(dfm_counts(t.dfm)->not_taken, 1);
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        sfi_ends_unanswered(&t, 0, 1);
+        assert_int_equal(dfm_counts(t.dfm)->not_taken, 1);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        dfm_driver_fini(&t);
 }
 
 static void accept(struct dfm_driver *t, uint64_t event)
@@ -244,6 +268,7 @@ int main(void)
                 cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
                 cmocka_unit_test(draining_without_an_sfi_loses_open_events),
                 cmocka_unit_test(triggers_that_nobody_answers_after_a_stop_do_not_count),
+                cmocka_unit_test(without_a_required_ros_no_trigger_is_unanswered),
                 cmocka_unit_test(an_absence_postpones_accepted_events),
         };
 

@@ -108,6 +108,41 @@ static void reports_of_a_ros_end_the_wait(void **state)
         sfi_driver_fini(&t);
 }
 
+/* A lost event is unanswered only if no frame came to any ROS that is present. */
+static void only_pending_fragments_leave_an_event_unanswered(void **state)
+{
+        static const struct {
+                int first, second; /* status of the fragment of each ROS; -1: it does not answer */
+                bool unanswered;
+        } cases[] = {
+                {FRAGMENT_PENDING, FRAGMENT_PENDING, true},
+                {FRAGMENT_PENDING, FRAGMENT_LOST, false},
+                {FRAGMENT_DISCARDED, FRAGMENT_PENDING, false},
+                {FRAGMENT_PENDING, -1, false},
+                {-1, -1, false},
+        };
+        struct sfi_config c = sfi_standard();
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const int statuses[] = {cases[i].first, cases[i].second};
+                struct sfi_driver t;
+
+                sfi_driver_start(&t, &c, 1);
+                for (uint16_t ros = 0; ros < 2; ros++) {
+                        struct sfi_chunk p = chunk_of(ros, 0, 0, 0, 0);
+
+                        p.chunk.status = (uint8_t)statuses[ros];
+                        if (statuses[ros] >= 0)
+                                assert_int_equal(sfi_gets_chunk(&t, p), SFI_STORE);
+                }
+                pass(&t, 3 * NS_PER_S);
+                assert_sfi_writes(&t, "e0 lost");
+                assert_int_equal(strstr(sfi_says(&t), "unanswered") != NULL, cases[i].unanswered);
+                sfi_driver_fini(&t);
+        }
+}
+
 /* Data may come before the assignment: the wait of an event that is not assigned here must not discard it. */
 static void an_unassigned_event_keeps_its_time(void **state)
 {
@@ -232,6 +267,7 @@ int main(void)
                 cmocka_unit_test(required_fragments_have_the_whole_time),
                 cmocka_unit_test(waits_and_requirements_are_independent),
                 cmocka_unit_test(reports_of_a_ros_end_the_wait),
+                cmocka_unit_test(only_pending_fragments_leave_an_event_unanswered),
                 cmocka_unit_test(an_unassigned_event_keeps_its_time),
                 cmocka_unit_test(a_left_out_ros_ends_the_wait),
                 cmocka_unit_test(credits_grow_with_the_events_that_only_wait),

@@ -120,8 +120,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
         case MESSAGE_UPDATE:
                 sent.update.granted = random_next(&r);
                 for (size_t i = 0; i < n; i++)
-                        sent.update.entries[i] = (struct finished_entry){random_next(&r), random_next(&r), 7,
-                                                                         3, EVENT_PARTIAL};
+                        sent.update.entries[i] = (struct finished_entry){
+                                random_next(&r), random_next(&r), 7, 3, EVENT_PARTIAL, i % 2};
                 break;
         case MESSAGE_CLEAR:
                 sent.clear.with_l1_ids = info;
