@@ -381,12 +381,13 @@ static void make_ack(struct client *c, enum run_state state)
         queue_message(c);
 }
 
-/* Queues the next message. False: there is none. */
+/* Queues the next message. False: there is none in this turn. */
 static bool make_next(struct client *c)
 {
         struct level2_server *s = c->server;
         enum run_state state = dfm_state(s->core);
         struct message *m = &s->message;
+        uint64_t from = c->cursor;
 
         if (!c->joined)
                 return false;
@@ -396,6 +397,8 @@ static bool make_next(struct client *c)
         }
         begin_message(s, MESSAGE_UNDECIDED, c->listed);
         m->n = dfm_list_undecided(s->core, &c->cursor, m->undecided.entries, MESSAGE_ENTRIES_MAX);
+        /* A listing looks at a limited number of events, and these may all be decided. */
+        c->more = m->n == 0 && c->cursor != from;
         if (m->n == 0)
                 return false;
         c->listed++;
@@ -422,12 +425,12 @@ static int write_some(struct client *c)
         int r = 0;
 
         c->more = false;
-        for (int n = 0; r == 0 && !c->blocked; n++) {
-                c->more = n == TURN_MESSAGES;
-                if (c->more || (c->out_begin == c->out_end && !make_next(c)))
+        for (int n = 0; r == 0 && !c->blocked && n < TURN_MESSAGES; n++) {
+                if (c->out_begin == c->out_end && !make_next(c))
                         return 0;
                 r = flush(c);
         }
+        c->more = r == 0 && !c->blocked;
         return r;
 }
 
