@@ -1,14 +1,94 @@
-/* Writes the records of a run: one for the files of each SFI, as their directory may be divided later. */
+/* Writes the records of a run: one for the files of each SFI, as their directory may be divided later. A
+ * child process writes each, because nothing can interrupt a process that waits for a disk. */
 #include "run_files.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/data/run_file.h"
 #include "evb/store/event_writer.h"
 #include "evb/sys/loop.h"
+
+/* A disk that takes longer than this is worth a message. */
+#define PATIENCE_NS NS_PER_S
+#define LOOK_MS 50
+
+/* What the child reports. */
+struct outcome {
+        int result; /* of run_file_write() */
+        char path[RUN_FILE_PATH_MAX];
+};
+
+/* The child may outlive the run, so it must not hold its output open. */
+static _Noreturn void write_as_child(const struct run_file *f, int to)
+{
+        struct outcome outcome = {};
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+                (void)dup2(null, fd);
+        outcome.result = run_file_write(f, outcome.path);
+        _exit(write(to, &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
+}
+
+/* False: a signal came first. */
+static bool await_child(int from, const char *path)
+{
+        uint64_t patience_ns = clock_now_ns() + PATIENCE_NS;
+        struct pollfd end = {.fd = from, .events = POLLIN};
+
+        while (poll(&end, 1, LOOK_MS) <= 0) {
+                if (signals_wait(0))
+                        return false;
+                if (clock_now_ns() < patience_ns)
+                        continue;
+                log_warning("waiting for the disk to take %s; a signal (Ctrl-C) ends the run without it",
+                            path);
+                patience_ns = NEVER_NS;
+        }
+        return true;
+}
+
+/* As run_file_write(). -EINTR: a signal came while the disk was not ready. */
+static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
+{
+        _cleanup_close_ int from = -1, to = -1;
+        struct outcome outcome;
+        int ends[2];
+        pid_t child;
+
+        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", f->core);
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        from = ends[0];
+        to = ends[1];
+        fflush(NULL);
+        child = fork();
+        if (child < 0)
+                return -errno;
+        if (child == 0)
+                write_as_child(f, to);
+        close(take_fd(&to));
+        if (!await_child(from, path)) {
+                /* The kernel ends it once the disk answers. */
+                kill(child, SIGKILL);
+                return -EINTR;
+        }
+        if (read(from, &outcome, sizeof outcome) != sizeof outcome)
+                outcome = (struct outcome){.result = -EIO};
+        else
+                memcpy(path, outcome.path, RUN_FILE_PATH_MAX);
+        waitpid(child, NULL, 0);
+        return outcome.result;
+}
 
 /* All nodes of a run agree on its number; those that never joined it have none. */
 static uint32_t run_number(const json_t *nodes)
@@ -69,7 +149,11 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                         continue;
                 if (!file || !run_file_core(file, core, sizeof core))
                         make_core(l, c, f.run, core, sizeof core);
-                r = run_file_write(&f, path);
+                r = write_record(&f, path);
+                if (r == -EINTR) {
+                        reasons_add(to, "a signal came before the disk had taken %s", path);
+                        return;
+                }
                 if (r < 0)
                         reasons_add(to, "cannot write %s: %s", path, strerror(-r));
                 else

@@ -136,6 +136,13 @@ class Running:
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
+    @classmethod
+    def of(cls, process):
+        """A run that the test started."""
+        running = cls.__new__(cls)
+        running.process = process
+        return running
+
     def __enter__(self):
         return self
 

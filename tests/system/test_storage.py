@@ -246,6 +246,34 @@ def sealing_killed(evb):
             assert verified(evb, path) == 300 == report["events_complete"], report
 
 
+def record_waits(evb):
+    """While the disk does not take the record of the run, the run says so. It goes on with the disk, or ends by a signal."""
+    for stops in (False, True):
+        with folder() as where:
+            disk = Disk(where, shut=True)
+            keys = {**QUICK, **to_files(where, sfi_file_events=300, trigger_rate="2kHz", dfm_event_timeout="60s")}
+            log = where / "log"
+            with log.open("w") as to:
+                process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(keys)], stdout=subprocess.PIPE, stderr=to,
+                                           text=True, env=disk.env)
+            running = Running.of(process)
+            with running:
+                running.wait_nodes(8)
+                running.wait_for("sealing", disk.is_waiting)
+                running.wait_for("300 events", lambda: running.counter("dfm", "events_complete") >= 300)
+                kill(running, "sfi1")
+                running.wait_for("message", lambda: "waiting for the disk to take " in log.read_text())
+                if stops:
+                    process.send_signal(signal.SIGINT)
+                else:
+                    disk.open()
+                out, _ = process.communicate(timeout=LIMIT_S)
+            report, records = json.loads(out), list(where.glob("*.run.json"))
+            assert process.returncode in (1, -signal.SIGINT) and report["events_complete"] == 300, (process.returncode, report)
+            assert len(records) == (0 if stops else 1), records
+            assert any("a signal came before the disk had taken" in reason for reason in report["reasons"]) == stops, report
+
+
 def sealing_at_the_end(evb):
     """The SFI sends KeepAlives while it seals the last file; nobody kills it, however long it takes."""
     with folder() as where:
@@ -467,6 +495,7 @@ CASES = {
     "synced": synced,
     "sealing-between": sealing_between, "sealing-beyond-event-timeout": sealing_beyond_event_timeout,
     "sealing-killed": sealing_killed,
+    "record-waits": record_waits,
     "sealing-at-the-end": sealing_at_the_end,
     "watchdog": watchdog,
     "broken-seal": lambda evb: broken(evb, "written", "fsync", 0),
