@@ -117,9 +117,8 @@ const struct scenario_key scenario_keys[] = {
                "Decision about an event if none comes within level2.timeout."),
         NUMBER(KEY_COUNT, "level2", "window", level2.window, "16384", 1, 32768,
                "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
-               "back. If fragments come from front-ends, the maximum is half of ros.buffer-events or less, "
-               "so "
-               "that the ROSs have room for the fragments."),
+               "back. If fragments come from front-ends, the maximum is the number of events that half of "
+               "the smallest buffer of a ROS holds, or less (ros.buffer-size, ros.buffer-events)."),
         TEXT("level2", "stand-in", level2.stand_in, "none", "none, or FRACTION:TIME, e.g. 0.1:5ms",
              "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
              "FRACTION of the events, and decides each event after this TIME."),

@@ -158,18 +158,13 @@ static void accept_some(struct level2_server *s, uint64_t now_ns)
         }
 }
 
-/* Frames of front-ends arrive whether their events are decided or not, and half of a ROS's buffer is for
- * events that are being built. */
 struct dfm_level2_config level2_server_config(const struct scenario *s)
 {
-        bool held = scenario_has_front_ends(s);
-
         return (struct dfm_level2_config){
                 .on = s->level2.port > 0,
                 .accept_undecided = s->level2.undecided == UNDECIDED_ACCEPT,
                 .timeout_ns = s->level2.timeout_ns,
-                .window =
-                        (uint32_t)(held ? MIN(s->level2.window, s->ros.buffer_events / 2) : s->level2.window),
+                .window = (uint32_t)s->level2.window,
         };
 }
 

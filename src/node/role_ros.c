@@ -71,6 +71,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         config->number_bits = s->ros.number.bits;
         config->number_from = s->ros.number_from_value;
         config->datagrams = n->self->source_kind == SOURCE_UDP;
+        config->level2 = s->level2.port > 0;
         /* A counting ROS must not fall behind: its frames would arrive for events that have ended. */
         config->waiting_max = s->ros.number.bits > 0 ? 0 : WAITING_MAX;
         return 0;

@@ -220,6 +220,8 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u16(c, &m->alive.flags);
         field_u16(c, &m->alive.reason);
         field_u32(c, &m->alive.resets);
+        field_u32(c, &m->alive.room);
+        reserved(c, 4);
         return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
                m->alive.reason < NODE_REASONS;
 }

@@ -46,6 +46,8 @@ static uint64_t ros_buffer_bytes(const struct sim_config *c)
 {
         uint32_t block_bytes = power_of_two_at_least(2 * c->fragment_bytes);
 
+        if (c->ros_buffer_bytes > 0)
+                return c->ros_buffer_bytes;
         if (c->arriving || c->boards.bits > 0)
                 return ROS_BUFFER_MAX_BYTES;
         return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES),
@@ -69,6 +71,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .datagrams = true,
                 .wait_ns = s->config.timeout_ns / 2,
                 .waiting_max = s->config.arriving ? 64 : 0,
+                .level2 = s->config.level2.on,
         };
 
         *d = (struct describe_ctx){&s->config, n->index};
@@ -117,6 +120,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .n_ros = s->config.n_ros,
                 .n_sfi = s->config.n_sfi,
                 .push = s->config.push,
+                .has_front_ends = s->config.arriving || s->config.boards.bits > 0,
                 .policy = s->config.policy,
                 .trigger_rate_millihertz = s->config.rate_millihertz,
                 .trigger_burst = 1,

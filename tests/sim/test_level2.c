@@ -91,6 +91,38 @@ static void with_front_ends(void **state)
         each_seed(8, with_front_ends_, verify_decisions);
 }
 
+/* The buffers of the ROSs hold fewer undecided events than the window, and a frame without room is lost. The
+ * farm is slow, so triggers wait for it. */
+static void with_large_frames_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->boards = (struct sim_boards){.bits = 32};
+        c->fragment_bytes = 30000;
+        c->ros_buffer_bytes = 8 << 20;
+        c->level2.window = 2000;
+        c->events = 1500;
+        c->rate_millihertz = 5000000;
+        c->timeout_ns = 20 * NS_PER_S;
+        c->farm_ns = 100 * NS_PER_MS;
+}
+
+static void verify_room(struct sim *s, const struct sim_config *c)
+{
+        verify_decisions(s, c);
+        for (uint32_t i = 0; i < c->n_ros; i++) {
+                const struct ros_counts *r = ros_counts(sim_ros(s, i));
+
+                check(r->used == c->events && r->full == 0 && r->dropped == 0 && r->left_over == 0);
+        }
+        check(dfm_counts(sim_dfm(s))->busy_ns > 0);
+}
+
+static void with_large_frames(void **state)
+{
+        (void)state;
+        each_seed(6, with_large_frames_, verify_room);
+}
+
 static void while_the_farm_is_away_(struct sim_config *c, bool push)
 {
         level2(c, push);
@@ -168,7 +200,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(decisions_are_followed), cmocka_unit_test(on_a_bad_network),
                 cmocka_unit_test(with_little_room),       cmocka_unit_test(with_front_ends),
-                cmocka_unit_test(while_the_farm_is_away), cmocka_unit_test(when_a_node_restarts),
+                cmocka_unit_test(with_large_frames),      cmocka_unit_test(while_the_farm_is_away),
+                cmocka_unit_test(when_a_node_restarts),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

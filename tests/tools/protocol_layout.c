@@ -97,6 +97,7 @@ static void small_ones(void)
         SET(m.alive, flags, 0x4142);
         SET(m.alive, reason, REASON_SLOW_OUTPUT);
         SET(m.alive, resets, 0x51525354);
+        SET(m.alive, room, 0x61626364);
         end_message(&m);
 
         begin("UpdateAck", MESSAGE_UPDATE_ACK);
@@ -119,6 +120,15 @@ static void small_ones(void)
         SET(m.rate, permille, 0x0123);
         end_message(&m);
 
+        begin("XON", MESSAGE_XON);
+        blank(MESSAGE_XON, 0);
+        dfm();
+        SET(m.xoff, incarnation, 0x11121314);
+        end_message(&m);
+}
+
+static void level2(void)
+{
         begin("Decision", MESSAGE_DECISION);
         blank(MESSAGE_DECISION, 1);
         dfm();
@@ -148,12 +158,6 @@ static void small_ones(void)
         SET(m.decision_ack, next, 0x11121314);
         SET(m.decision_ack, state, RUN_ENDED);
         SET(m.decision_ack, unused, 0x21222324);
-        end_message(&m);
-
-        begin("XON", MESSAGE_XON);
-        blank(MESSAGE_XON, 0);
-        dfm();
-        SET(m.xoff, incarnation, 0x11121314);
         end_message(&m);
 }
 
@@ -442,6 +446,7 @@ int main(void)
         request();
         clear_and_keep_alive();
         small_ones();
+        level2();
         joining();
         fragments();
         printf("},\n\"packets\": {");

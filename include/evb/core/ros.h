@@ -48,6 +48,7 @@ struct ros_config {
         unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
         int64_t number_from;  /* that counter for the trigger with number 0 */
         bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
+        bool level2;          /* frames of undecided events wait here: half of the buffer is for them */
 };
 
 /* Frames in a row that do not follow the triggers: the board restarted. If a good board delivers 1 % of its

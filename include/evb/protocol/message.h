@@ -241,6 +241,7 @@ struct message {
                         uint16_t flags;     /* ALIVE_* */
                         uint16_t reason;    /* enum node_reason */
                         uint32_t resets;    /* ROS: of KeepAlive, the last one that it knows of */
+                        uint32_t room; /* ROS: events whose frames half of its buffer holds; 0: not known */
                 } alive;
                 struct {
                         uint64_t incarnation;

@@ -91,6 +91,7 @@ struct dfm_ros {
         bool left_out; /* its front-end is silent: events do not wait for it, nor triggers for its buffer */
         bool optional;
         uint64_t silent_ns; /* how long the front-end may be silent */
+        uint32_t room;      /* events whose frames half of its buffer holds; 0: not known */
 };
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
@@ -137,6 +138,7 @@ struct dfm_level2 {
         uint64_t *decided;   /* EVB_EVENT_WINDOW bits: the recent events that a client decided */
         uint64_t remembered; /* bits of events from here on are not valid yet; a multiple of 64 */
         uint64_t served_ns;  /* the last time at which an accepted event got an SFI, or draining began */
+        uint32_t room;       /* undecided events whose frames all ROSs can hold; UINT32_MAX: any number */
         struct dfm_level2_counts counts;
         struct histogram latency_ns;
 };
@@ -297,6 +299,8 @@ void dfm_release(struct dfm *d, uint64_t now_ns);
 /* dfm_level2.c: decisions. */
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
 void dfm_level2_fini(struct dfm *d);
+/* The ROS's buffer holds undecided frames of so many events; 0: it left, or does not know. */
+void dfm_level2_note_room(struct dfm *d, uint16_t ros, uint32_t room);
 /* Decides overdue events; while draining, also ends accepted ones that no SFI takes. */
 void dfm_level2_expire(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_level2_deadline_ns(const struct dfm *d);
@@ -365,7 +369,7 @@ static inline bool dfm_triggers_are_outside(const struct dfm *d)
 /* Whether another event may wait for level 2. */
 static inline bool dfm_level2_has_room(const struct dfm *d)
 {
-        return d->table.n_undecided < d->config.level2.window;
+        return d->table.n_undecided < MIN(d->config.level2.window, d->level2.room);
 }
 
 /* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end

@@ -8,10 +8,24 @@
 
 /* Maximum number of events that one listing looks at. */
 #define LIST_EVENTS 4096
+/* Undecided events while the size of frames is not known. */
+#define FIRST_ROOM 16u
+
+static uint32_t room_of_all(const struct dfm *d)
+{
+        uint32_t room = UINT32_MAX;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (d->ross[i].room > 0)
+                        room = MIN(room, d->ross[i].room);
+        }
+        return d->config.has_front_ends && room == UINT32_MAX ? FIRST_ROOM : room;
+}
 
 int dfm_level2_init(struct dfm *d)
 {
         histogram_init(&d->level2.latency_ns);
+        d->level2.room = room_of_all(d);
         if (!d->config.level2.on)
                 return 0;
         d->level2.decided = calloc(EVB_EVENT_WINDOW / 64, sizeof *d->level2.decided);
@@ -21,6 +35,14 @@ int dfm_level2_init(struct dfm *d)
 void dfm_level2_fini(struct dfm *d)
 {
         free(d->level2.decided);
+}
+
+void dfm_level2_note_room(struct dfm *d, uint16_t ros, uint32_t room)
+{
+        if (room == d->ross[ros].room)
+                return;
+        d->ross[ros].room = room;
+        d->level2.room = room_of_all(d);
 }
 
 static uint64_t *word_of(struct dfm_level2 *l, uint64_t event)

@@ -61,6 +61,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
                 dfm_disown(d, now_ns, index);
         else {
                 dfm_set_xoff(d, index, false);
+                dfm_level2_note_room(d, index, 0);
                 dfm_note_source(d, now_ns, index);
         }
         dfm_notice(d, &(struct dfm_notice){.kind = why, .role = role, .index = index});
@@ -114,6 +115,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         if (!n->live)
                 node_comes(d, now_ns, n, role, index);
         d->triggers.known &= !dfm_is_behind(d, index);
+        dfm_level2_note_room(d, index, m->alive.room);
         dfm_set_xoff(d, index, n->flags & ALIVE_XOFF);
         dfm_note_source(d, now_ns, index);
 }

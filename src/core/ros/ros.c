@@ -274,6 +274,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.flags = alive_flags(r);
         m->alive.frames = r->arrived;
         m->alive.resets = r->resets;
+        m->alive.room = r->room_sent = ros_room(r);
         m->alive.reason = (uint16_t)r->reason;
         m->alive.reason_ms = r->reason == REASON_NONE
                                      ? 0

@@ -63,6 +63,31 @@ static bool make_way(struct ros *r, uint64_t number)
         return true;
 }
 
+uint32_t ros_room(const struct ros *r)
+{
+        uint64_t events;
+
+        if (!r->config.level2 || r->frame_bytes == 0)
+                return 0;
+        events = MIN(arena_size_bytes(r->arena) / 2 / r->frame_bytes, (uint64_t)r->config.entries / 2);
+        return (uint32_t)MAX(events, UINT64_C(1));
+}
+
+/* Follows large frames fast, and small ones slowly. The DFM learns at once if there is much less room. */
+static void note_size(struct ros *r, uint32_t bytes)
+{
+        uint64_t room = arena_block_bytes(r->arena, bytes);
+
+        if (r->frame_bytes == 0)
+                r->frame_bytes = room;
+        else if (room > r->frame_bytes)
+                r->frame_bytes += (room - r->frame_bytes) / 8;
+        else
+                r->frame_bytes -= (r->frame_bytes - room) / 64;
+        if (r->config.level2 && (r->room_sent == 0 || ros_room(r) < r->room_sent - r->room_sent / 8))
+                r->keep_alive_due_ns = 0;
+}
+
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at)
 {
@@ -70,6 +95,8 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         uint32_t expected = UINT32_MAX, i;
 
         assert(r->arriving == UINT32_MAX);
+        if (!r->refused)
+                note_size(r, f->bytes);
         if (!ros_is_numbered(r))
                 r->arriving_as = judge_counted(r, &expected);
         else if (!counter)

@@ -24,12 +24,19 @@ static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
         *(e->next == NO_ITEM ? &list->last : &r->entries[e->next].previous) = e->previous;
 }
 
+/* With level 2, half of the buffer is for frames of undecided events, which the DFM limits. */
+static uint32_t share_of(const struct ros *r, uint32_t percent)
+{
+        return r->config.level2 ? percent / 2 : percent;
+}
+
 /* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer and then
  * waits. The trigger must not wait for it, as only triggered events ever clear the buffer. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
-        return (uint64_t)(r->n_triggered - r->n_expected) * 100 > (uint64_t)r->config.entries * percent ||
-               r->triggered_bytes * 100 > arena_size_bytes(r->arena) * percent ||
+        return (uint64_t)(r->n_triggered - r->n_expected) * 100 >
+                       (uint64_t)r->config.entries * share_of(r, percent) ||
+               r->triggered_bytes * 100 > arena_size_bytes(r->arena) * share_of(r, percent) ||
                (r->config.waiting_max > 0 && !r->silent &&
                 (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
 }

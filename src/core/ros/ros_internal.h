@@ -98,6 +98,8 @@ struct ros {
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         uint32_t n_frames;      /* held and believed */
+        uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
+        uint32_t room_sent;     /* of the last Alive */
         uint64_t left_behind;   /* frames whose trigger never came */
         uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
         uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */
@@ -159,6 +161,8 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no lo
 uint64_t ros_wait_deadline_ns(const struct ros *r);
 
 /* ros_arrive.c */
+/* Events whose frames half of the buffer holds, by the recent size of frames; 0: not known. */
+uint32_t ros_room(const struct ros *r);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */

@@ -20,6 +20,7 @@ struct dfm_driver {
         uint32_t ros_alive_next[DRIVER_NODES_MAX];
         bool ros_joined[DRIVER_NODES_MAX];
         uint32_t resets; /* that the ROSs report */
+        uint32_t room;   /* that the next ROS reports */
         struct played_sfi sfis[DRIVER_NODES_MAX];
         struct message message;
         struct trace trace;
@@ -107,6 +108,7 @@ static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_s
         t->message.alive.incarnation = 1;
         t->message.alive.flags = flags;
         t->message.alive.resets = t->resets;
+        t->message.alive.room = t->room;
         return driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++);
 }
 

@@ -33,6 +33,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.alive.frames = random_next(r);
                 sent.alive.reason = REASON_BUFFER_FULL;
                 sent.alive.resets = (uint32_t)random_next(r);
+                sent.alive.room = (uint32_t)random_next(r);
                 break;
         case MESSAGE_JOIN:
                 sent.join.incarnation = random_next(r);

@@ -98,6 +98,37 @@ static void an_event_waits_for_its_decision(void **state)
         }
 }
 
+/* Frames of undecided events wait in the ROSs: the smallest buffer limits them, in events of its frames'
+ * size. */
+static void no_more_events_are_undecided_than_the_ross_can_hold(void **state)
+{
+        static const struct {
+                uint16_t ros;
+                enum run_state state;
+                uint32_t room, undecided;
+        } reports[] = {{0, RUN_RUNNING, 30, 30},
+                       {1, RUN_RUNNING, 20, 20},
+                       {1, RUN_ENDED, 0, 30},
+                       {0, RUN_RUNNING, 1000, 64}};
+        struct dfm_config c = level2_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.events = c.events_max = 256;
+        c.has_front_ends = true;
+        start(&t, &c);
+        assert_int_equal(dfm_undecided(t.dfm), 16); /* the size of frames is not known yet */
+        for (size_t i = 0; i < ARRAY_SIZE(reports); i++) {
+                t.room = reports[i].room;
+                ros_says_alive(&t, reports[i].ros, reports[i].state, 0);
+                for (uint64_t event = 0; i == 1 && event < 15; event++)
+                        assert_true(decides(&t, event, DECISION_REJECT));
+                dfm_says_with(&t, false);
+                assert_int_equal(dfm_undecided(t.dfm), reports[i].undecided);
+        }
+        dfm_driver_fini(&t);
+}
+
 static void the_run_ends_once_all_events_have(void **state)
 {
         struct dfm_config c = level2_standard();
@@ -449,6 +480,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(an_event_waits_for_its_decision),
+                cmocka_unit_test(no_more_events_are_undecided_than_the_ross_can_hold),
                 cmocka_unit_test(the_run_ends_once_all_events_have),
                 cmocka_unit_test(undecided_events_time_out),
                 cmocka_unit_test(decisions_without_effect_are_counted),
