@@ -380,8 +380,7 @@ int cmd_frontend(int argc, char **argv)
                  "triggers (default: 100ms); repeatable",
                  .list = &own.resets},
                 {"reset-after-busy", "TIME",
-                 "reset these counters if the DFM is busy for this time; one trigger then announces it in "
-                 "spite of busy (default: never)",
+                 "reset these counters if the DFM is busy for this time (default: never)",
                  &own.reset_after_busy},
                 {"run", "NUMBER", "run number in trigger datagrams (default: 0, any)", &own.run},
                 {"seed", "N", "seed of intervals, sizes and faults (default: 1)", &own.seed},

@@ -197,8 +197,8 @@ class Box:
     def options(self):
         return {"trigger_to": self.receiver.at.removeprefix("udp:"), "busy_from": f"{self.host}:{self.port}"}
 
-    def say(self, busy):
-        self.receiver.socket.sendto(struct.pack("<4sBBHQ", b"EVBB", busy, 1 if busy else 0, 0, 0), (self.host, self.port))
+    def say(self, busy, reason=1):
+        self.receiver.socket.sendto(struct.pack("<4sBBHQ", b"EVBB", busy, reason if busy else 0, 0, 0), (self.host, self.port))
 
     def wait_until_it_listens(self):
         address = struct.unpack("=I", socket.inet_aton(self.host))[0]
@@ -261,30 +261,37 @@ def busy(evb):
     assert [f.serial for f in ros.frames(report["triggers"], first=1 << 40)] == [e[0] for e in entries]
 
 
-# The flag of the first trigger, and of the first one after a reset.
+# The flag of the first trigger and, without a busy signal, of the first one after a reset; an entry that only announces one.
 RESET = 4
+MARKER = 12
+BUSY_RESET = 5
 
 
 def reset(evb):
-    """If the DFM stays busy, trigger and boards count from 0. One trigger says so in spite of busy."""
+    """If the DFM stays busy, trigger and boards count from 0, once the DFM has answered the marker that says so."""
     box, ros = Box(), Receiver()
-    with Frontend(evb, boards=ros.at, rate="1kHz", run=77, first=5000, reset_after_busy="300ms", **box.options()) as frontend:
+    with Frontend(evb, boards=ros.at, rate="1kHz", run=77, first=5000, reset_after_busy="200ms", **box.options()) as frontend:
         box.wait_until_it_listens()
         box.say(False)
         box.wait_entries(lambda entries: len(entries) >= 50)
         box.say(True)
-        box.wait_entries(lambda entries: entries[-1][3] == RESET and entries[-1][0] == 0)
+        box.wait_entries(lambda entries: entries[-1][3] == MARKER)
+        # Neither another reason nor ready answers it, so it comes again.
         box.say(True)
-        time.sleep(0.1)
-        assert box.entries()[-1][0] == 0
+        box.say(False)
+        box.wait_entries(lambda entries: [e[3] for e in entries[-2:]] == [MARKER] * 2)
+        box.say(True, BUSY_RESET)
         box.say(False)
         box.wait_entries(lambda entries: 20 < entries[-1][0] < 1000)
         frontend.signal()
         report, err = frontend.end()
     assert report["resets"] == 1 and "all counters are reset" in err, (report, err)
     entries = box.entries()
-    first, again = (k for k, e in enumerate(entries) if e[3])
-    assert first == 0 and entries[again][3] == RESET, (first, again)
+    markers = [k for k, e in enumerate(entries) if e[3] == MARKER]
+    again = markers[0]
+    assert markers == [*range(again, again + len(markers))] and all(entries[k][0] == 0 for k in markers), markers
+    entries = [e for e in entries if e[3] != MARKER]
+    assert [k for k, e in enumerate(entries) if e[3]] == [0] and entries[0][3] == RESET, entries[:2]
     numbers = [e[0] for e in entries]
     assert numbers == [*range(5000, 5000 + again), *range(len(numbers) - again)], numbers
     assert [f.number for f in ros.frames(len(numbers), first=5000)] == numbers
@@ -649,10 +656,8 @@ def whole_beam(evb, **reset):
         node = ros[board["frames"]]
         refused = sum(node[f"front_end_{name}"] for name in ("late", "duplicate", "impossible", "left_over"))
         assert refused + node["front_end_used"] == board["frames"] and node["front_end_dropped"] == 0, (node, board)
-        # The board that restarted has no valid frame until the counters are reset. Frames that arrive before the ROS hears of the
-        # reset are refused too; on a busy machine this takes tens of ms, at 1 kHz.
-        unheard = 300 if reset else 0
-        least, most = (0, unheard) if not board["restarts"] else (950, 1050 + unheard) if reset else (2400, 2550)
+        # The board that restarted has no valid frame until the counters are reset.
+        least, most = (0, 0) if not board["restarts"] else (950, 1050) if reset else (2400, 2550)
         assert least <= refused <= most and node["front_end_restarts"] == board["restarts"], (node, board)
     assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
 

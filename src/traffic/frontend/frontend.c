@@ -99,9 +99,9 @@ static const struct frontend_reset *due_reset(const struct frontend *f, uint64_t
 /* What holds a trigger back that is due at this time of the schedule. */
 static enum frontend_hold must_hold(const struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 {
-        if (due_reset(f, at_ns))
+        if (due_reset(f, at_ns) || frontend_box_is_resetting(&f->box))
                 return HOLD_RESET;
-        if (frontend_box_is_busy(&f->box, now_ns) && !frontend_box_must_announce_reset(&f->box))
+        if (frontend_box_is_busy(&f->box, now_ns))
                 return HOLD_BUSY;
         if (!frontend_box_has_room(&f->box))
                 return HOLD_BOARDS;
@@ -178,8 +178,9 @@ static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 {
         const struct frontend_reset *due = due_reset(f, at_ns);
 
-        if (f->hold != HOLD_RESET || !due || now_ns - f->hold_since_ns < due->pause_ns ||
-            !boards_are_empty(f))
+        if (f->hold != HOLD_RESET || !due || frontend_box_is_resetting(&f->box) ||
+            now_ns - f->hold_since_ns < due->pause_ns || !boards_are_empty(f) ||
+            !frontend_box_has_room(&f->box))
                 return;
         while (f->resets < f->config->n_resets && f->config->resets[f->resets].after_ns <= at_ns)
                 f->resets++;
@@ -188,7 +189,7 @@ static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
         f->reset_is_wanted = false;
         for (unsigned i = 0; i < f->config->n_boards; i++)
                 frontend_board_reset(&f->boards[i]);
-        frontend_box_reset(&f->box);
+        frontend_box_reset(&f->box, f->triggers, now_ns);
 }
 
 /* Takes triggers that are due. If one cannot be taken, the schedule stands still from its time on. */
@@ -328,7 +329,7 @@ static int turn(struct frontend *f, uint64_t now_ns)
                 start(f, now_ns);
         if (f->started && !f->stopping)
                 run_triggers(f, now_ns);
-        r = frontend_box_send(&f->box);
+        r = frontend_box_send(&f->box, now_ns);
         if (r < 0)
                 return log_error_errno(r, "cannot send triggers: %m");
         r = turn_boards(f, now_ns);

@@ -12,6 +12,8 @@
 /* The type of all triggers. */
 #define TRIGGER_TYPE 1
 #define UNSENT_PAUSE_NS NS_PER_MS
+/* After this time without an answer, a marker was lost. */
+#define ASK_AGAIN_NS NS_PER_S
 
 static void is_ready(void *ctx, uint32_t events)
 {
@@ -50,8 +52,11 @@ int frontend_box_init(struct frontend_box *b, const struct frontend_config *conf
 {
         int r = 0;
 
-        *b = (struct frontend_box){
-                .config = config, .loop = loop, .start = config->first, .busy_since_ns = NEVER_NS};
+        *b = (struct frontend_box){.config = config,
+                                   .loop = loop,
+                                   .start = config->first,
+                                   .asked_ns = NEVER_NS,
+                                   .busy_since_ns = NEVER_NS};
         if (config->has_trigger_to)
                 r = open_out(b);
         if (r >= 0 && config->has_busy_from)
@@ -76,11 +81,7 @@ void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_
 {
         uint32_t flags = b->fresh || serial == 0 ? FRONTEND_ENTRY_RESET : 0;
 
-        if (b->fresh) {
-                b->since = serial;
-                b->start = 0;
-                b->fresh = false;
-        }
+        b->fresh = false;
         if (b->out)
                 b->entries[b->n++] = (struct frontend_entry){.number = serial - b->since + b->start,
                                                              .time_ns = utc_ns,
@@ -88,24 +89,47 @@ void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_
                                                              .flags = flags};
 }
 
-void frontend_box_reset(struct frontend_box *b)
+/* Tells the DFM that the counters are reset, before the first trigger after that. */
+static void announce(struct frontend_box *b, uint64_t now_ns)
 {
-        b->fresh = true;
+        b->entries[b->n++] = (struct frontend_entry){
+                .time_ns = clock_utc_ns(),
+                .flags = FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER,
+        };
+        b->asked_ns = now_ns;
+        b->acknowledged = false;
+}
+
+void frontend_box_reset(struct frontend_box *b, uint64_t serial, uint64_t now_ns)
+{
+        b->since = serial;
+        b->start = 0;
         b->resets++;
+        if (b->out && b->in)
+                announce(b, now_ns);
+        else
+                b->fresh = true;
 }
 
-bool frontend_box_must_announce_reset(const struct frontend_box *b)
+bool frontend_box_is_resetting(const struct frontend_box *b)
 {
-        return b->fresh;
+        return b->asked_ns != NEVER_NS;
 }
 
-int frontend_box_send(struct frontend_box *b)
+static bool must_ask_again(const struct frontend_box *b, uint64_t now_ns)
+{
+        return frontend_box_is_resetting(b) && !b->acknowledged && now_ns - b->asked_ns >= ASK_AGAIN_NS;
+}
+
+int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
 {
         uint8_t bytes[FRONTEND_PACKET_MAX_BYTES];
         struct iovec iov = {.iov_base = bytes};
         struct outgoing out = {.iov = &iov, .n_iov = 1};
         int r;
 
+        if (b->n == 0 && must_ask_again(b, now_ns))
+                announce(b, now_ns);
         if (b->n == 0)
                 return 0;
         iov.iov_len = frontend_packet_encode(b->sequence, b->config->run, b->entries, b->n, bytes);
@@ -130,6 +154,10 @@ static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t
         b->busy_packets++;
         b->heard = true;
         b->heard_ns = now_ns;
+        if (b->state.busy)
+                b->acknowledged |= b->state.reason == FRONTEND_BUSY_RESET;
+        else if (b->acknowledged)
+                b->asked_ns = NEVER_NS;
         if (b->state.busy == was_busy)
                 return;
         b->busy_changes++;

@@ -17,7 +17,9 @@ struct frontend_box {
         size_t n;
         uint32_t sequence;
         uint64_t since, start; /* trigger `since` has number `start` */
-        bool fresh;            /* the next trigger has number 0, and announces a reset */
+        bool fresh;            /* without a busy signal: the next trigger announces a reset */
+        uint64_t asked_ns;     /* when a marker told of a reset that ROSs do not know yet; NEVER_NS: none */
+        bool acknowledged;     /* the DFM has seen that marker */
         bool heard;
         struct frontend_busy state; /* as last heard */
         uint64_t heard_ns;
@@ -32,13 +34,13 @@ void frontend_box_fini(struct frontend_box *b);
 bool frontend_box_has_room(const struct frontend_box *b);
 /* Trigger `serial`, at this time since 1970; see has_room(). */
 void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_ns);
-/* The counters are reset. */
-void frontend_box_reset(struct frontend_box *b);
-/* The next trigger tells the DFM of a reset: it may end the busy time, so it does not wait for that. */
-bool frontend_box_must_announce_reset(const struct frontend_box *b);
+/* The counters are reset: trigger `serial` has number 0. See has_room(). */
+void frontend_box_reset(struct frontend_box *b, uint64_t serial, uint64_t now_ns);
+/* Whether triggers must wait until the ROSs know of the reset. */
+bool frontend_box_is_resetting(const struct frontend_box *b);
 /* Receives busy datagrams; sends entries. Negative errno: a programming error. */
 int frontend_box_hear(struct frontend_box *b, uint64_t now_ns);
-int frontend_box_send(struct frontend_box *b);
+int frontend_box_send(struct frontend_box *b, uint64_t now_ns);
 bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns);
 /* The DFM has been busy for config->reset_after_busy_ns, again or for the first time: true once for each. */
 bool frontend_box_take_long_busy(struct frontend_box *b, uint64_t now_ns);

@@ -10,15 +10,20 @@
 
 /* Flag of an entry: the counters were reset, and its number is the first one after that. */
 #define FRONTEND_ENTRY_RESET 4u
+/* The entry is no trigger: its number is that of the next one, and only its other flags count. */
+#define FRONTEND_ENTRY_MARKER 8u
 
 struct frontend_entry {
         uint64_t number, time_ns; /* time since 1970 */
         uint32_t type, flags;
 };
 
+/* Reason of a DFM that finishes what came before a reset of the counters, and tells the ROSs of it. */
+#define FRONTEND_BUSY_RESET 5u
+
 struct frontend_busy {
         bool busy;
-        uint8_t reason;
+        uint8_t reason; /* one of FRONTEND_BUSY_*, or another */
         uint64_t last; /* number of the last trigger that the DFM has */
 };
 
