@@ -146,8 +146,9 @@ def rate(evb, *, link_bps=10**9, events=1500, **keys):
     drops = report["drops"]
     assert drops["switch_packets"] is not None
     if report["transport"] == "udp":
-        # The port also drops control messages, which the SFI does not count.
-        assert drops["network_packets"] <= drops["switch_packets"] <= 1.1 * drops["network_packets"] + 50, drops
+        # The port also drops control messages, which the SFI does not count. A busy machine loses packets too.
+        least, most = drops["network_packets"] - report["testbed_lost_packets"], 1.1 * drops["network_packets"] + 50
+        assert least <= drops["switch_packets"] <= most, report
     if report["qos_backend"] != "none":
         assert drops["switch_packets"] == 0 and drops["source_qdisc_packets"] == 0, drops
         # Fragments in transit do not count as lost, except when a process waited for a processor.
