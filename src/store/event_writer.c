@@ -105,14 +105,18 @@ static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
                 {.iov_base = w->buffer, .iov_len = w->filled_bytes},
                 event_writer_end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
         };
+        struct write_guard guard;
         size_t written;
-        int r = event_writer_check_file(w);
+        int r = event_writer_begin_write(w, &guard);
 
         if (r < 0)
                 return fail_on_disk(w, r);
         r = record_write_all(w->fd, iov, ARRAY_SIZE(iov), w->disk_bytes, &written);
         if (r < 0)
                 return fail(w, r, MIN(written, w->filled_bytes), now);
+        r = event_writer_end_write(w, &guard);
+        if (r < 0)
+                return fail_on_disk(w, r);
         w->disk_bytes += w->filled_bytes;
         w->disk_events = w->file_events;
         w->filled_bytes = 0;
@@ -125,8 +129,9 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         uint64_t data_bytes = w->disk_bytes + EVENT_FILE_DATA_BYTES + size_bytes;
         uint8_t end[EVENT_FILE_END_BYTES];
         struct iovec head = {.iov_base = (void *)record, .iov_len = EVENT_FILE_DATA_BYTES}, tail;
+        struct write_guard guard;
         size_t written;
-        int r = event_writer_check_file(w);
+        int r = event_writer_begin_write(w, &guard);
 
         if (r < 0)
                 return fail_on_disk(w, r);
@@ -140,6 +145,11 @@ static int write_large(struct event_writer *w, const uint8_t *record, const stru
         if (r < 0) {
                 w->file_events--;
                 return fail(w, r, 0, now);
+        }
+        r = event_writer_end_write(w, &guard);
+        if (r < 0) {
+                w->file_events--;
+                return fail_on_disk(w, r);
         }
         w->disk_bytes = data_bytes;
         w->disk_events = w->file_events;

@@ -112,7 +112,7 @@ static int create(struct event_writer *w)
         set_path(w, w->writing);
         if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return -EEXIST;
-        w->fd = openat(w->directory_fd, w->writing, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->fd = openat(w->directory_fd, w->writing, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         return w->fd < 0 ? -errno : 0;
 }
 
@@ -148,8 +148,8 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
 }
 
 /* If somebody removes or truncates the open file, or removes its directory, the events in it are lost.
- * Further writes would only lose more, and a write beyond the end of a truncated file would hide the loss. */
-int event_writer_check_file(const struct event_writer *w)
+ * Further writes would only lose more. */
+static int check_file(const struct event_writer *w)
 {
         struct stat st;
 
@@ -158,6 +158,36 @@ int event_writer_check_file(const struct event_writer *w)
         if (st.st_nlink == 0)
                 return -ENOENT;
         return (uint64_t)st.st_size == w->disk_bytes + EVENT_FILE_END_BYTES ? 0 : -EBADFD;
+}
+
+static int read_last(int fd, uint64_t end, struct write_guard *ret)
+{
+        ssize_t n;
+
+        *ret = (struct write_guard){.at = end - MIN(end, sizeof ret->bytes)};
+        n = pread(fd, ret->bytes, end - ret->at, (off_t)ret->at);
+        if (n < 0)
+                return -errno;
+        return (uint64_t)n == end - ret->at ? 0 : -EBADFD;
+}
+
+int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret)
+{
+        int r = check_file(w);
+
+        return r < 0 ? r : read_last(w->fd, w->disk_bytes, ret);
+}
+
+/* A write beyond the end of a file that was truncated after the check gives it the expected size again, with
+ * zeros in place of the events. */
+int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard)
+{
+        struct write_guard now;
+        int r = read_last(w->fd, w->disk_bytes, &now);
+
+        if (r < 0)
+                return r;
+        return memcmp(now.bytes, guard->bytes, sizeof now.bytes) == 0 ? 0 : -EBADFD;
 }
 
 int event_writer_write_back(struct event_writer *w)
@@ -190,7 +220,7 @@ static int rename_final(struct event_writer *w)
 int event_writer_seal(struct event_writer *w)
 {
         uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
-        int r = event_writer_check_file(w);
+        int r = check_file(w);
         _cleanup_close_ int fd = take_fd(&w->fd);
 
         if (r < 0)

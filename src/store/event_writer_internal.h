@@ -40,8 +40,15 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
 /* Finds the highest number of existing files. Calls `left`, unless it is NULL, for each NAME.writing. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
-/* Returns -ENOENT if somebody removed the open file, -EBADFD if somebody changed its size. */
-int event_writer_check_file(const struct event_writer *w);
+/* The last bytes of the data before a write. */
+struct write_guard {
+        uint8_t bytes[64];
+        uint64_t at;
+};
+/* Enclose writes at `disk_bytes`. Return -ENOENT if somebody removed the open file, -EBADFD if somebody
+ * changed its size, also in between. */
+int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret);
+int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard);
 /* Starts write-back of new data, so that sealing the file is fast. */
 int event_writer_write_back(struct event_writer *w);
 /* Syncs the open file, which has its end record, and gives it its final name. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "writer_sample.h"
 
@@ -152,6 +153,39 @@ static void test_resized_while_written(void **state)
         }
 }
 
+/* A file that is emptied while the kernel takes data for it has the expected size again after that. */
+static void test_resized_at_any_moment(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+
+        for (unsigned i = 0; i < 200; i++) {
+                struct event_writer *w;
+                pid_t child;
+                int r = 0;
+
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                child = fork();
+                assert_true(child >= 0);
+                if (child == 0) {
+                        usleep(i * 10);
+                        _exit(truncate(event_writer_path(w), 0) == 0 ? 0 : 1);
+                }
+                for (uint64_t event = 0; waitpid(child, NULL, WNOHANG) == 0 && r == 0; event++) {
+                        r = sample_put(w, &eformat_3, event, 300000);
+                        if (r == 0)
+                                r = event_writer_flush(w, SAMPLE_NOW);
+                }
+                if (r == 0)
+                        r = event_writer_close(w, SAMPLE_NOW);
+                else
+                        waitpid(child, NULL, 0);
+                assert_int_equal(r, -EBADFD);
+                assert_int_equal(closed.n, 0);
+                event_writer_free(w);
+        }
+}
+
 /* In a child process: writes two events, reports it, and waits until it is killed. */
 static _Noreturn void write_and_wait(const char *directory, int to)
 {
@@ -219,6 +253,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_number_taken_concurrently, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_resized_while_written, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_resized_at_any_moment, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };
