@@ -388,7 +388,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         trigger_input_turn(d->input, now_ns);
         level2_server_receive(d->level2, now_ns);
         node_send_due(n, d, step, now_ns);
-        level2_server_send(d->level2);
+        level2_server_send(d->level2, now_ns);
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);

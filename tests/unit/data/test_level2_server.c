@@ -111,7 +111,7 @@ static void turns(struct bench *b)
                 if (n_ready <= 0 && level2_server_deadline_ns(b->server) > b->dfm.now_ns)
                         return;
                 level2_server_receive(b->server, b->dfm.now_ns);
-                level2_server_send(b->server);
+                level2_server_send(b->server, b->dfm.now_ns);
         }
 }
 
