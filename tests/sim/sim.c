@@ -221,6 +221,11 @@ uint64_t sim_steps(const struct sim *s)
         return s->steps;
 }
 
+const struct sim_regions *sim_regions(const struct sim *s)
+{
+        return &s->regions;
+}
+
 uint64_t sim_frames(const struct sim *s, uint32_t ros)
 {
         return s->nodes[1 + ros].frames;

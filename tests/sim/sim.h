@@ -63,6 +63,7 @@ struct sim_config {
         struct dfm_level2_config level2;
         uint32_t accept_percent;
         uint64_t farm_ns, farm_away_from_ns, farm_away_until_ns;
+        uint32_t farm_regions; /* fragments that it requests of each event before it decides */
 };
 
 /* The end of one event, as the SFIs wrote it. */
@@ -71,6 +72,11 @@ struct sim_event {
         uint16_t present;           /* bit i: written with the fragment of ROS i */
         uint16_t absent,
                 unsure; /* bit i: the frame of board i did not reach its ROS, or may be lost with it */
+};
+
+/* Answers to the farm's requests, by enum fragment_status. */
+struct sim_regions {
+        uint64_t answers[FRAGMENT_STATUSES];
 };
 
 struct sim;
@@ -111,5 +117,6 @@ uint64_t sim_port_frames(const struct sim *s);
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
 uint64_t sim_steps(const struct sim *s);                /* wake-ups of all nodes */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */
+const struct sim_regions *sim_regions(const struct sim *s);
 /* What the farm decides about an event, at any time. */
 bool sim_accepts(const struct sim *s, uint64_t event);

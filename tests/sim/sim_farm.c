@@ -31,10 +31,12 @@ static void learn(struct sim *s, const struct dfm *d)
                 size_t n = dfm_list_undecided(d, &f->cursor, entries, LIST);
 
                 assert(f->n + n <= WAITING_MAX);
-                for (size_t k = 0; k < n; k++)
-                        f->waiting[f->n++] = (struct sim_waiting){
-                                entries[k].event,
-                                s->now_ns + random_below(&s->random, 2 * s->config.farm_ns)};
+                for (size_t k = 0; k < n; k++) {
+                        f->waiting[f->n] = (struct sim_waiting){
+                                entries[k].event, s->now_ns + random_below(&s->random, 2 * s->config.farm_ns),
+                                0};
+                        sim_regions_request(s, &f->waiting[f->n++]);
+                }
         } while (f->cursor != before);
 }
 
@@ -56,8 +58,8 @@ bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns)
         for (size_t k = 0; k < f->n;) {
                 const struct sim_waiting w = f->waiting[k];
 
-                if (w.due_ns > s->now_ns) {
-                        *ret_deadline_ns = MIN(*ret_deadline_ns, w.due_ns);
+                if (w.left > 0 || w.due_ns > s->now_ns) {
+                        *ret_deadline_ns = MIN(*ret_deadline_ns, w.left > 0 ? NEVER_NS : w.due_ns);
                         k++;
                         continue;
                 }

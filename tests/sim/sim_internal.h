@@ -35,6 +35,7 @@ struct sim_farm {
         uint64_t cursor;
         struct sim_waiting {
                 uint64_t event, due_ns;
+                uint32_t left; /* bit i: the fragment of ROS i is still to come */
         } * waiting;
         size_t n;
 };
@@ -64,6 +65,7 @@ struct sim {
         struct message message; /* the message being sent or received */
         struct sim_event *events;
         struct sim_farm farm;
+        struct sim_regions regions;
         uint64_t wrong_bytes;
         uint32_t most_open;
         uint32_t sender;       /* the node whose turn it is */
@@ -85,6 +87,9 @@ void sim_drop_items(struct sim *s);
 void sim_farm_begin(struct sim *s);
 /* Returns whether it decided anything, and its next deadline. */
 bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns);
+/* sim_regions.c: the farm requests the fragments of an event; a ROS answers. */
+void sim_regions_request(struct sim *s, struct sim_waiting *w);
+void sim_regions_turn(struct sim *s, struct sim_node *n);
 /* sim_nodes.c */
 void sim_make_nodes(struct sim *s);
 void sim_make_dfm(struct sim *s, struct sim_node *n);

@@ -69,6 +69,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .number_bits = s->config.boards.bits,
                 .number_from = s->config.boards.from,
                 .datagrams = true,
+                .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
                 .waiting_max = s->config.arriving ? 64 : 0,
                 .level2 = s->config.level2.on,
@@ -322,6 +323,7 @@ static void turn_ros(struct sim *s, struct sim_node *n)
                 n->arrive_ns += period_ns;
         }
         ros_expire(n->ros, s->now_ns);
+        sim_regions_turn(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
         if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED)

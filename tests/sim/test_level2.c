@@ -1,5 +1,6 @@
 /* Level 2 under virtual time: whatever the network, the farm and the nodes do, every trigger ends once, and
  * no rejected event is built. */
+#include "evb/core/ros_regions.h"
 #include "scenes.h"
 
 static void level2(struct sim_config *c, bool push)
@@ -157,6 +158,111 @@ static void while_the_farm_is_away(void **state)
         each_seed(20, while_the_farm_is_away_, verify_time_outs);
 }
 
+/* The farm requests fragments first: that changes neither decisions nor accounts. */
+static void with_regions_(struct sim_config *c, bool push)
+{
+        on_a_bad_network_(c, push);
+        c->farm_regions = 1 + c->faults.seed % c->n_ros;
+}
+
+static void check_regions(struct sim *s, const struct sim_config *c)
+{
+        for (uint32_t i = 0; i < c->n_ros; i++) {
+                const struct ros_region_counts *g = ros_region_counts(sim_ros(s, i));
+
+                check(g->open == 0);
+                check(g->requests == g->sent + g->gone + g->absent + g->refused + g->dropped);
+                check(g->refused == 0);
+        }
+}
+
+static void verify_regions(struct sim *s, const struct sim_config *c)
+{
+        const struct sim_regions *g = sim_regions(s);
+
+        verify_decisions(s, c);
+        check_regions(s, c);
+        /* All came before their decision, as each decision waited for them. */
+        check(g->answers[FRAGMENT_OK] >= c->events * c->farm_regions);
+        check(g->answers[FRAGMENT_PENDING] + g->answers[FRAGMENT_LOST] + g->answers[FRAGMENT_DISCARDED] == 0);
+}
+
+static void with_regions(void **state)
+{
+        (void)state;
+        each_seed(20, with_regions_, verify_regions);
+}
+
+static void regions_of_front_ends_(struct sim_config *c, bool push)
+{
+        with_front_ends_(c, push);
+        c->farm_regions = 1 + c->faults.seed % c->n_ros;
+        /* Frames come after their triggers. */
+        if (c->faults.seed % 2)
+                c->arrive_percent = 100;
+}
+
+static void regions_of_front_ends(void **state)
+{
+        (void)state;
+        each_seed(8, regions_of_front_ends_, verify_regions);
+}
+
+/* Some events time out while the farm waits for their fragments: it is told that they are gone. */
+static void regions_of_decided_events_(struct sim_config *c, bool push)
+{
+        regions_of_front_ends_(c, push);
+        c->arrive_percent = 100;
+        c->arrive_skew_ns = 4 * NS_PER_MS;
+        c->level2.timeout_ns = 10 * NS_PER_MS;
+        c->level2.accept_undecided = c->faults.seed % 3;
+        c->farm_regions = c->n_ros;
+}
+
+static void verify_decided_events(struct sim *s, const struct sim_config *c)
+{
+        const struct sim_regions *g = sim_regions(s);
+
+        check_accounts(s, c);
+        check_regions(s, c);
+        check(dfm_counts(sim_dfm(s))->triggers == c->events && dfm_counts(sim_dfm(s))->lost == 0);
+        check(dfm_level2_counts(sim_dfm(s))->timed_out > 0 && g->answers[FRAGMENT_DISCARDED] > 0);
+        check(g->answers[FRAGMENT_OK] > 0);
+}
+
+static void regions_of_decided_events(void **state)
+{
+        (void)state;
+        each_seed(8, regions_of_decided_events_, verify_decided_events);
+}
+
+/* Boards miss triggers, deliver late, and count to 65536: the farm never gets a fragment of another event. */
+static void regions_of_boards_(struct sim_config *c, bool push)
+{
+        level2(c, push);
+        c->boards = (struct sim_boards){
+                .bits = 16, .from = 65500, .missed = 0.02, .late = 0.05, .late_ns = 30 * NS_PER_MS};
+        c->timeout_ns = 200 * NS_PER_MS;
+        c->farm_regions = 1 + c->faults.seed % c->n_ros;
+}
+
+static void verify_boards(struct sim *s, const struct sim_config *c)
+{
+        const struct sim_regions *g = sim_regions(s);
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        check_regions(s, c);
+        check(d->triggers == c->events && d->lost == 0);
+        check(g->answers[FRAGMENT_OK] > c->events / 2 && g->answers[FRAGMENT_PENDING] > 0);
+}
+
+static void regions_of_boards(void **state)
+{
+        (void)state;
+        each_seed(10, regions_of_boards_, verify_boards);
+}
+
 /* An SFI, or the DFM, ends in the middle of the run, and another one takes its place. */
 static void restart(uint64_t seed, bool push, bool dfm)
 {
@@ -198,9 +304,11 @@ static void when_a_node_restarts(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(decisions_are_followed), cmocka_unit_test(on_a_bad_network),
-                cmocka_unit_test(with_little_room),       cmocka_unit_test(with_front_ends),
-                cmocka_unit_test(with_large_frames),      cmocka_unit_test(while_the_farm_is_away),
+                cmocka_unit_test(decisions_are_followed),    cmocka_unit_test(on_a_bad_network),
+                cmocka_unit_test(with_little_room),          cmocka_unit_test(with_front_ends),
+                cmocka_unit_test(with_large_frames),         cmocka_unit_test(with_regions),
+                cmocka_unit_test(regions_of_front_ends),     cmocka_unit_test(regions_of_boards),
+                cmocka_unit_test(regions_of_decided_events), cmocka_unit_test(while_the_farm_is_away),
                 cmocka_unit_test(when_a_node_restarts),
         };
 

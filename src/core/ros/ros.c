@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ros_internal.h"
+#include "ros_regions.h"
 
 #define BLOCK_MIN_BYTES 256u
 /* Items in addition to one for each held fragment: requests for ranges, and answers without a fragment. */
@@ -27,6 +27,8 @@ static int allocate(struct ros *r)
                 k = ros_numbers_init(&r->numbers, c->number_bits, c->number_from);
         if (k >= 0 && ros_is_numbered(r))
                 k = idmap_init(&r->by_number, r->n_entries);
+        if (k >= 0)
+                k = ros_regions_init(r);
         if (k >= 0)
                 k = arena_new(&r->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (k < 0)
@@ -86,6 +88,7 @@ struct ros *ros_free(struct ros *r)
         idmap_fini(&r->by_event);
         idmap_fini(&r->by_number);
         ros_numbers_fini(&r->numbers);
+        ros_regions_fini(r);
         arena_free(r->arena);
         free(r->entries);
         free(r->order);
@@ -347,7 +350,7 @@ uint64_t ros_deadline_ns(const struct ros *r)
                 return join_ns;
         if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
                 join_ns = MIN(join_ns, budget_next_ns(&r->budget));
-        join_ns = MIN(join_ns, ros_wait_deadline_ns(r));
+        join_ns = MIN(join_ns, MIN(ros_wait_deadline_ns(r), ros_regions_deadline_ns(r)));
         return MIN(r->keep_alive_due_ns, join_ns);
 }
 

@@ -3,7 +3,7 @@
  * that restarted sends only such frames. */
 #include <assert.h>
 
-#include "ros_internal.h"
+#include "ros_regions.h"
 
 /* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
  * restarted follow each other. */
@@ -139,6 +139,7 @@ static void finish(struct ros *r, uint32_t i)
                 ros_list_append(r, &r->early, i);
         if (sfi != UINT16_MAX)
                 ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
+        ros_regions_wake(r, e->number);
 }
 
 static void suspect(struct ros *r, uint32_t i)
@@ -299,6 +300,7 @@ static void skip_counted(struct ros *r)
         uint32_t i = idmap_get(&r->by_event, r->arrived);
 
         r->arrived++;
+        ros_regions_wake(r, r->arrived - 1);
         if (i == IDMAP_NONE)
                 return;
         struct ros_entry *e = &r->entries[i];

@@ -2,7 +2,7 @@
  * receives them, and ros_queue.c queues them for sending. */
 #include <assert.h>
 
-#include "ros_internal.h"
+#include "ros_regions.h"
 
 /* Fill levels of the buffer, in percent, above which the ROS sends XOFF and below which it sends XON. */
 #define XOFF_PERCENT 80
@@ -95,6 +95,7 @@ void ros_note_triggered(struct ros *r, uint32_t i)
         e->triggered = true;
         r->n_triggered++;
         r->triggered_bytes += room_of(r, e);
+        ros_regions_wake(r, e->number);
 }
 
 static void move_to(struct ros *r, uint32_t place, uint32_t i)
@@ -261,6 +262,7 @@ void ros_drop(struct ros *r, uint32_t i)
                 idmap_remove(&r->by_number, e->number);
         ros_stop_waiting(r, i);
         account(r, i);
+        ros_regions_wake(r, e->number);
         if (e->pins == 0 && i != r->arriving)
                 ros_release(r, i);
         else
@@ -271,10 +273,13 @@ void ros_clear(struct ros *r, uint64_t event)
 {
         uint32_t i = idmap_get(&r->by_event, event);
 
+        ros_regions_note_ended(r, event);
         if (i != IDMAP_NONE)
                 ros_drop(r, i);
-        else if (!r->config.describe && !ros_is_numbered(r))
+        else if (!r->config.describe && !ros_is_numbered(r)) {
                 event_set_add(&r->numbers.ended, event);
+                ros_regions_wake(r, event);
+        }
 }
 
 static void clear_all_below(struct ros *r, uint64_t oldest)
@@ -310,6 +315,7 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
                 for (uint64_t event = r->oldest; event < oldest; event++)
                         ros_clear(r, event);
         r->oldest = oldest;
+        ros_regions_note_oldest(r, oldest);
         if (!r->config.describe && ros_numbers_note_oldest(&r->numbers, oldest))
                 clear_passed(r);
 }

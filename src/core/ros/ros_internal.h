@@ -65,6 +65,8 @@ struct ros_queue {
         bool totals_due;
 };
 
+struct ros_regions;
+
 struct ros {
         struct ros_config config;
         enum run_state run_state, state;
@@ -123,6 +125,8 @@ struct ros {
         uint32_t share, common;
         struct ros_queue *queues;
 
+        struct ros_regions *regions; /* NULL: level-2 clients request no fragments */
+
         struct ros_counts counts;
 };
 
@@ -169,6 +173,8 @@ void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_a
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 
 /* ros_queue.c */
+/* Where the range up to `to_bytes` ends: on a block, or with the fragment. */
+uint32_t ros_range_end(const struct ros_fragment *f, uint32_t to_bytes);
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status);
 /* Whether all bytes of the entry from `from` on below `to` are queued for that SFI. It may miss some that are

@@ -45,18 +45,30 @@ static void remember_from(struct ros_numbers *n, uint64_t number)
         event_set_advance(&n->used, number - MIN(number, BEHIND_MAX));
 }
 
+static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64_t near)
+{
+        return number_extend(l1_id, n->bits, near ? near : n->has_frame ? n->now.frame : ROS_NUMBER_BASE);
+}
+
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
 {
-        uint64_t number = number_extend(l1_id, n->bits,
-                                        near           ? near
-                                        : n->has_frame ? n->now.frame
-                                                       : ROS_NUMBER_BASE);
+        uint64_t number = first_number(n, l1_id, near);
 
         n->now = (struct ros_epoch){event, number, l1_id, n->has_frame ? n->now.frame : number - 1};
         n->mark_event = event;
         n->mark_number = number;
         n->has_trigger = true;
         remember_from(n, number);
+}
+
+static uint64_t number_in(const struct ros_epoch *e, uint32_t l1_id)
+{
+        return e->number + (uint64_t)(int64_t)(int32_t)(l1_id - e->l1_id);
+}
+
+uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
+{
+        return n->has_trigger ? number_in(epoch_of(n, event), l1_id) : first_number(n, l1_id, near);
 }
 
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
@@ -66,7 +78,7 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
 
         if (!n->has_trigger)
                 begin(n, event, l1_id, near);
-        number = e->number + (uint64_t)(int64_t)(int32_t)(l1_id - e->l1_id);
+        number = number_in(e, l1_id);
         if (event > e->event || (e == &n->now && event == n->first_event)) {
                 e->event = event;
                 e->number = number;

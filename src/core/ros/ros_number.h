@@ -39,6 +39,8 @@ void ros_numbers_fini(struct ros_numbers *n);
 
 /* `near`: the oldest frame that waits for its trigger; 0: none. */
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
+/* The same, but only looks. */
+uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 

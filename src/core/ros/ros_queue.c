@@ -3,8 +3,7 @@
 
 #include "ros_internal.h"
 
-/* A range ends on a block or with the fragment. */
-static uint32_t end_of_range(const struct ros_fragment *f, uint32_t to_bytes)
+uint32_t ros_range_end(const struct ros_fragment *f, uint32_t to_bytes)
 {
         return to_bytes < f->bytes ? to_bytes - to_bytes % EVB_BLOCK_BYTES : f->bytes;
 }
@@ -13,7 +12,7 @@ static uint32_t payload_bytes(const struct ros *r, uint32_t entry, uint32_t from
 {
         if (entry == IDMAP_NONE || !r->entries[entry].arrived)
                 return 0;
-        to = end_of_range(&r->entries[entry].fragment, to);
+        to = ros_range_end(&r->entries[entry].fragment, to);
         return to > from ? to - from : 0;
 }
 
@@ -41,7 +40,7 @@ static void note_removed(struct ros_entry *e, uint32_t sfi, const struct ros_ite
 bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to)
 {
         return e->queued > 0 && e->queued_sfi == sfi && from >= e->queued_from &&
-               end_of_range(&e->fragment, to) <= e->queued_to;
+               ros_range_end(&e->fragment, to) <= e->queued_to;
 }
 
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
@@ -126,7 +125,7 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
         job->job.chunk.order = f->order;
         job->job.chunk.form = f->form;
         job->job.chunk.status = f->status;
-        job->job.to_bytes = end_of_range(f, item->to_bytes);
+        job->job.to_bytes = ros_range_end(f, item->to_bytes);
         if (f->bytes == 0)
                 return item->from_bytes == 0;
         if (item->from_bytes >= job->job.to_bytes)

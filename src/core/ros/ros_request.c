@@ -1,6 +1,6 @@
 /* Announcements and Requests: finds the fragment that an SFI wants, or waits for its frame, for a limited
  * time. */
-#include "ros_internal.h"
+#include "ros_regions.h"
 
 /* The oldest frame that waits for its trigger, to which the first trigger is compared. */
 static uint64_t oldest_early(const struct ros *r)
@@ -120,6 +120,7 @@ void ros_expire(struct ros *r, uint64_t now_ns)
 {
         if (r->out_of_step && r->out_of_step_ns == 0)
                 r->out_of_step_ns = now_ns;
+        ros_regions_expire(r, now_ns);
         if (now_ns < ros_wait_deadline_ns(r))
                 return;
         while (now_ns >= ros_wait_deadline_ns(r))
@@ -155,9 +156,10 @@ void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id)
         if (i == IDMAP_NONE && ros_is_numbered(r)) {
                 number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
                 i = idmap_get(&r->by_number, number);
-                if (i == IDMAP_NONE)
+                if (i == IDMAP_NONE) {
                         event_set_add(&r->numbers.ended, number); /* a frame that still comes is late */
-                else if (r->entries[i].event == ROS_NO_EVENT)
+                        ros_regions_wake(r, number);
+                } else if (r->entries[i].event == ROS_NO_EVENT)
                         ros_bind(r, i, event, l1_id);
                 else
                         i = IDMAP_NONE; /* another event has the same number */
