@@ -136,10 +136,10 @@ static void add_line(const char *text, void *ctx)
 static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
 {
         json_object_set_new(j, "reasons",
-                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend", job->backend_reason,
-                                      "rate", p->reason_rate, "burst", p->reason_burst, "limit",
-                                      p->reason_limit, "quantum", p->reason_quantum, "control",
-                                      p->reason_control, "need", p->reason_need));
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend",
+                                      job->backend_reason, "rate", p->reason_rate, "burst", p->reason_burst,
+                                      "limit", p->reason_limit, "quantum", p->reason_quantum, "control",
+                                      p->reason_control, "other", p->reason_other, "need", p->reason_need));
 }
 
 static json_t *tuning_json(const struct tc_tuning *t)
@@ -225,6 +225,8 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                 p->reason_burst, p->reason_limit, p->reason_quantum);
         if (p->control_port)
                 fprintf(to, "  control: %s\n", p->reason_control);
+        if (p->reason_other[0])
+                fprintf(to, "  other:   %s\n", p->reason_other);
         if (p->reason_need[0])
                 fprintf(to, "  need:    %s\n", p->reason_need);
         fprintf(to, "\nequivalent tc commands\n");

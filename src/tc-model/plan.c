@@ -95,6 +95,19 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
+/* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
+static void plan_other(struct tc_plan *p, const struct tc_request *q)
+{
+        char each[QUANTITY_TEXT_MAX], known[QUANTITY_TEXT_MAX];
+
+        if (q->other_rate_bps == 0)
+                return;
+        snprintf(p->reason_other, sizeof p->reason_other, "%s, and %s for %s",
+                 quantity_format_rate(p->other.guaranteed_bps, each),
+                 quantity_format_rate(q->other_rate_bps, known), q->other_what);
+        p->other.guaranteed_bps += q->other_rate_bps;
+}
+
 static int check_control(const struct tc_plan *p, struct error *e)
 {
         char control[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX];
@@ -148,11 +161,11 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
 /* How many bursts may meet in a port's buffer. All sources may send theirs at once: an arrival curve of rate
  * and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). In the queue of a
  * source's link, a burst to one destination delays packets to another by burst / link rate, and these arrive
- * as a larger burst (6.4). As N sources share a port's rate, they add one burst for each other destination.
- */
+ * as a larger burst (6.4). As N sources share a port's rate, they add one burst for each other destination,
+ * and one for known traffic to unknown destinations. */
 static uint32_t bursts_that_meet(const struct tc_request *q)
 {
-        return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1;
+        return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1 + (q->other_rate_bps > 0);
 }
 
 /* A quarter of the buffer is left for control messages and for what the source's link adds. */
@@ -168,13 +181,13 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
         unsigned long long buffer_bytes = q->switch_buffer_bytes;
         uint32_t sources = MAX(q->sources, 1u);
 
-        if (q->n_destinations == 1)
+        if (bursts_that_meet(q) == sources)
                 snprintf(p->reason_burst, sizeof p->reason_burst,
                          "auto: 3/4 of the switch buffer of %llu bytes / %u sources", buffer_bytes, sources);
         else
                 snprintf(p->reason_burst, sizeof p->reason_burst,
                          "auto: 3/4 of the switch buffer of %llu bytes / (%u sources + %zu destinations - 1)",
-                         buffer_bytes, sources, q->n_destinations);
+                         buffer_bytes, sources, q->n_destinations + (q->other_rate_bps > 0));
 }
 
 /* 1 ms of the rate, or two frames, suffice to keep up the rate although timers are late. TBF cuts a
@@ -354,6 +367,7 @@ static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
                 MAX(MAX(bytes_in(p->link_rate_bps, 200 * NS_PER_US), 4 * (uint64_t)p->frame_bytes),
                     (uint64_t)q->super_packet_bytes);
         plan_control(p, q);
+        plan_other(p, q);
         r = check_control(p, e);
         if (r >= 0)
                 r = plan_rate(p, q, &rate_bps, e);

@@ -56,7 +56,9 @@ struct tc_request {
         enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
         char control_reason[TC_REASON_MAX]; /* why control_rate_bps; empty: as configured */
-        uint16_t control_port;              /* 0: control messages have no class of their own */
+        uint64_t other_rate_bps;            /* known traffic to unknown destinations, of */
+        const char *other_what;
+        uint16_t control_port;   /* 0: control messages have no class of their own */
         uint16_t overhead_bytes; /* per packet on the wire, beyond the bytes that the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;
@@ -85,7 +87,8 @@ struct tc_plan {
         size_t n;
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
-        char reason_need[TC_REASON_MAX]; /* when shaping is not needed; "": the buffer is unknown */
+        char reason_other[TC_REASON_MAX]; /* "": no such traffic is known */
+        char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
 };

@@ -147,6 +147,35 @@ static void guarantees_fit_the_link(void **state)
         tc_plan_fini(&p);
 }
 
+/* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
+static void other_traffic_has_its_part(void **state)
+{
+        struct tc_destination to[30];
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
+        struct tc_plan without, with;
+        uint64_t sum = 0;
+
+        (void)state;
+        for (int i = 0; i < 30; i++)
+                to[i].rate_bps = i == 0 ? 0 : UINT64_C(100000000);
+        without = sample_plan(&q);
+        assert_string_equal(without.reason_other, "");
+        q.other_rate_bps = 50000000;
+        q.other_what = "somebody";
+        with = sample_plan(&q);
+        assert_int_equal(with.other.guaranteed_bps, without.other.guaranteed_bps + 50000000);
+        assert_string_equal(with.reason_other, "5.00 Mbit/s, and 50.0 Mbit/s for somebody");
+        for (int i = 0; i < 30; i++) {
+                sum += with.shares[i].guaranteed_bps;
+                assert_int_equal(with.shares[i].rate_bps, without.shares[i].rate_bps);
+        }
+        assert_true(sum + with.control.guaranteed_bps + with.other.guaranteed_bps <= q.link_rate_bps);
+        assert_true(with.shares[0].burst_bytes < without.shares[0].burst_bytes);
+        assert_non_null(strstr(with.reason_burst, "(6 sources + 31 destinations - 1)"));
+        tc_plan_fini(&without);
+        tc_plan_fini(&with);
+}
+
 static void broken_rules_cause_warnings(void **state)
 {
         static const struct {
@@ -252,6 +281,7 @@ int main(void)
                 cmocka_unit_test(bursts_fit_the_buffer),
                 cmocka_unit_test(plans_say_when_shaping_is_not_needed),
                 cmocka_unit_test(guarantees_fit_the_link),
+                cmocka_unit_test(other_traffic_has_its_part),
                 cmocka_unit_test(broken_rules_cause_warnings),
                 cmocka_unit_test(every_destination_is_checked),
                 cmocka_unit_test(impossible_requests_are_rejected),
