@@ -37,6 +37,10 @@ static void add_control(json_t *object, const struct scenario *s)
                 json_object_set_new(control, "reason", json_string(reason));
         }
         json_object_set_new(object, "control", control);
+        json_object_set_new(object, "regions_rate_bps",
+                            network_regions_rate_bps(s) > 0
+                                    ? json_integer((json_int_t)network_regions_rate_bps(s))
+                                    : json_null());
 }
 
 static void write_control(const struct scenario *s)
@@ -56,6 +60,21 @@ static void write_control(const struct scenario *s)
                quantity_format_rate(p.announce_bps, a), quantity_format_rate(p.request_bps, b));
         printf("#   into the port of the DFM at most %s from each SFI and %s from each ROS\n",
                quantity_format_rate(p.update_bps, a), quantity_format_rate(p.alive_bps, b));
+}
+
+static void write_regions(const struct scenario *s)
+{
+        uint64_t each_bps = network_regions_rate_bps(s), all_bps = s->ros.count * each_bps;
+        char a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+
+        if (s->level2.regions_port == 0)
+                return;
+        printf("# Regions of interest, with all headers: each ROS sends at most %s to all level-2 clients, "
+               "and "
+               "all ROSs at most %s\n",
+               quantity_format_rate(each_bps, a), quantity_format_rate(all_bps, b));
+        if (s->network.link_rate_bps > 0 && all_bps > s->network.link_rate_bps)
+                puts("# to one client. This exceeds its port, so TCP shares the port among the ROSs.");
 }
 
 static bool pulls_by_bytes(const struct scenario *s)
@@ -232,5 +251,6 @@ int cmd_check(int argc, char **argv)
         scenario_write(s, stdout);
         write_derived(s, stdout);
         write_control(s);
+        write_regions(s);
         return 0;
 }

@@ -83,6 +83,10 @@ bool conf_absolute_path(const struct loading *l, bool from_file, const char *pat
 void conf_resolve_texts(struct loading *l);
 void conf_check_fit(struct loading *l);
 
+/* level2_keys.c: the text values of [level2], then the fit of its keys. */
+void conf_resolve_level2(struct loading *l);
+void conf_check_level2(struct loading *l);
+
 /* trigger_keys.c: the text values of [trigger], then the fit of its keys. */
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);

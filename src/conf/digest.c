@@ -19,6 +19,7 @@ static const struct {
         {"sfi", "count", "sfi.count"},
         {"network", "control-port", "network.control-port"},
         {"network", "data-port", "network.data-port"},
+        {"level2", "regions", "level2.regions"},
 };
 
 enum { DIGEST_SOURCE = ARRAY_SIZE(common), DIGEST_NODES, DIGESTS };

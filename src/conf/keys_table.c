@@ -108,8 +108,8 @@ const struct scenario_key scenario_keys[] = {
              "client to try it.",
              LOCAL),
         TEXT("level2", "from", level2.from, "nodes", "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
-             "Addresses whose level-2 clients the DFM accepts, besides loopback (nodes: the addresses of the "
-             "scenario's nodes).",
+             "Addresses whose level-2 clients the DFM and the ROSs accept, besides loopback (nodes: the "
+             "addresses of the scenario's nodes).",
              LOCAL),
         NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
                "Time after which an event without a decision is accepted or rejected; see level2.undecided."),
@@ -119,9 +119,19 @@ const struct scenario_key scenario_keys[] = {
                "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
                "back. If fragments come from front-ends, the maximum is the number of events that half of "
                "the smallest buffer of a ROS holds, or less (ros.buffer-size, ros.buffer-events)."),
-        TEXT("level2", "stand-in", level2.stand_in, "none", "none, or FRACTION:TIME, e.g. 0.1:5ms",
+        TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
+             "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
+             "regions of interest (none: clients decide without them).",
+             LOCAL),
+        NUMBER_OR(KEY_RATE, "level2", "regions-rate", level2.regions_rate_bps, "auto", "auto", SCENARIO_AUTO,
+                  RATE_MIN, RATE_MAX,
+                  "Maximum rate of what each ROS sends to all level-2 clients together, with all headers "
+                  "(auto: a tenth of network.link-rate, or 100 Mbit/s if that is unlimited)."),
+        TEXT("level2", "stand-in", level2.stand_in, "none",
+             "none, FRACTION:TIME or FRACTION:TIME:N, e.g. 0.1:5ms",
              "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
-             "FRACTION of the events, and decides each event after this TIME."),
+             "FRACTION of the events, and decides each event after this TIME. With N, it first requests N "
+             "fragments of each event."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "

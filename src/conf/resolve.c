@@ -55,39 +55,6 @@ static void resolve_number(struct loading *l)
                                "\"%.100s\" is not a whole number; expected e.g. 1 or -1", s->ros.number_from);
 }
 
-static bool is_stand_in(const char *text)
-{
-        const char *colon = strchr(text, ':');
-        uint64_t latency_ns;
-        double fraction;
-        char first[32];
-
-        if (!colon || (size_t)(colon - text) >= sizeof first)
-                return false;
-        snprintf(first, sizeof first, "%.*s", (int)(colon - text), text);
-        return quantity_parse_fraction(first, &fraction) == 0 &&
-               quantity_parse_time(colon + 1, &latency_ns) == 0;
-}
-
-static void resolve_level2(struct loading *l)
-{
-        struct scenario *s = l->scenario;
-        const char *text = s->level2.listen;
-        uint64_t port = 0;
-
-        if (strncmp(text, "tcp:", 4) == 0 && conf_is_port(text + 4))
-                (void)quantity_parse_count(text + 4, &port);
-        else if (strcmp(text, "none") != 0)
-                conf_key_error(l, "level2", "listen", "invalid address \"%.100s\"; expected none or tcp:PORT",
-                               text);
-        s->level2.port = (uint16_t)port;
-        text = s->level2.stand_in;
-        if (strcmp(text, "none") != 0 && !is_stand_in(text))
-                conf_key_error(l, "level2", "stand-in",
-                               "invalid farm \"%.100s\"; expected none, or FRACTION:TIME, e.g. 0.1:5ms",
-                               text);
-}
-
 static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
 {
         const char *dash = strchr(text, '-');
@@ -159,7 +126,7 @@ void conf_resolve_texts(struct loading *l)
         conf_resolve_trigger(l);
         resolve_number(l);
         resolve_sizes(l);
-        resolve_level2(l);
+        conf_resolve_level2(l);
         resolve_directory(l);
         check_group(l);
         conf_check_standby(l);
@@ -208,14 +175,7 @@ void conf_check_fit(struct loading *l)
                 conf_key_error(l, "dfm", "event-timeout", "too short; expected longer than sfi.timeout");
         if (s->ros.wait_ns >= s->sfi.timeout_ns)
                 conf_key_error(l, "ros", "wait", "too long; expected shorter than sfi.timeout");
-        if (s->level2.port == 0 && strcmp(s->level2.stand_in, "none") != 0)
-                conf_key_error(l, "level2", "stand-in", "has no DFM to connect to; set level2.listen");
-        if (s->level2.port > 0 && s->level2.port == s->network.order_port)
-                conf_key_error(l, "level2", "listen", "equals network.order-port; expected another port");
-        if (s->level2.port > 0 && s->scenario.transport == TRANSPORT_TCP &&
-            s->level2.port == s->network.data_port)
-                conf_key_error(l, "level2", "listen",
-                               "equals network.data-port, which SFIs use for tcp; expected another port");
+        conf_check_level2(l);
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);

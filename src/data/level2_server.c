@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/data/door.h"
+#include "evb/data/network.h"
 
 struct client {
         struct door_client door; /* known: it has joined; last: it was refused */
@@ -17,6 +19,7 @@ struct client {
         uint32_t unused;         /* entries without effect */
         bool ack_due;
         enum run_state known; /* the state that it knows */
+        uint32_t n_readouts;  /* ROSs that it was told of, as they are now */
         uint8_t out[MESSAGE_LEVEL2_BYTES_MAX];
 };
 
@@ -26,6 +29,8 @@ struct level2_server {
         struct dfm *core;
         uint64_t incarnation, cookie;
         bool timed_out_logged;
+        uint32_t n_readouts; /* 0: clients request no fragments */
+        struct readout_entry readouts[EVB_ROS_MAX];
 };
 
 static struct client *client_of(struct door_client *c)
@@ -169,6 +174,7 @@ static bool make_next(struct door_client *door, uint64_t now_ns)
         struct client *c = client_of(door);
         struct level2_server *s = server_of(door);
         enum run_state state = dfm_state(s->core);
+        struct message *m = &s->door.message;
 
         (void)now_ns;
         if (!door->known)
@@ -177,7 +183,14 @@ static bool make_next(struct door_client *door, uint64_t now_ns)
                 make_ack(c, state);
                 return true;
         }
-        return make_list(c);
+        if (c->n_readouts == s->n_readouts)
+                return make_list(c);
+        begin_message(s, MESSAGE_READOUTS, 0);
+        m->n = MIN(s->n_readouts - c->n_readouts, (size_t)MESSAGE_ENTRIES_MAX);
+        memcpy(m->readouts.entries, s->readouts + c->n_readouts, m->n * sizeof *m->readouts.entries);
+        c->n_readouts += (uint32_t)m->n;
+        queue_message(c);
+        return true;
 }
 
 static uint32_t count_joined(const struct level2_server *s)
@@ -221,6 +234,42 @@ static const struct door_ops ops = {
         .end = end_client,
 };
 
+/* Clients request fragments from these ROSs. */
+static int list_readouts(struct level2_server *s)
+{
+        const struct scenario *sc = s->door.context.scenario;
+
+        if (sc->level2.regions_port == 0)
+                return 0;
+        s->n_readouts = (uint32_t)sc->ros.count;
+        for (uint32_t i = 0; i < s->n_readouts; i++) {
+                struct readout_entry *e = &s->readouts[i];
+                struct net_address a;
+                int r = network_node_address(&a, scenario_node_of(sc, ROLE_ROS, i), sc->level2.regions_port);
+
+                if (r < 0)
+                        return r;
+                *e = (struct readout_entry){.index = (uint16_t)i, .port = sc->level2.regions_port};
+                net_address_to_v6(&a, e->address);
+        }
+        return 0;
+}
+
+/* Clients learn again of all ROSs when one comes or goes. */
+static void follow_readouts(struct level2_server *s)
+{
+        bool changed = false;
+
+        for (uint32_t i = 0; i < s->n_readouts; i++) {
+                uint32_t flags = dfm_view(s->core, ROLE_ROS, (uint16_t)i).live ? READOUT_PRESENT : 0;
+
+                changed |= s->readouts[i].flags != flags;
+                s->readouts[i].flags = flags;
+        }
+        for (size_t i = 0; changed && i < DOOR_CLIENTS_MAX; i++)
+                s->clients[i].n_readouts = 0;
+}
+
 int level2_server_new(struct level2_server **ret, const struct data_context *context, struct dfm *core,
                       uint64_t incarnation)
 {
@@ -238,6 +287,8 @@ int level2_server_new(struct level2_server **ret, const struct data_context *con
         for (uint32_t i = 0; i < DOOR_CLIENTS_MAX; i++)
                 door_add(&s->door, &s->clients[i].door, i);
         r = door_open(&s->door, &ops, context, context->scenario->level2.port);
+        if (r >= 0)
+                r = list_readouts(s);
         if (r < 0) {
                 level2_server_free(s);
                 return r;
@@ -267,6 +318,7 @@ void level2_server_send(struct level2_server *s, uint64_t now_ns)
 {
         if (!s)
                 return;
+        follow_readouts(s);
         door_send(&s->door, now_ns);
         log_timed_out(s);
 }

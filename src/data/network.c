@@ -14,6 +14,8 @@
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
+/* For regions of interest, if the rate of links is unlimited. */
+#define REGIONS_RATE_BPS UINT64_C(100000000)
 
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port)
 {
@@ -136,6 +138,15 @@ uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role
                 break; /* no node */
         }
         return 0;
+}
+
+uint64_t network_regions_rate_bps(const struct scenario *s)
+{
+        if (s->level2.regions_port == 0)
+                return 0;
+        if (s->level2.regions_rate_bps != SCENARIO_AUTO)
+                return s->level2.regions_rate_bps;
+        return s->network.link_rate_bps > 0 ? s->network.link_rate_bps / 10 : REGIONS_RATE_BPS;
 }
 
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,

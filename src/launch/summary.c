@@ -117,7 +117,7 @@ static struct accounts account(const struct launch *l)
                      a.expected == a.received + a.fragments_lost + a.fragments_absent;
         a.balanced &= builders_balance(l, &a);
         a.balanced &= files_balance(l, &a);
-        a.balanced &= trigger_summary_balances(l, &a);
+        a.balanced &= trigger_summary_balances(l, &a) && summary_level2_balances(l, &a);
         a.balanced &= front_ends_balance(l, a.difference, sizeof a.difference);
         a.unexplained = unexplained(l, &a);
         return a;

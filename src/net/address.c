@@ -11,6 +11,8 @@
 
 #include "evb/base/util.h"
 
+static const uint8_t v6_mapped[12] = {[10] = 0xff, [11] = 0xff};
+
 static int parse_v6(struct net_address *ret, const char *text, uint16_t port)
 {
         char host[INET6_ADDRSTRLEN + 1];
@@ -72,6 +74,29 @@ int net_address_parse_with_port(struct net_address *ret, const char *text)
         if (strchr(host, ':') && host[0] != '[')
                 return -EINVAL;
         return net_address_parse(ret, host, (uint16_t)port);
+}
+
+void net_address_to_v6(const struct net_address *a, uint8_t ret[static 16])
+{
+        bool v6 = a->any.sa_family == AF_INET6;
+
+        memcpy(ret, v6_mapped, sizeof v6_mapped);
+        memcpy(ret + (v6 ? 0 : sizeof v6_mapped), v6 ? (const void *)&a->v6.sin6_addr : &a->v4.sin_addr,
+               v6 ? 16 : 4);
+}
+
+void net_address_of_v6(struct net_address *ret, const uint8_t bytes[static 16], uint16_t port)
+{
+        bool v6 = memcmp(bytes, v6_mapped, sizeof v6_mapped) != 0;
+
+        *ret = (struct net_address){.size_bytes = v6 ? sizeof ret->v6 : sizeof ret->v4};
+        if (v6) {
+                ret->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+                memcpy(&ret->v6.sin6_addr, bytes, 16);
+                return;
+        }
+        ret->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&ret->v4.sin_addr, bytes + sizeof v6_mapped, 4);
 }
 
 uint16_t net_address_port(const struct net_address *a)

@@ -88,6 +88,13 @@ int tcp_connect(const struct net_address *local, const struct net_address *to, u
         return take_fd(&fd);
 }
 
+void tcp_pace(int fd, uint64_t bytes_per_s)
+{
+        uint32_t rate = (uint32_t)MIN(MAX(bytes_per_s, UINT64_C(1)), (uint64_t)UINT32_MAX);
+
+        (void)setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
+}
+
 int tcp_choose_congestion(int fd, const char *name)
 {
         return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) < 0 ? -errno : 0;

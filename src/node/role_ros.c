@@ -9,6 +9,7 @@
 #include "evb/data/data_send.h"
 #include "evb/data/front_end.h"
 #include "evb/data/network.h"
+#include "evb/data/region_server.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
 #include "node_internal.h"
@@ -25,6 +26,7 @@ struct ros_node {
         struct source *source;
         struct front_end *front_end; /* NULL: `source` generates fragments */
         struct data_sender sender;
+        struct region_server *regions;       /* NULL: none */
         struct shaping *shaping;             /* NULL: unshaped */
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* at the last turn */
         bool more;                           /* the sender has more to send now */
@@ -104,6 +106,7 @@ static int open_role(struct node *n)
                 .buffer_bytes = s->ros.buffer_size_bytes,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .control = network_control_plan(s),
+                .regions = s->level2.regions_port > 0,
                 .wait_ns = node_ros_wait_ns(s, n->self),
         };
         int k;
@@ -135,7 +138,9 @@ static int open_role(struct node *n)
                 .super_packet_max_bytes = shaping_super_packet_bytes(r->shaping),
         };
         k = r->sender.ops->open(&r->sender);
-        return k < 0 ? k : open_front_end(n, r);
+        if (k >= 0)
+                k = open_front_end(n, r);
+        return k < 0 ? k : region_server_new(&r->regions, &r->sender.context, r->core, r->source, r->buffer);
 }
 
 static void close_role(struct node *n)
@@ -143,6 +148,7 @@ static void close_role(struct node *n)
         struct ros_node *r = n->state;
 
         front_end_free(r->front_end);
+        region_server_free(r->regions);
         if (r->sender.ops)
                 r->sender.ops->close(&r->sender);
         chunk_packer_free(r->sender.packer);
@@ -290,6 +296,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k < 0)
                 return k;
+        region_server_turn(r->regions, now_ns);
         say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, r->core);
         note_drops(n, r);
@@ -304,6 +311,7 @@ static uint64_t next_deadline_ns(struct node *n)
 
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
+        deadline_ns = MIN(deadline_ns, region_server_deadline_ns(r->regions));
         if (r->farewells < FAREWELLS)
                 deadline_ns = MIN(deadline_ns, MAX(leave_ns(n), r->farewell_ns));
         else
@@ -353,6 +361,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->front_end_left_over, c->left_over);
         stats_set(&s->front_end_restarts, c->restarts);
         stats_set(&s->fragments_absent, c->absent);
+        region_server_account(((struct ros_node *)n->state)->regions);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);

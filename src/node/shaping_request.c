@@ -58,6 +58,8 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 .overhead_bytes =
                         (uint16_t)(s->qos.overhead_bytes == SCENARIO_UNCHANGED ? overhead
                                                                                : s->qos.overhead_bytes),
+                .other_rate_bps = network_regions_rate_bps(s),
+                .other_what = "regions of interest",
                 .destinations = destinations,
         };
         struct budget_plan control = network_control_plan(s);

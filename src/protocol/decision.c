@@ -45,6 +45,28 @@ static void code_undecided(struct codec *c, struct undecided_entry *e)
         field_u32(c, &e->flags);
 }
 
+static bool code_readout(struct codec *c, struct readout_entry *e)
+{
+        field_u16(c, &e->index);
+        field_u16(c, &e->port);
+        field_u32(c, &e->flags);
+        for (size_t i = 0; i < sizeof e->address; i++)
+                field_u8(c, &e->address[i]);
+        return e->index < EVB_ROS_MAX && e->port > 0 && e->flags <= READOUT_PRESENT;
+}
+
+static bool code_entry(struct codec *c, struct message *m, size_t k)
+{
+        switch (m->header.type) {
+        case MESSAGE_DECISION:
+                return code_decision(c, &m->decision.entries[k]);
+        case MESSAGE_READOUTS:
+                return code_readout(c, &m->readouts.entries[k]);
+        }
+        code_undecided(c, &m->undecided.entries[k]);
+        return true;
+}
+
 static bool code_ack(struct codec *c, struct message *m)
 {
         field_u32(c, &m->decision_ack.next);
@@ -61,9 +83,7 @@ bool decision_code(struct codec *c, struct message *m)
         if (!count(c, m))
                 return false;
         for (size_t k = 0; k < m->n; k++) {
-                if (m->header.type == MESSAGE_UNDECIDED)
-                        code_undecided(c, &m->undecided.entries[k]);
-                else if (!code_decision(c, &m->decision.entries[k]))
+                if (!code_entry(c, m, k))
                         return false;
         }
         return true;

@@ -352,6 +352,7 @@ static bool body(struct codec *c, struct message *m)
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
         case MESSAGE_DECISION_ACK:
+        case MESSAGE_READOUTS:
                 return decision_code(c, m);
         }
         return false;

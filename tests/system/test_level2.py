@@ -493,11 +493,12 @@ def waits(evb):
         assert re.fullmatch(rf".*connected to the DFM of run \d+ at {OWN_NET}\.1:{PORT}\n", err), err
 
 
-main({"push": lambda evb: accept(evb, {}), "pull": lambda evb: accept(evb, {"scenario.mode": "pull"}),
-      "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}), "all-or-nothing": all_or_nothing,
-      "no-farm-accept": lambda evb: no_farm(evb, "accept"), "no-farm-reject": lambda evb: no_farm(evb, "reject"),
-      "killed": killed, "paused": paused, "two-clients": two_clients, "other-run": other_run, "hostile": hostile, "liar": liar, "deaf": deaf,
-      "front-end-push": lambda evb: front_end(evb, "push"), "front-end-pull": lambda evb: front_end(evb, "pull"), "stopped": stopped,
-      "dfm-restart-push": lambda evb: dfm_restart(evb, "push"), "dfm-restart-pull": lambda evb: dfm_restart(evb, "pull"),
-      "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
-      "waits": waits, "mistakes": mistakes})
+if __name__ == "__main__":
+    main({"push": lambda evb: accept(evb, {}), "pull": lambda evb: accept(evb, {"scenario.mode": "pull"}),
+          "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}), "all-or-nothing": all_or_nothing,
+          "no-farm-accept": lambda evb: no_farm(evb, "accept"), "no-farm-reject": lambda evb: no_farm(evb, "reject"),
+          "killed": killed, "paused": paused, "two-clients": two_clients, "other-run": other_run, "hostile": hostile, "liar": liar, "deaf": deaf,
+          "front-end-push": lambda evb: front_end(evb, "push"), "front-end-pull": lambda evb: front_end(evb, "pull"), "stopped": stopped,
+          "dfm-restart-push": lambda evb: dfm_restart(evb, "push"), "dfm-restart-pull": lambda evb: dfm_restart(evb, "pull"),
+          "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
+          "waits": waits, "mistakes": mistakes})

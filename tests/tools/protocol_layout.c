@@ -85,6 +85,52 @@ static void clear_and_keep_alive(void)
         end_message(&m);
 }
 
+static void level2(void)
+{
+        begin("Decision", MESSAGE_DECISION);
+        blank(MESSAGE_DECISION, 1);
+        dfm();
+        entries(4);
+        part_now = "Entry";
+        SET(m.decision.entries[0], event, 0x1112131415161718);
+        SET(m.decision.entries[0], verdict, DECISION_REJECT);
+        SET(m.decision.entries[0], stream, 0x21);
+        SET(m.decision.entries[0], l2_info, 0x31323334);
+        end_message(&m);
+
+        begin("Undecided", MESSAGE_UNDECIDED);
+        blank(MESSAGE_UNDECIDED, 1);
+        dfm();
+        entries(4);
+        part_now = "Entry";
+        SET(m.undecided.entries[0], event, 0x1112131415161718);
+        SET(m.undecided.entries[0], number, 0x2122232425262728);
+        SET(m.undecided.entries[0], time_ns, 0x3132333435363738);
+        SET(m.undecided.entries[0], type, 0x41424344);
+        SET(m.undecided.entries[0], flags, 0x51525354);
+        end_message(&m);
+
+        begin("DecisionAck", MESSAGE_DECISION_ACK);
+        blank(MESSAGE_DECISION_ACK, 0);
+        dfm();
+        SET(m.decision_ack, next, 0x11121314);
+        SET(m.decision_ack, state, RUN_ENDED);
+        SET(m.decision_ack, unused, 0x21222324);
+        end_message(&m);
+
+        begin("Readouts", MESSAGE_READOUTS);
+        blank(MESSAGE_READOUTS, 1);
+        dfm();
+        entries(4);
+        part_now = "Entry";
+        SET(m.readouts.entries[0], index, 0x0112);
+        SET(m.readouts.entries[0], port, 0x2122);
+        SET(m.readouts.entries[0], flags, READOUT_PRESENT);
+        memcpy(m.readouts.entries[0].address, (const uint8_t[]){0x34, 0x33, 0x32, 0x31}, 4);
+        field("address", 0x31323334, 16);
+        end_message(&m);
+}
+
 static void small_ones(void)
 {
         begin("Alive", MESSAGE_ALIVE);
@@ -124,40 +170,6 @@ static void small_ones(void)
         blank(MESSAGE_XON, 0);
         dfm();
         SET(m.xoff, incarnation, 0x11121314);
-        end_message(&m);
-}
-
-static void level2(void)
-{
-        begin("Decision", MESSAGE_DECISION);
-        blank(MESSAGE_DECISION, 1);
-        dfm();
-        entries(4);
-        part_now = "Entry";
-        SET(m.decision.entries[0], event, 0x1112131415161718);
-        SET(m.decision.entries[0], verdict, DECISION_REJECT);
-        SET(m.decision.entries[0], stream, 0x21);
-        SET(m.decision.entries[0], l2_info, 0x31323334);
-        end_message(&m);
-
-        begin("Undecided", MESSAGE_UNDECIDED);
-        blank(MESSAGE_UNDECIDED, 1);
-        dfm();
-        entries(4);
-        part_now = "Entry";
-        SET(m.undecided.entries[0], event, 0x1112131415161718);
-        SET(m.undecided.entries[0], number, 0x2122232425262728);
-        SET(m.undecided.entries[0], time_ns, 0x3132333435363738);
-        SET(m.undecided.entries[0], type, 0x41424344);
-        SET(m.undecided.entries[0], flags, 0x51525354);
-        end_message(&m);
-
-        begin("DecisionAck", MESSAGE_DECISION_ACK);
-        blank(MESSAGE_DECISION_ACK, 0);
-        dfm();
-        SET(m.decision_ack, next, 0x11121314);
-        SET(m.decision_ack, state, RUN_ENDED);
-        SET(m.decision_ack, unused, 0x21222324);
         end_message(&m);
 }
 

@@ -84,8 +84,10 @@ struct scenario {
         } dfm;
         struct {
                 char listen[SCENARIO_TEXT_MAX], from[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
-                uint64_t timeout_ns, undecided, window;
-                uint16_t port; /* from `listen`; 0: no level 2 */
+                char regions[SCENARIO_TEXT_MAX];
+                uint64_t timeout_ns, undecided, window, regions_rate_bps;
+                uint16_t port;         /* from `listen`; 0: no level 2 */
+                uint16_t regions_port; /* from `regions`; 0: clients request no fragments */
         } level2;
         struct {
                 uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
@@ -166,6 +168,12 @@ const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
+/* The parts of level2.stand-in. False: it has none. */
+struct scenario_stand_in {
+        char accept[32], latency[32], regions[32]; /* regions: may be empty */
+};
+
+bool scenario_split_stand_in(const char *text, struct scenario_stand_in *ret);
 /* Whether all ROSs have sources of this kind. */
 bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
 /* Whether any ROS has a front-end. */

@@ -20,7 +20,7 @@ struct level2_server *level2_server_free(struct level2_server *s);
 
 /* Before the core's step: passes decisions to it. All functions accept NULL: no level 2. */
 void level2_server_receive(struct level2_server *s, uint64_t now_ns);
-/* After it: lists new events to the clients. */
+/* After it: lists new events to the clients, and the ROSs as they come and go. */
 void level2_server_send(struct level2_server *s, uint64_t now_ns);
 uint64_t level2_server_deadline_ns(const struct level2_server *s);
 /* Publishes the counters. */

@@ -26,6 +26,8 @@ struct budget_plan network_control_plan(const struct scenario *s);
 void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size);
 /* Bound of all control messages into the port of a node, in bits/s; 0: none. */
 uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role);
+/* What a ROS sends at most to all level-2 clients together, in bits/s with all headers; 0: nothing. */
+uint64_t network_regions_rate_bps(const struct scenario *s);
 /* Faults of socket number `which` of a node; each socket has its own seed. */
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,
                                          unsigned which);

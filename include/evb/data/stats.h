@@ -61,6 +61,13 @@
         X(fragments_recovered, "fragments received after a retry")                                           \
         X(fragments_no_room, "fragments dropped because the SFI had no memory for them")                     \
         X(fragments_sent, "fragments that a ROS sent")                                                       \
+        X(regions_requested, "fragments that level-2 clients requested from a ROS")                          \
+        X(regions_sent, "fragments that a ROS sent to level-2 clients")                                      \
+        X(regions_gone, "fragments requested for level 2 whose event was decided before the answer")         \
+        X(regions_absent, "fragments requested for level 2 whose frame did not come")                        \
+        X(regions_refused, "fragments requested for level 2 that cannot exist")                              \
+        X(regions_dropped, "fragments requested by level-2 clients that left before the answer")             \
+        X(regions_bytes, "payload bytes that a ROS sent to level-2 clients")                                 \
         X(fragments_unknown, "requests for fragments that the ROS did not hold")                             \
         X(fragments_source_lost, "fragments lost between front-end and ROS")                                 \
         X(front_end_gaps, "losses of frames before the ROS read them")                                       \

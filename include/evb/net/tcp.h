@@ -20,6 +20,8 @@ int tcp_connect(const struct net_address *local, const struct net_address *to, u
 /* Chooses the congestion control by its name (tcp(7), TCP_CONGESTION). -ENOENT: the kernel does not have it;
  * -EPERM: the user may not use it. */
 int tcp_choose_congestion(int fd, const char *name);
+/* The kernel spaces what it sends to at most this rate (socket(7), SO_MAX_PACING_RATE). */
+void tcp_pace(int fd, uint64_t bytes_per_s);
 /* After EPOLLOUT: 0 if the connection is established, else its error. */
 int tcp_connected(int fd);
 /* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is

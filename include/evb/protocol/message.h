@@ -24,10 +24,10 @@
           "as Assign, for events that are assigned again; in push announced to all")                         \
         X(MESSAGE_CLEAR, 0x00DCDF10, "Clear", "DFM to all ROSs")                                             \
         X(MESSAGE_KEEP_ALIVE, 0x00DCDF11, "KeepAlive", "DFM to all")                                         \
-        X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI to ROS")                                              \
+        X(MESSAGE_REQUEST, 0x00DCDF20, "Request", "SFI or level-2 client to ROS")                            \
         X(MESSAGE_XON, 0x00DCDF50, "XON", "ROS to DFM")                                                      \
         X(MESSAGE_XOFF, 0x00DCDF51, "XOFF", "ROS to DFM")                                                    \
-        X(MESSAGE_FRAGMENTS, 0x00EB0001, "Fragments", "ROS to SFI")                                          \
+        X(MESSAGE_FRAGMENTS, 0x00EB0001, "Fragments", "ROS to SFI or level-2 client")                        \
         X(MESSAGE_ALIVE, 0x00EB0002, "Alive", "ROS or SFI to DFM")                                           \
         X(MESSAGE_UPDATE_ACK, 0x00EB0003, "UpdateAck", "DFM to SFI")                                         \
         X(MESSAGE_TOTALS, 0x00EB0004, "Totals", "ROS to SFI")                                                \
@@ -38,7 +38,8 @@
         X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")                                               \
         X(MESSAGE_DECISION, 0x00EB0012, "Decision", "level-2 client to DFM")                                 \
         X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
-        X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")
+        X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
+        X(MESSAGE_READOUTS, 0x00EB0015, "Readouts", "DFM to level-2 client")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -185,6 +186,16 @@ struct undecided_entry {
         uint32_t flags;   /* of the trigger */
 };
 
+/* A ROS that answers requests of level-2 clients. */
+struct readout_entry {
+        uint16_t index;
+        uint16_t port;       /* for TCP */
+        uint32_t flags;      /* READOUT_PRESENT */
+        uint8_t address[16]; /* IPv6, or IPv4-mapped (RFC 4291, 2.5.5.2) */
+};
+
+#define READOUT_PRESENT 1u
+
 /* One decoded control message. The header's type selects the member of the union. */
 struct message {
         struct message_header header;
@@ -297,6 +308,9 @@ struct message {
                         uint32_t state;  /* enum run_state */
                         uint32_t unused; /* entries of this connection that had no effect (mod 2^32) */
                 } decision_ack;
+                struct {
+                        struct readout_entry entries[MESSAGE_ENTRIES_MAX];
+                } readouts;
         };
 };
 
@@ -325,7 +339,7 @@ size_t message_bytes(const struct message *m);
 /* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);
 
-/* Decodes the first message of a byte stream between DFM and level-2 client. MESSAGE_SHORT: it is incomplete;
+/* Decodes the first message of a byte stream from or to a level-2 client. MESSAGE_SHORT: it is incomplete;
  * after MESSAGE_OK, *ret_bytes is its size. */
 enum message_verdict message_decode_first(struct message *ret, const uint8_t *bytes, size_t n,
                                           size_t *ret_bytes);

@@ -41,23 +41,39 @@ static _Noreturn void become_farm(const struct launch_options *options, int name
 int farm_start(pid_t *ret, const struct launch_options *options, int namespace)
 {
         const struct scenario *s = options->scenario;
-        char text[NET_ADDRESS_TEXT_MAX], fraction[32];
-        const char *latency = strchr(s->level2.stand_in, ':');
-        const char *const words[] = {"evb",      "level2", "--connect", text,
-                                     "--accept", fraction, "--latency", latency ? latency + 1 : "",
+        char text[NET_ADDRESS_TEXT_MAX], timeout[24], seed[24];
+        struct scenario_stand_in farm;
+        const char *const words[] = {"evb",
+                                     "level2",
+                                     "--connect",
+                                     text,
+                                     "--accept",
+                                     farm.accept,
+                                     "--latency",
+                                     farm.latency,
+                                     "--regions",
+                                     farm.regions,
+                                     "--regions-timeout",
+                                     timeout,
+                                     scenario_all_from(s, SOURCE_PATTERN) ? "--pattern" : NULL,
+                                     seed,
                                      NULL};
         struct net_address dfm;
         pid_t parent = getpid();
         int r;
 
         *ret = 0;
-        if (!latency)
+        if (!scenario_split_stand_in(s->level2.stand_in, &farm))
                 return 0;
-        snprintf(fraction, sizeof fraction, "%.*s", (int)(latency - s->level2.stand_in), s->level2.stand_in);
+        if (!farm.regions[0])
+                strcpy(farm.regions, "0");
         r = network_node_address(&dfm, scenario_node_of(s, ROLE_DFM, 0), s->level2.port);
         if (r < 0)
                 return r;
         net_address_format(&dfm, text);
+        snprintf(timeout, sizeof timeout, "%lluus",
+                 (unsigned long long)(s->level2.timeout_ns / 2 / NS_PER_US));
+        snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->run.seed);
         *ret = fork();
         if (*ret < 0)
                 return log_error_errno(errno, "cannot start the farm: %m");

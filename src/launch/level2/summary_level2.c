@@ -6,6 +6,40 @@
 
 #include "evb/base/quantity.h"
 
+/* Of all ROSs. */
+#define SUM(l, member)                                                                                       \
+        ({                                                                                                   \
+                uint64_t _sum = 0;                                                                           \
+                                                                                                             \
+                for (size_t _i = 0; _i < (l)->n_children; _i++)                                              \
+                        _sum += stats_get(&(l)->children[_i].stats->member);                                 \
+                _sum;                                                                                        \
+        })
+
+bool summary_level2_balances(const struct launch *l, struct accounts *a)
+{
+        uint64_t ends = SUM(l, regions_sent) + SUM(l, regions_gone) + SUM(l, regions_absent) +
+                        SUM(l, regions_refused) + SUM(l, regions_dropped);
+
+        if (!a->all_lived || SUM(l, regions_requested) == ends)
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "level 2 requested %" PRIu64 " fragments, but the ROSs account for %" PRIu64,
+                 SUM(l, regions_requested), ends);
+        return false;
+}
+
+static json_t *describe_regions(const struct launch *l)
+{
+        if (l->scenario->level2.regions_port == 0)
+                return json_null();
+        return json_pack(
+                "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requested", (json_int_t)SUM(l, regions_requested),
+                "sent", (json_int_t)SUM(l, regions_sent), "gone", (json_int_t)SUM(l, regions_gone), "absent",
+                (json_int_t)SUM(l, regions_absent), "refused", (json_int_t)SUM(l, regions_refused), "dropped",
+                (json_int_t)SUM(l, regions_dropped), "bytes", (json_int_t)SUM(l, regions_bytes));
+}
+
 static json_t *describe(const struct launch *l, json_t *latency)
 {
         const struct node_stats *s = launch_dfm(l)->stats;
@@ -14,12 +48,14 @@ static json_t *describe(const struct launch *l, json_t *latency)
                 json_decref(latency);
                 return json_null();
         }
-        return json_pack(
-                "{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "accepted", (json_int_t)stats_get(&s->level2_accepted),
-                "rejected", (json_int_t)stats_get(&s->level2_rejected), "timed_out",
-                (json_int_t)stats_get(&s->level2_timed_out), "late", (json_int_t)stats_get(&s->level2_late),
-                "repeated", (json_int_t)stats_get(&s->level2_repeated), "unknown",
-                (json_int_t)stats_get(&s->level2_unknown), "latency_us", latency);
+        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "accepted",
+                         (json_int_t)stats_get(&s->level2_accepted), "rejected",
+                         (json_int_t)stats_get(&s->level2_rejected), "timed_out",
+                         (json_int_t)stats_get(&s->level2_timed_out), "late",
+                         (json_int_t)stats_get(&s->level2_late), "repeated",
+                         (json_int_t)stats_get(&s->level2_repeated), "unknown",
+                         (json_int_t)stats_get(&s->level2_unknown), "latency_us", latency, "regions",
+                         describe_regions(l));
 }
 
 void summary_level2_add(json_t *report, const struct launch *l, json_t *latency)
@@ -49,4 +85,11 @@ void summary_write_level2(const struct launch *l)
                        quantity_format_time(histogram_quantile(h, 0.5), p50),
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
         putchar('\n');
+        if (l->scenario->level2.regions_port > 0)
+                printf("  regions    %" PRIu64 " fragments requested by level 2, %" PRIu64
+                       " sent (%s), %" PRIu64 " of events decided before, %" PRIu64 " absent, %" PRIu64
+                       " refused, %" PRIu64 " dropped\n",
+                       SUM(l, regions_requested), SUM(l, regions_sent),
+                       quantity_format_bytes(SUM(l, regions_bytes), p50), SUM(l, regions_gone),
+                       SUM(l, regions_absent), SUM(l, regions_refused), SUM(l, regions_dropped));
 }

@@ -257,6 +257,57 @@ static void test_trigger(void **state)
         }
 }
 
+/* A port is none or tcp:PORT; the stand-in needs what it connects to. */
+static void test_level2(void **state)
+{
+        static const char *const wrong[][2] = {
+                {"[level2]\nregions = udp:5\n", "expected none or tcp:PORT"},
+                {"[level2]\nregions = tcp:5\n", "set level2.listen"},
+                {"[level2]\nstand-in = 0.1:5ms\n", "set level2.listen"},
+                {"[level2]\nlisten = tcp:4\nstand-in = 0.1:5ms:2\n", "set level2.regions"},
+                {"[level2]\nlisten = tcp:4\nstand-in = 0.1\n", "expected none, FRACTION:TIME"},
+                {"[level2]\nlisten = tcp:4\nstand-in = 0.1:5ms:x\n", "expected none, FRACTION:TIME"},
+                {"[level2]\nlisten = tcp:4\nregions = tcp:5\nstand-in = 0.1:5ms:2:3\n",
+                 "expected none, FRACTION:TIME"},
+                {"[level2]\nlisten = tcp:4\nregions = tcp:5\nregions-rate = 60Mbit\n"
+                 "[network]\nlink-rate = 100Mbit\n",
+                 "expected at most half of network.link-rate"},
+        };
+        char text[512];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                snprintf(text, sizeof text, COUNTS "%s", wrong[i][0]);
+                assert_int_equal(sample_load(text), -EINVAL);
+                assert_int_equal(sample_errors.n, 1);
+                assert_non_null(strstr(sample_errors.text[0], ": level2."));
+                assert_non_null(strstr(sample_errors.text[0], wrong[i][1]));
+        }
+        assert_int_equal(sample_load(COUNTS "[level2]\nlisten = tcp:4\nregions = tcp:5\n"
+                                            "stand-in = 0.1:5ms:2\nregions-rate = 5Mbit\n"),
+                         0);
+        assert_int_equal(sample.level2.port, 4);
+        assert_int_equal(sample.level2.regions_port, 5);
+        assert_int_equal(sample.level2.regions_rate_bps, 5000000);
+}
+
+static void test_stand_in(void **state)
+{
+        struct scenario_stand_in s;
+
+        (void)state;
+        assert_true(scenario_split_stand_in("0.1:5ms", &s));
+        assert_string_equal(s.accept, "0.1");
+        assert_string_equal(s.latency, "5ms");
+        assert_string_equal(s.regions, "");
+        assert_true(scenario_split_stand_in("1:2s:3", &s));
+        assert_string_equal(s.regions, "3");
+        assert_false(scenario_split_stand_in("none", &s));
+        assert_false(scenario_split_stand_in("", &s));
+        assert_false(scenario_split_stand_in("1:2:3:4", &s));
+        assert_false(scenario_split_stand_in("1:22222222222222222222222222222222", &s));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -273,6 +324,8 @@ int main(void)
                 cmocka_unit_test(test_groups),
                 cmocka_unit_test(test_contradictory_keys),
                 cmocka_unit_test(test_trigger),
+                cmocka_unit_test(test_level2),
+                cmocka_unit_test(test_stand_in),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

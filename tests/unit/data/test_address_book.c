@@ -75,6 +75,23 @@ static void each_socket_has_its_own_faults(void **state)
         free(s);
 }
 
+/* The address that a level-2 client learns. */
+static void addresses_become_v6_and_return(void **state)
+{
+        static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
+        struct net_address v4 = at("10.1.2.3", 5), v6 = at("fd00::7", 9), back;
+        uint8_t bytes[16];
+
+        (void)state;
+        net_address_to_v6(&v4, bytes);
+        assert_memory_equal(bytes, mapped, 16);
+        net_address_of_v6(&back, bytes, 5);
+        assert_true(net_address_equal(&back, &v4) && back.size_bytes == v4.size_bytes);
+        net_address_to_v6(&v6, bytes);
+        net_address_of_v6(&back, bytes, 9);
+        assert_true(net_address_equal(&back, &v6) && back.size_bytes == v6.size_bytes);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -82,6 +99,7 @@ int main(void)
                 cmocka_unit_test(a_node_without_a_valid_address_is_an_error),
                 cmocka_unit_test(datagrams_fill_the_mtu),
                 cmocka_unit_test(each_socket_has_its_own_faults),
+                cmocka_unit_test(addresses_become_v6_and_return),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

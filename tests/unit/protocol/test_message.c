@@ -13,7 +13,7 @@ static const uint32_t types[] = {
         MESSAGE_UPDATE,  MESSAGE_ASSIGN,   MESSAGE_BUILD,     MESSAGE_CLEAR,        MESSAGE_KEEP_ALIVE,
         MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
         MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
-        MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK,
+        MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
 };
 
 /* The messages about membership in a run. */
@@ -79,6 +79,14 @@ static bool fill_level2(struct random *r, uint32_t type, size_t n)
                 sent.decision_ack.next = (uint32_t)random_next(r);
                 sent.decision_ack.state = RUN_ENDED;
                 sent.decision_ack.unused = 9;
+                return true;
+        case MESSAGE_READOUTS:
+                for (size_t i = 0; i < n; i++) {
+                        sent.readouts.entries[i] = (struct readout_entry){
+                                (uint16_t)random_below(r, EVB_ROS_MAX), 26804, i % 2, {}};
+                        for (size_t k = 0; k < 16; k++)
+                                sent.readouts.entries[i].address[k] = (uint8_t)random_next(r);
+                }
                 return true;
         }
         return false;
@@ -280,7 +288,7 @@ static enum message_verdict decode_with(uint32_t type, size_t at, uint8_t value,
 static void impossible_decisions_are_refused(void **state)
 {
         static const size_t entries_at = 8, verdict_at = 16 + 8, second_verdict_at = 32 + 8;
-        static const uint32_t lists[] = {MESSAGE_DECISION, MESSAGE_UNDECIDED};
+        static const uint32_t lists[] = {MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_READOUTS};
 
         (void)state;
         for (unsigned verdict = 0; verdict < 256; verdict++) {
@@ -300,6 +308,20 @@ static void impossible_decisions_are_refused(void **state)
         }
         assert_int_equal(decode_with(MESSAGE_DECISION_ACK, 12, 0, 0), MESSAGE_MALFORMED);
         assert_int_equal(decode_with(MESSAGE_DECISION_ACK, 12, 5, 0), MESSAGE_MALFORMED);
+}
+
+static void impossible_readouts_are_refused(void **state)
+{
+        static const size_t first = 16, second = 16 + 24;
+
+        (void)state;
+        /* An index of EVB_ROS_MAX or more, port 0, and a flag that nobody knows. */
+        assert_int_equal(decode_with(MESSAGE_READOUTS, first + 1, EVB_ROS_MAX >> 8, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_READOUTS, second + 1, 255, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_READOUTS, first + 4, 1, 0), MESSAGE_OK);
+        assert_int_equal(decode_with(MESSAGE_READOUTS, first + 4, 2, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_READOUTS, first + 7, 1, 0), MESSAGE_MALFORMED);
+        assert_int_equal(make(MESSAGE_READOUTS, 1, false, (uint8_t[128]){}, 128), MESSAGE_HEADER_BYTES + 40);
 }
 
 static void a_full_list_fits(void **state)
@@ -364,6 +386,7 @@ int main(void)
                 cmocka_unit_test(added_entries_are_counted),
                 cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(impossible_decisions_are_refused),
+                cmocka_unit_test(impossible_readouts_are_refused),
                 cmocka_unit_test(a_full_list_fits),
                 cmocka_unit_test(flipped_bits_and_truncations_are_refused),
                 cmocka_unit_test(foreign_messages_are_distinguished),

@@ -1,5 +1,6 @@
-/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, and decides each one
- * after a while at random, in the same way in each run with the same seed. */
+/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, perhaps collects some
+ * of their fragments (regions.c), and decides each one after a while at random, in the same way in each run
+ * with the same seed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "evb/net/tcp.h"
 #include "evb/protocol/message.h"
 #include "evb/sys/loop.h"
+#include "regions.h"
 
 #define STAGING_BYTES (64u << 10)
 /* Events that wait for their decision; beyond it, the rest waits in the DFM. */
@@ -23,11 +25,16 @@
 
 struct pending {
         uint64_t event, due_ns;
+        uint32_t l2_info;
+        bool incomplete; /* fragments are missing */
 };
 
 struct farm {
         struct options common;
         const char *connect, *accept_text, *latency_text, *seed_text, *run_text;
+        const char *regions_text, *timeout_text, *pattern_text;
+        struct regions_config regions_config;
+        struct regions *regions; /* NULL: none */
         double accept;
         uint64_t latency_ns, seed, run;
         struct net_address to;
@@ -73,6 +80,8 @@ static void disconnect(struct farm *f, uint64_t now_ns, int why)
         f->io.fd = -1;
         f->cookie = f->dfm = 0;
         f->head = f->tail = 0;
+        if (f->regions)
+                regions_follow(f->regions, 0);
         f->unused_before = f->unused;
         f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
 }
@@ -145,16 +154,37 @@ static int take_welcome(struct farm *f, const struct message *m)
         if (f->complained)
                 log_warning("connected to the DFM of run %u at %s", m->welcome.run, f->connect);
         f->complained = false;
+        if (f->regions)
+                regions_follow(f->regions, f->cookie);
         tcp_backoff_reset(&f->backoff);
         return 0;
 }
 
-static void take_list(struct farm *f, uint64_t now_ns, const struct message *m)
+static void add_pending(struct farm *f, uint64_t now_ns, const struct region_result *result)
 {
+        f->pending[f->head++ % PENDING_MAX] =
+                (struct pending){result->event, now_ns + f->latency_ns, result->check, result->incomplete};
+}
+
+static int take_list(struct farm *f, uint64_t now_ns, const struct message *m)
+{
+        if (f->regions && !regions_are_known(f->regions)) {
+                log_error("the DFM names no ROSs to request fragments from; set level2.regions in the "
+                          "scenario");
+                f->refused = 1;
+                return -EPROTO;
+        }
         f->listed += m->n;
-        for (size_t k = 0; k < m->n; k++)
-                f->pending[f->head++ % PENDING_MAX] =
-                        (struct pending){m->undecided.entries[k].event, now_ns + f->latency_ns};
+        for (size_t k = 0; k < m->n; k++) {
+                const struct undecided_entry *e = &m->undecided.entries[k];
+
+                if (f->regions)
+                        regions_add(f->regions, now_ns, e->event, (uint32_t)e->number);
+                else
+                        add_pending(f, now_ns,
+                                    &(struct region_result){.event = e->event, .check = (uint32_t)e->event});
+        }
+        return 0;
 }
 
 static int take_message(struct farm *f, uint64_t now_ns, const struct message *m)
@@ -165,7 +195,10 @@ static int take_message(struct farm *f, uint64_t now_ns, const struct message *m
         case MESSAGE_WELCOME:
                 return take_welcome(f, m);
         case MESSAGE_UNDECIDED:
-                take_list(f, now_ns, m);
+                return take_list(f, now_ns, m);
+        case MESSAGE_READOUTS:
+                if (f->regions)
+                        regions_take_readouts(f->regions, now_ns, m);
                 return 0;
         case MESSAGE_DECISION_ACK:
                 f->state = (enum run_state)m->decision_ack.state;
@@ -177,7 +210,8 @@ static int take_message(struct farm *f, uint64_t now_ns, const struct message *m
 
 static bool has_room(const struct farm *f)
 {
-        return f->head - f->tail <= PENDING_MAX - MESSAGE_ENTRIES_MAX;
+        return f->head - f->tail <= PENDING_MAX - MESSAGE_ENTRIES_MAX - REGIONS_EVENTS_MAX &&
+               (!f->regions || regions_has_room(f->regions));
 }
 
 static int take_staged(struct farm *f, uint64_t now_ns)
@@ -217,7 +251,20 @@ static bool accepts(const struct farm *f, uint64_t event)
         return (double)(random_mix(random_mix(f->seed) ^ event) >> 11) * 0x1p-53 < f->accept;
 }
 
-/* Decides what is due. False: nothing is. */
+/* The events whose fragments were collected wait for their decision from now on. */
+static void collect(struct farm *f, uint64_t now_ns)
+{
+        struct region_result result;
+
+        if (!f->regions)
+                return;
+        regions_turn(f->regions, now_ns);
+        while (regions_next(f->regions, &result))
+                add_pending(f, now_ns, &result);
+}
+
+/* Decides what is due. An event that lacks fragments is accepted, so that level 2 loses none for that reason.
+ * False: nothing is due. */
 static bool decide(struct farm *f, uint64_t now_ns)
 {
         struct message *m = &f->message;
@@ -225,7 +272,7 @@ static bool decide(struct farm *f, uint64_t now_ns)
         begin_message(f, MESSAGE_DECISION, f->next);
         for (; f->tail != f->head && m->n < MESSAGE_ENTRIES_MAX; f->tail++) {
                 const struct pending *p = &f->pending[f->tail % PENDING_MAX];
-                bool accepted = accepts(f, p->event);
+                bool accepted = p->incomplete || accepts(f, p->event);
 
                 if (p->due_ns > now_ns)
                         break;
@@ -235,7 +282,7 @@ static bool decide(struct farm *f, uint64_t now_ns)
                         .event = p->event,
                         .verdict = accepted ? DECISION_ACCEPT : DECISION_REJECT,
                         .stream = accepted,
-                        .l2_info = (uint32_t)p->event,
+                        .l2_info = p->l2_info,
                 };
         }
         if (m->n == 0)
@@ -273,6 +320,7 @@ static void turn(struct farm *f, uint64_t now_ns)
         if (f->io.fd < 0)
                 return;
         r = read_all(f, now_ns);
+        collect(f, now_ns);
         if (r == 0)
                 r = write_all(f, now_ns);
         if (r < 0)
@@ -282,12 +330,18 @@ static void turn(struct farm *f, uint64_t now_ns)
 static uint64_t deadline_ns(const struct farm *f)
 {
         uint64_t complaint_ns = f->dfm == 0 && !f->complained ? f->waiting_ns + SILENT_NS : NEVER_NS;
+        uint64_t deadline_ns = f->regions ? regions_deadline_ns(f->regions) : NEVER_NS;
 
         if (f->io.fd < 0)
                 return MIN(f->again_ns, complaint_ns);
         if (f->dfm == 0)
                 return complaint_ns;
-        return f->tail == f->head || f->blocked ? NEVER_NS : f->pending[f->tail % PENDING_MAX].due_ns;
+        /* What is staged waited for room. */
+        if (f->ready && has_room(f))
+                return 0;
+        if (f->tail != f->head && !f->blocked)
+                deadline_ns = MIN(deadline_ns, f->pending[f->tail % PENDING_MAX].due_ns);
+        return deadline_ns;
 }
 
 static int run(struct farm *f)
@@ -312,6 +366,22 @@ static int bad(const char *option, const char *text, const char *expected)
         return 2;
 }
 
+static int parse_regions(struct farm *f)
+{
+        struct regions_config *c = &f->regions_config;
+        uint64_t n;
+
+        if (quantity_parse_count(f->regions_text, &n) < 0 || n > REGIONS_ROSS_MAX)
+                return bad("regions", f->regions_text, "a number of ROSs from 0 to 32");
+        c->n_ros = (uint32_t)n;
+        c->verify = f->pattern_text != NULL;
+        if (f->pattern_text && quantity_parse_count(f->pattern_text, &c->pattern_seed) < 0)
+                return bad("pattern", f->pattern_text, "the run.seed of the scenario");
+        if (quantity_parse_time(f->timeout_text, &c->timeout_ns) < 0 || c->timeout_ns == 0)
+                return bad("regions-timeout", f->timeout_text, "a time, e.g. 500ms");
+        return OPTIONS_GO_ON;
+}
+
 static int parse(struct farm *f)
 {
         if (!f->connect) {
@@ -328,7 +398,7 @@ static int parse(struct farm *f)
                 return bad("seed", f->seed_text, "a number");
         if (quantity_parse_count(f->run_text, &f->run) < 0 || f->run > UINT32_MAX)
                 return bad("run", f->run_text, "the number of a run, or 0");
-        return OPTIONS_GO_ON;
+        return parse_regions(f);
 }
 
 static int report(const struct farm *f, int status)
@@ -336,14 +406,16 @@ static int report(const struct farm *f, int status)
         if (f->common.json)
                 return options_write_json(
                         &f->common,
-                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "connections", (json_int_t)f->connections,
-                                  "events", (json_int_t)f->listed, "accepted", (json_int_t)f->accepted,
-                                  "rejected", (json_int_t)f->rejected, "unused", (json_int_t)f->unused,
-                                  "run_ended", f->state == RUN_ENDED),
+                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:o}", "connections",
+                                  (json_int_t)f->connections, "events", (json_int_t)f->listed, "accepted",
+                                  (json_int_t)f->accepted, "rejected", (json_int_t)f->rejected, "unused",
+                                  (json_int_t)f->unused, "run_ended", f->state == RUN_ENDED, "regions",
+                                  regions_describe(f->regions)),
                         status);
         printf("%" PRIu64 " events: %" PRIu64 " accepted, %" PRIu64 " rejected; %" PRIu64
                " decisions had no effect; %" PRIu64 " connections\n",
                f->listed, f->accepted, f->rejected, f->unused, f->connections);
+        regions_print(f->regions);
         return status;
 }
 
@@ -355,6 +427,8 @@ static int decide_events(struct farm *f)
         tcp_backoff_init(&f->backoff, (uint64_t)getpid());
         f->pending = calloc(PENDING_MAX, sizeof *f->pending);
         r = f->pending ? loop_new(&f->loop) : -ENOMEM;
+        if (r >= 0 && f->regions_config.n_ros > 0)
+                r = regions_new(&f->regions, f->loop, &f->regions_config);
         if (r >= 0)
                 r = loop_catch_signals(f->loop);
         if (r >= 0)
@@ -363,14 +437,20 @@ static int decide_events(struct farm *f)
                 log_error_errno(r, "cannot start: %m");
         if (f->io.fd >= 0)
                 disconnect(f, 0, 0);
-        loop_free(f->loop);
         free(f->pending);
         status = r < 0 ? 1 : f->refused;
+        if (status == 0 && f->regions && f->regions->events.counts.corrupt > 0) {
+                log_error("%" PRIu64 " fragments had wrong content", f->regions->events.counts.corrupt);
+                status = 1;
+        }
         if (status == 0 && f->connections == 0) {
                 log_error("no DFM was at %s", f->connect);
                 status = 1;
         }
-        return report(f, status);
+        status = report(f, status);
+        regions_free(f->regions);
+        loop_free(f->loop);
+        return status;
 }
 
 int cmd_level2(int argc, char **argv)
@@ -383,13 +463,24 @@ int cmd_level2(int argc, char **argv)
 
         if (!f)
                 return log_error_errno(ENOMEM, "level2: %m") < 0;
-        *f = (struct farm){.accept_text = "0.1", .latency_text = "5ms", .seed_text = "1", .run_text = "0"};
+        *f = (struct farm){.accept_text = "0.1",
+                           .latency_text = "5ms",
+                           .seed_text = "1",
+                           .run_text = "0",
+                           .regions_text = "0",
+                           .timeout_text = "500ms"};
         const struct option_entry own[] = {
                 {"connect", "HOST:PORT", "address of the DFM, and port of its level2.listen", &f->connect},
                 {"accept", "FRACTION", "fraction of events to accept (default: 0.1)", &f->accept_text},
                 {"latency", "TIME", "time from receiving an event to its decision (default: 5ms)",
                  &f->latency_text},
                 {"seed", "N", "seed of the choice (default: 1)", &f->seed_text},
+                {"regions", "N", "fragments of each event to request before it is decided (default: 0)",
+                 &f->regions_text},
+                {"regions-timeout", "TIME", "how long to wait for these fragments (default: 500ms)",
+                 &f->timeout_text},
+                {"pattern", "SEED", "check that the fragments have the pattern of this run.seed",
+                 &f->pattern_text},
                 {"run", "N", "run number of the DFM (default: 0, any)", &f->run_text},
         };
 

@@ -1,0 +1,111 @@
+/* Regions of interest of evb level2: collects the fragments of a few ROSs for each event before it is
+ * decided. region_events.c knows the events, readouts.c the connections to the ROSs, regions.c both. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/base/idmap.h"
+#include "evb/net/tcp.h"
+#include "evb/protocol/chunk.h"
+#include "evb/protocol/message.h"
+#include "evb/sys/loop.h"
+
+#define REGIONS_EVENTS_MAX 4096u
+#define REGIONS_ROSS_MAX 32u
+
+struct regions_config {
+        uint32_t n_ros; /* fragments of each event; 0: none are requested */
+        bool verify;    /* they have the pattern of that seed */
+        uint64_t pattern_seed, timeout_ns;
+};
+
+struct regions_counts {
+        uint64_t requested, received, bytes;
+        uint64_t gone;   /* the event was decided otherwise */
+        uint64_t absent; /* the ROS does not have it */
+        uint64_t missed; /* no answer in time, or the ROS is not in the run */
+        uint64_t corrupt, connections;
+        uint64_t events_incomplete;
+};
+
+/* What was collected of an event. */
+struct region_result {
+        uint64_t event;
+        uint32_t check; /* of the bytes of all its fragments */
+        bool incomplete;
+};
+
+/* An event whose fragments are collected. */
+struct region_event {
+        uint64_t event, deadline_ns;
+        uint32_t l1_id, check;
+        uint16_t n;
+        uint16_t ros[REGIONS_ROSS_MAX];
+        uint32_t waiting, requested; /* bit k: for the fragment of ros[k] */
+        bool open, incomplete;
+};
+
+struct region_events {
+        struct regions_config config;
+        struct regions_counts counts;
+        struct region_event *events; /* a ring, in the order of their time: [tail, head) */
+        uint32_t head, tail;
+        struct idmap by_event;
+        uint32_t *done; /* a ring of collected events */
+        uint32_t done_head, done_tail;
+};
+
+struct readouts;
+
+struct regions {
+        struct region_events events;
+        struct readouts *readouts;
+};
+
+/* regions.c */
+int regions_new(struct regions **ret, struct loop *loop, const struct regions_config *config); /* -ENOMEM */
+struct regions *regions_free(struct regions *g);
+/* A run begins (its cookie), or the DFM is gone (0): forgets all events. */
+void regions_follow(struct regions *g, uint64_t cookie);
+void regions_take_readouts(struct regions *g, uint64_t now_ns, const struct message *m);
+bool regions_are_known(const struct regions *g); /* the DFM has named ROSs */
+/* Whether all events of another list have room. */
+bool regions_has_room(const struct regions *g);
+void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id);
+void regions_turn(struct regions *g, uint64_t now_ns);
+/* Takes an event whose fragments are there, or did not come in time. */
+bool regions_next(struct regions *g, struct region_result *ret);
+uint64_t regions_deadline_ns(const struct regions *g);
+/* What was requested; null, or nothing, if `g` is NULL. */
+json_t *regions_describe(const struct regions *g);
+void regions_print(const struct regions *g);
+
+/* region_events.c */
+int region_events_init(struct region_events *e, const struct regions_config *config); /* -ENOMEM */
+void region_events_fini(struct region_events *e);
+void region_events_forget_all(struct region_events *e);
+bool region_events_have_room(const struct region_events *e);
+struct region_event *region_events_at(struct region_events *e, uint32_t i);
+/* Begins to collect the fragments of an event from some of n_ros ROSs; UINT32_MAX: it is known already. */
+uint32_t region_events_add(struct region_events *e, uint64_t now_ns, uint64_t event, uint32_t l1_id,
+                           uint32_t n_ros);
+/* The bit of this ROS among the fragments that the event waits for; 0: it waits for none of it. */
+uint32_t region_bit(const struct region_event *v, uint16_t ros);
+/* An answer of a ROS. */
+void region_events_take(struct region_events *e, uint16_t ros, const struct chunk *c, const uint8_t *payload);
+/* These fragments of event `i` will not come. */
+void region_events_miss(struct region_events *e, uint32_t i, uint32_t bits);
+void region_events_expire(struct region_events *e, uint64_t now_ns);
+bool region_events_next(struct region_events *e, struct region_result *ret);
+uint64_t region_events_deadline_ns(const struct region_events *e);
+
+/* readouts.c */
+int readouts_new(struct readouts **ret, struct loop *loop, struct region_events *events); /* -ENOMEM */
+struct readouts *readouts_free(struct readouts *r);
+void readouts_follow(struct readouts *r, uint64_t cookie);
+void readouts_take(struct readouts *r, uint64_t now_ns, const struct message *m);
+uint32_t readouts_count(const struct readouts *r);
+/* Requests a fragment of event `i`. False: the ROS is not in the run. */
+bool readouts_request(struct readouts *r, uint16_t ros, uint32_t i);
+void readouts_turn(struct readouts *r, uint64_t now_ns);
+uint64_t readouts_deadline_ns(const struct readouts *r);
