@@ -16,7 +16,7 @@ from harness import LIMIT_S, Running, folder, main, need_root, run, scenario
 from test_level2 import ACCEPT, CLIENT, HEADER, PORT, REJECT, SCENARIO, Client, Farm, accepts, begin, join, message, sums
 
 REGIONS = 26804
-REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0015, 0xEB
+REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0016, 0xEB
 OK, PENDING, LOST, GONE = 0, 2, 3, 4
 MASK = 2 ** 64 - 1
 SEED = 5

@@ -39,7 +39,7 @@
         X(MESSAGE_DECISION, 0x00EB0012, "Decision", "level-2 client to DFM")                                 \
         X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
         X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
-        X(MESSAGE_READOUTS, 0x00EB0015, "Readouts", "DFM to level-2 client")
+        X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
