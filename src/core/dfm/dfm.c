@@ -257,13 +257,6 @@ static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *lis
                        : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
 }
 
-static uint64_t clear_deadline_ns(const struct dfm *d)
-{
-        uint64_t due_ns = d->n_clears >= d->clear_group ? 0 : d->clear_since_ns + d->config.clear_after_ns;
-
-        return MAX(due_ns, budget_next_ns(&d->ros_budget));
-}
-
 uint64_t dfm_deadline_ns(const struct dfm *d)
 {
         uint64_t deadline = d->keep_alive_due_ns;
@@ -271,8 +264,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.assigned));
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
         deadline = MIN(deadline, dfm_level2_deadline_ns(d));
-        if (d->n_clears > 0)
-                deadline = MIN(deadline, clear_deadline_ns(d));
+        deadline = MIN(deadline, dfm_clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);

@@ -340,6 +340,8 @@ bool dfm_has_required(const struct dfm *d);
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+/* When the next Clear is due, and its budget permits it; NEVER_NS: none. */
+uint64_t dfm_clear_deadline_ns(const struct dfm *d);
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 /* Charges the budgets of the ports that the message reaches. */

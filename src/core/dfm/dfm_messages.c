@@ -192,11 +192,14 @@ uint64_t dfm_streams_deadline_ns(const struct dfm *d)
         return deadline;
 }
 
-static bool clear_is_due(const struct dfm *d, uint64_t now_ns)
+uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 {
-        return d->n_clears > 0 && budget_allows(&d->ros_budget, now_ns) &&
-               (d->n_clears >= d->clear_group || d->state == RUN_DRAINING ||
-                now_ns - d->clear_since_ns >= d->config.clear_after_ns);
+        /* A reset waits for the last Clear. */
+        bool last = d->state == RUN_DRAINING || (d->table.used == 0 && dfm_reset_is_pending(&d->triggers));
+        uint64_t due_ns =
+                d->n_clears >= d->clear_group || last ? 0 : d->clear_since_ns + d->config.clear_after_ns;
+
+        return d->n_clears == 0 ? NEVER_NS : MAX(due_ns, budget_next_ns(&d->ros_budget));
 }
 
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
@@ -204,7 +207,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         size_t room = message_room(MESSAGE_CLEAR, d->config.message_bytes);
         uint32_t n = 0;
 
-        if (!clear_is_due(d, now_ns))
+        if (now_ns < dfm_clear_deadline_ns(d))
                 return false;
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);

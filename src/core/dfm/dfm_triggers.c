@@ -171,13 +171,13 @@ static bool ross_know_resets(struct dfm *d)
 }
 
 /* Whether no frame of before the reset is expected any more. A rejected event does not wait for its frames.
- */
+ * KeepAlive must have passed all earlier events: its oldest one is the first after the reset. */
 static bool may_reset(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
         uint64_t until_ns = q->unread_ns + d->config.frame_wait_ns;
 
-        if (d->table.used > 0 || d->announce_tail != d->announce_head)
+        if (d->table.used > 0 || d->n_clears > 0 || d->announce_tail != d->announce_head)
                 return false;
         if (q->unread_ns == 0 || now_ns >= until_ns)
                 return true;

@@ -146,8 +146,8 @@ static void a_reset_waits_for_earlier_events_and_for_the_ross(void **state)
         assert_dfm_says_all(&t, "");
         assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3 reset 2 at 0 | "
-                                "ross: Clear #0 oldest 1: e0");
+        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | "
+                                "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 0");
         ross_know(&t, 1);
         assert_dfm_says(&t, "");
         ross_know(&t, 2);

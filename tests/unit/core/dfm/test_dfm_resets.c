@@ -18,8 +18,8 @@ static void a_marker_resets_at_once(void **state)
         assert_true(dfm_waits_for_reset(t.dfm));
         assert_dfm_says_all(&t, "");
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "all: KeepAlive running oldest 1 clears 0 ros 3 sfi 3 reset 2 at 40 | "
-                                "ross: Clear #0 oldest 1: e0");
+        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | "
+                                "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 40");
         assert_busy(&t, BUSY_RESET);
         t.resets = 2;
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -174,6 +174,31 @@ static void a_reset_waits_for_the_frames_of_rejected_events(void **state)
         outside_ends(&t);
 }
 
+/* The oldest event of KeepAlive is the first after a reset: rejected events must not hold it back. */
+static void a_reset_follows_the_last_clear(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 20;
+        c.clear_after_ns = 3600 * NS_PER_S;
+        take_triggers(&t, &c, 0, 2);
+        decides(&t, 0, DECISION_REJECT);
+        dfm_pass_ns(&t, c.frame_wait_ns);
+        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(&t, true);
+        assert_null(strstr(t.trace.text, "Clear #"));
+        decides(&t, 1, DECISION_REJECT);
+        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
+        assert_dfm_says_all(&t, "ross: Clear #0 oldest 2: e0 e1 | "
+                                "all: KeepAlive running oldest 2 clears 1 ros 3 sfi 3 reset 2 at 0");
+        ross_know(&t, 2);
+        assert_dfm_says(&t, "");
+        assert_busy(&t, BUSY_NOT);
+        outside_ends(&t);
+}
+
 static void level_2_learns_the_flags_of_a_trigger(void **state)
 {
         struct dfm_config c = level2_outside();
@@ -244,6 +269,7 @@ int main(void)
                 cmocka_unit_test(the_first_trigger_of_a_run_needs_no_reset),
                 cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
                 cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
+                cmocka_unit_test(a_reset_follows_the_last_clear),
                 cmocka_unit_test(level_2_learns_the_flags_of_a_trigger),
                 cmocka_unit_test(undecided_events_make_the_dfm_busy),
                 cmocka_unit_test(a_reset_in_a_resumed_run_waits_for_frames),
