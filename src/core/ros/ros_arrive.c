@@ -341,9 +341,8 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
                 reject_suspects(r);
         if (!r->numbers.has_trigger)
                 begin_again(r);
+        back_in_step(r);
         ros_numbers_reset(&r->numbers, event, number);
-        r->out_of_step = false;
-        r->strays = r->agreeing = 0;
 }
 
 bool ros_is_out_of_step(const struct ros *r)

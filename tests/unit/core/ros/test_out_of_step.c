@@ -258,6 +258,29 @@ static void a_reset_before_the_first_trigger_forgets_the_frames(void **state)
         end(&t, 21);
 }
 
+/* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
+static void a_reset_settles_the_frames_that_wait_for_a_newer_one(void **state)
+{
+        struct ros_config c = numbered(24);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 20; event++)
+                trigger(&t, event, (uint32_t)event);
+        frame_comes(&t, 19);
+        frames_come(&t, 0, ROS_STRAYS_MAX - 1);
+        assert_ros_sends(&t, 0, "e19[0,1000)");
+        ros_resynchronise(t.ros, 20, 5000);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX - 1);
+        frames_come(&t, ROS_STRAYS_MAX - 1, 4);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX - 1);
+        trigger(&t, 20, 5000);
+        frame_comes(&t, 5000);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX + 4);
+        end(&t, ROS_STRAYS_MAX + 5);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -271,6 +294,7 @@ int main(void)
                 cmocka_unit_test(a_reset_may_begin_at_any_number),
                 cmocka_unit_test(a_reset_follows_another_one),
                 cmocka_unit_test(a_reset_before_the_first_trigger_forgets_the_frames),
+                cmocka_unit_test(a_reset_settles_the_frames_that_wait_for_a_newer_one),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
