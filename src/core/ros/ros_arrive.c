@@ -361,8 +361,11 @@ void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_a
 {
         if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
                 return;
-        /* The beginning of a run counts as a reset: the boards' counters go on. */
-        if (r->resets > 0)
+        /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
+         * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
+        if (r->resets > 0 ||
+            (keep_alive->keep_alive.resets > 1 &&
+             (!r->numbers.has_trigger || keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
         r->resets = keep_alive->keep_alive.resets;
         r->keep_alive_due_ns = now_ns;

@@ -281,6 +281,27 @@ static void a_reset_settles_the_frames_that_wait_for_a_newer_one(void **state)
         end(&t, ROS_STRAYS_MAX + 5);
 }
 
+/* The KeepAlive of the run's beginning was lost, or the reset came before it. */
+static void a_ros_may_hear_of_a_later_reset_first(void **state)
+{
+        struct ros_config c = numbered(24);
+        struct ros_driver t;
+
+        (void)state;
+        for (uint32_t resets = 1; resets < 3; resets++) {
+                ros_driver_init(&t, &c);
+                frames_come(&t, 0, 20);
+                t.resets = resets;
+                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+                trigger(&t, 0, 0);
+                assert_ros_sends(&t, 0, resets == 1 ? "e0[0,1000)" : "");
+                if (resets > 1)
+                        frame_comes(&t, 0);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, resets - 1);
+                end(&t, 19 + resets);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -294,6 +315,7 @@ int main(void)
                 cmocka_unit_test(a_reset_may_begin_at_any_number),
                 cmocka_unit_test(a_reset_follows_another_one),
                 cmocka_unit_test(a_reset_before_the_first_trigger_forgets_the_frames),
+                cmocka_unit_test(a_ros_may_hear_of_a_later_reset_first),
                 cmocka_unit_test(a_reset_settles_the_frames_that_wait_for_a_newer_one),
         };
 
