@@ -179,6 +179,7 @@ struct dfm_triggers {
 
         /* Resets of the counters. */
         bool fresh;             /* the run has had neither a trigger nor a reset */
+        bool marked;            /* by a marker before the run began */
         bool reset_due;         /* the next queued one is the first after a reset */
         uint64_t due_number;    /* of that reset */
         uint32_t n_resets;      /* queued ones that are the first after a reset */

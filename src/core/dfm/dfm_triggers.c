@@ -22,21 +22,23 @@ int dfm_triggers_init(struct dfm *d)
         return q->ring ? 0 : -ENOMEM;
 }
 
-/* The beginning of a run is reset 1: the counters go on, whatever the first trigger says. A resumed run goes
- * on after the resets that its ROSs know of, and nobody knows which frames of its former DFM still come. */
+/* The beginning of a run is reset 1: the counters go on, whatever the first trigger says, unless a marker
+ * came. A resumed run goes on after the resets that its ROSs know of, and nobody knows which frames of its
+ * former DFM still come. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 q->resets = MAX(q->resets, dfm_node(d, ROLE_ROS, i)->resets);
-        q->fresh = q->resets == 0;
-        if (q->fresh && dfm_triggers_are_outside(d)) {
-                q->resets = 1;
-                q->reset_due = false;
-        }
+        q->fresh = q->resets == 0 || (q->resets == 1 && d->table.next_event == 0);
         if (!q->fresh)
                 q->unread_ns = now_ns;
+        else if (dfm_triggers_are_outside(d)) {
+                q->resets = 1;
+                q->reset_due = q->marked;
+                q->fresh = !q->marked;
+        }
         if (d->config.slice_ns > 0)
                 q->next_slice = (now_ns - d->started_ns) / d->config.slice_ns;
 }
@@ -104,6 +106,7 @@ static void note_reset(struct dfm *d, const struct trigger_entry *t)
 
         d->counts.offered.resets++;
         q->numbers.started = false;
+        q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER) != 0;
         if (q->fresh && !(t->flags & TRIGGER_MARKER))
                 return;
         /* A ROS that knows of a reset without triggers may have frames of after it: this is another one. */

@@ -83,6 +83,76 @@ static void the_first_trigger_of_a_run_needs_no_reset(void **state)
         }
 }
 
+/* Not even before the run begins is a marker without effect; but a trigger that was not taken is. */
+static void a_marker_before_the_run_counts(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        for (uint32_t flags = TRIGGER_RESET; flags <= (TRIGGER_RESET | TRIGGER_MARKER);
+             flags += TRIGGER_MARKER) {
+                bool marker = flags & TRIGGER_MARKER;
+
+                dfm_driver_init(&t, &c);
+                outside_offers(&t, 7, flags);
+                assert_busy(&t, BUSY_STOPPED);
+                for (uint16_t i = 0; i < 2; i++) {
+                        ros_says_alive(&t, i, RUN_RUNNING, 0);
+                        sfi_says_alive(&t, i, RUN_RUNNING, 0);
+                }
+                sfi_grants(&t, 0, 9);
+                dfm_says_with(&t, true);
+                assert_non_null(strstr(t.trace.text, marker ? "reset 2 at 7" : "reset 1 at 0"));
+                assert_busy(&t, BUSY_RESET);
+                ross_know(&t, marker ? 2 : 1);
+                dfm_says_with(&t, false);
+                assert_busy(&t, BUSY_NOT);
+                outside_ends(&t);
+                t.resets = 0;
+        }
+}
+
+/* A DFM that resumes a run before its first trigger: the counters go on as well. */
+static void the_first_trigger_after_a_restart_needs_no_reset(void **state)
+{
+        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        c.cookie = TRACE_COOKIE + 1;
+        c.run_is_free = true;
+        dfm_driver_init(&t, &c);
+        m.join.incarnation = 1;
+        m.join.run = TRACE_RUN;
+        t.resets = 1;
+        for (uint16_t i = 0; i < 4; i++) {
+                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
+                m.header.sender_index = i % 2;
+                dfm_receive(t.dfm, t.now_ns, &m);
+                t.ros_joined[i % 2] |= i < 2;
+                t.sfis[i % 2].joined |= i >= 2;
+        }
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(&t, i, RUN_RUNNING, 0);
+                sfi_says_alive(&t, i, RUN_RUNNING, 0);
+        }
+        dfm_says_with(&t, false);
+        for (uint16_t i = 0; i < 2; i++) {
+                t.message.n = 0;
+                t.message.inventory = (__typeof__(t.message.inventory)){.incarnation = 1};
+                assert_true(driver_say(&t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
+        }
+        dfm_says_with(&t, true);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        sfi_grants(&t, 0, 9);
+        outside_offers(&t, 0, TRIGGER_RESET);
+        assert_false(dfm_waits_for_reset(t.dfm));
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        dfm_free(t.dfm);
+}
+
 /* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
 static void triggers_wait_for_a_ros_that_is_behind(void **state)
 {
@@ -267,6 +337,8 @@ int main(void)
                 cmocka_unit_test(a_marker_resets_at_once),
                 cmocka_unit_test(a_second_reset_is_another_one),
                 cmocka_unit_test(the_first_trigger_of_a_run_needs_no_reset),
+                cmocka_unit_test(a_marker_before_the_run_counts),
+                cmocka_unit_test(the_first_trigger_after_a_restart_needs_no_reset),
                 cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
                 cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
                 cmocka_unit_test(a_reset_follows_the_last_clear),
