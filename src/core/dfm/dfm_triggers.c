@@ -127,7 +127,8 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
                 note_spill(d, t->flags, false);
         else
                 verdict = judge(d, now_ns, t);
-        if (verdict > OFFER_MARKER)
+        /* Behind a reset, it has no frames of before. */
+        if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
         dfm_judge_busy(d, now_ns);
         return verdict;

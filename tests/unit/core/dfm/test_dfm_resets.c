@@ -269,6 +269,32 @@ static void a_reset_follows_the_last_clear(void **state)
         outside_ends(&t);
 }
 
+/* A trigger box that ignores busy: what is refused after the marker has no frames of before the reset. */
+static void refused_triggers_do_not_delay_their_reset(void **state)
+{
+        struct dfm_config c = level2_outside();
+        struct dfm_driver t;
+
+        (void)state;
+        c.trigger_queue = 2;
+        take_triggers(&t, &c, 0, 2);
+        decides(&t, 0, DECISION_REJECT);
+        decides(&t, 1, DECISION_REJECT);
+        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        for (uint64_t k = 0; k < 10; k++) {
+                assert_int_equal(outside_offers(&t, k, 0), k < 2 ? OFFER_QUEUED : OFFER_REFUSED);
+                dfm_says_with(&t, true);
+                assert_null(strstr(t.trace.text, "reset 2"));
+                dfm_pass_ns(&t, c.frame_wait_ns / 10);
+        }
+        dfm_says_with(&t, true);
+        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
+        ross_know(&t, 2);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_undecided(t.dfm), 2);
+        outside_ends(&t);
+}
+
 static void level_2_learns_the_flags_of_a_trigger(void **state)
 {
         struct dfm_config c = level2_outside();
@@ -342,6 +368,7 @@ int main(void)
                 cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
                 cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
                 cmocka_unit_test(a_reset_follows_the_last_clear),
+                cmocka_unit_test(refused_triggers_do_not_delay_their_reset),
                 cmocka_unit_test(level_2_learns_the_flags_of_a_trigger),
                 cmocka_unit_test(undecided_events_make_the_dfm_busy),
                 cmocka_unit_test(a_reset_in_a_resumed_run_waits_for_frames),
