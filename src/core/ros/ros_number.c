@@ -99,18 +99,36 @@ static bool is_near(uint64_t a, uint64_t b)
         return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
 }
 
+static uint64_t former_number(const struct ros_numbers *n, uint64_t c)
+{
+        return number_extend(c, n->bits, MAX(n->former.number, n->former_frame));
+}
+
+/* Whether frames are still those of the former epoch. A board may be far behind the newest trigger, as a
+ * connection held its frames up, but these may also be of before the reset: then they go on where the last
+ * one ended. */
+static bool is_former(struct ros_numbers *n, uint64_t c)
+{
+        uint64_t number = number_extend(c, n->bits, n->now.number), former = former_number(n, c);
+
+        if (is_near(number, n->first_number))
+                return false;
+        if (former > n->former_frame && former - n->former_frame <= ROS_NUMBERS_GAP) {
+                n->former_frame = former;
+                return true;
+        }
+        return number < n->first_number || number > n->now.number + ROS_NUMBERS_AGREE;
+}
+
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
 {
-        uint64_t c = counter - n->from, number;
+        uint64_t c = counter - n->from;
         const struct ros_epoch *e;
 
         if (!n->has_trigger && !n->has_frame)
                 return number_extend(c, n->bits, ROS_NUMBER_BASE);
         /* Frames of the former epoch may still be on their way when the new one is announced. */
-        if (n->behind) {
-                number = number_extend(c, n->bits, n->now.number);
-                n->behind = !is_near(number, n->now.number);
-        }
+        n->behind = n->behind && is_former(n, c);
         e = epoch_of_frames(n);
         return number_extend(c, n->bits, n->has_trigger ? MAX(e->number, e->frame) : e->frame);
 }
@@ -194,5 +212,7 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         n->now = (struct ros_epoch){event, number, l1_id, number - 1};
         n->first_event = event;
         n->behind = true;
+        n->first_number = number;
+        n->former_frame = n->former.frame;
         remember_from(n, number);
 }

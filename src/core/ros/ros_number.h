@@ -26,10 +26,12 @@ struct ros_numbers {
         uint64_t from; /* the counter of the trigger with number 0 */
         bool has_trigger, has_frame;
         struct ros_epoch now, former;
-        uint64_t first_event; /* of the epoch `now`; 0: there is no other */
-        bool behind;          /* frames have not reached that epoch yet */
-        uint64_t lag;         /* of believed frames behind the newest trigger: mean, in sixteenths */
-        uint64_t passed;      /* no trigger up to this number is open */
+        uint64_t first_event;  /* of the epoch `now`; 0: there is no other */
+        bool behind;           /* frames have not reached that epoch yet */
+        uint64_t first_number; /* near which it began */
+        uint64_t former_frame; /* newest frame that continued the epoch before since then */
+        uint64_t lag;          /* of believed frames behind the newest trigger: mean, in sixteenths */
+        uint64_t passed;       /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; those that had their frame */
 };

@@ -302,6 +302,33 @@ static void a_ros_may_hear_of_a_later_reset_first(void **state)
         }
 }
 
+/* A connection holds up the frames of many triggers before and after a reset. */
+static void a_board_may_reach_a_reset_long_after_the_triggers(void **state)
+{
+        (void)state;
+        for (uint32_t held_up = 0; held_up < ROS_STRAYS_MAX; held_up += 5) {
+                struct ros_config c = numbered(16);
+                struct ros_driver t;
+
+                c.entries = 4000;
+                ros_driver_init(&t, &c);
+                for (uint64_t event = 0; event < 1000; event++)
+                        trigger(&t, event, 1000 + (uint32_t)event);
+                frames_come(&t, 1000, 1000 - held_up);
+                while (ros_queued(t.ros, 0).jobs > 0)
+                        ros_sends(&t, 0);
+                ros_gets_keep_alive(&t, RUN_RUNNING, 1000, 7);
+                ros_resynchronise(t.ros, 1000, 0);
+                for (uint64_t event = 0; event < 2500; event++)
+                        trigger(&t, 1000 + event, (uint32_t)event);
+                frames_come(&t, 2000 - held_up, held_up);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 0);
+                frames_come(&t, 0, 2500);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 2500);
+                end(&t, 3500);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -315,6 +342,7 @@ int main(void)
                 cmocka_unit_test(a_reset_may_begin_at_any_number),
                 cmocka_unit_test(a_reset_follows_another_one),
                 cmocka_unit_test(a_reset_before_the_first_trigger_forgets_the_frames),
+                cmocka_unit_test(a_board_may_reach_a_reset_long_after_the_triggers),
                 cmocka_unit_test(a_ros_may_hear_of_a_later_reset_first),
                 cmocka_unit_test(a_reset_settles_the_frames_that_wait_for_a_newer_one),
         };
