@@ -64,12 +64,30 @@ static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct 
 /* Adds what a reset of the counters, or the beginning of a run, waits for. */
 static void add_reset(struct strbuf *b, const struct dfm *d, const struct scenario *s)
 {
-        if (dfm_open_events(d) > 0)
-                strbuf_add(b, "the counters were reset, and %u events from before have not ended",
-                           dfm_open_events(d));
-        else if (!add_nodes(b, d, s, is_behind, "did not confirm the last reset of the counters"))
+        const char *separator = b->length > 0 ? "; " : "";
+        uint32_t open = dfm_open_events(d);
+
+        if (open > 0)
+                strbuf_add(b, "%sthe counters were reset, and %u event%s from before %s not ended", separator,
+                           open, open == 1 ? "" : "s", open == 1 ? "has" : "have");
+        else if (!add_nodes(b, d, s, is_behind,
+                            dfm_counts(d)->offered.resets > 0
+                                    ? "did not confirm the last reset of the counters"
+                                    : "did not confirm the beginning of the run"))
                 strbuf_add(b,
-                           "the counters were reset, and frames from before may still arrive, for ros.wait");
+                           "%sthe counters were reset, and frames from before may still arrive, for ros.wait",
+                           separator);
+}
+
+static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenario *s)
+{
+        if (dfm_waits_for_reset(d))
+                add_reset(b, d, s);
+        else
+                strbuf_add(b, "%s%s", b->length > 0 ? "; " : "",
+                           dfm_is_busy(d)                          ? "no SFI had a free credit"
+                           : s->trigger.source_kind == TRIGGER_UDP ? "no trigger came from outside"
+                                                                   : "the first trigger was not due yet");
 }
 
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
@@ -82,10 +100,7 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         add_nodes(&b, d, s, was_never_heard, "never reached this DFM");
         add_nodes(&b, d, s, has_left, "left or fell silent");
         if (dfm_has_begun(d) && !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
-                strbuf_add(&b, "%s%s", b.length > 0 ? "; " : "",
-                           dfm_is_busy(d)                          ? "no SFI had a free credit"
-                           : s->trigger.source_kind == TRIGGER_UDP ? "no trigger came from outside"
-                                                                   : "the first trigger was not due yet");
+                add_idle(&b, d, s);
         add_own_reasons(&b, d, s);
 }
 
@@ -98,7 +113,8 @@ void stall_describe(const struct dfm *d, const struct scenario *s, char *text, s
         if (!holding && !left && dfm_waits_for_reset(d))
                 add_reset(&b, d, s);
         else if (!holding && !left && dfm_waits_for_level2(d))
-                strbuf_add(&b, "level 2 has not decided %u events", dfm_undecided(d));
+                strbuf_add(&b, "level 2 has not decided %u event%s", dfm_undecided(d),
+                           dfm_undecided(d) == 1 ? "" : "s");
         else if (!holding && !left)
                 strbuf_add(&b, "no SFI has a free credit");
 }
@@ -169,8 +185,9 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         failed_outputs(d, s, to);
         vanished_sfis(d, s, to);
         if (c->ended_again > 0)
-                reasons_add(to, "%llu events ended again on another SFI: files may hold them twice",
-                            (unsigned long long)c->ended_again);
+                reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",
+                            (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",
+                            c->ended_again == 1 ? "it" : "them");
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)
