@@ -79,7 +79,7 @@ bool frontend_box_has_room(const struct frontend_box *b)
 
 void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_ns)
 {
-        uint32_t flags = b->fresh || serial == 0 ? FRONTEND_ENTRY_RESET : 0;
+        uint32_t flags = b->fresh || (serial == 0 && b->resets == 0) ? FRONTEND_ENTRY_RESET : 0;
 
         b->fresh = false;
         if (b->out)
@@ -97,7 +97,7 @@ static void announce(struct frontend_box *b, uint64_t now_ns)
                 .flags = FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER,
         };
         b->asked_ns = now_ns;
-        b->acknowledged = false;
+        b->acknowledged = b->forgotten = false;
 }
 
 void frontend_box_reset(struct frontend_box *b, uint64_t serial, uint64_t now_ns)
@@ -116,9 +116,21 @@ bool frontend_box_is_resetting(const struct frontend_box *b)
         return b->asked_ns != NEVER_NS;
 }
 
+static bool is_silent(const struct frontend_box *b, uint64_t now_ns)
+{
+        return !b->heard || now_ns - b->heard_ns >= SILENCE_NS;
+}
+
+static bool is_stopped(const struct frontend_box *b)
+{
+        return b->state.busy && b->state.reason == FRONTEND_BUSY_STOPPED;
+}
+
 static bool must_ask_again(const struct frontend_box *b, uint64_t now_ns)
 {
-        return frontend_box_is_resetting(b) && !b->acknowledged && now_ns - b->asked_ns >= ASK_AGAIN_NS;
+        if (!frontend_box_is_resetting(b) || b->acknowledged)
+                return false;
+        return (b->forgotten && !is_stopped(b)) || now_ns - b->asked_ns >= ASK_AGAIN_NS;
 }
 
 int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
@@ -143,9 +155,21 @@ int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
         return 0;
 }
 
+/* A DFM that stopped, or restarts, has forgotten the marker: its next reason 5 is not the answer. */
+static void note_answer(struct frontend_box *b, bool was_silent)
+{
+        b->forgotten |= was_silent || is_stopped(b);
+        if (b->forgotten)
+                b->acknowledged = false;
+        else if (b->state.busy)
+                b->acknowledged |= b->state.reason == FRONTEND_BUSY_RESET;
+        else if (b->acknowledged)
+                b->asked_ns = NEVER_NS;
+}
+
 static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t now_ns)
 {
-        bool was_busy = b->busy_since_ns != NEVER_NS;
+        bool was_busy = b->busy_since_ns != NEVER_NS, was_silent = is_silent(b, now_ns);
 
         if (!frontend_packet_decode_busy(d->bytes, d->size_bytes, &b->state)) {
                 b->busy_malformed++;
@@ -154,10 +178,7 @@ static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t
         b->busy_packets++;
         b->heard = true;
         b->heard_ns = now_ns;
-        if (b->state.busy)
-                b->acknowledged |= b->state.reason == FRONTEND_BUSY_RESET;
-        else if (b->acknowledged)
-                b->asked_ns = NEVER_NS;
+        note_answer(b, was_silent);
         if (b->state.busy == was_busy)
                 return;
         b->busy_changes++;
@@ -177,11 +198,6 @@ int frontend_box_hear(struct frontend_box *b, uint64_t now_ns)
         }
         b->ready = false;
         return n;
-}
-
-static bool is_silent(const struct frontend_box *b, uint64_t now_ns)
-{
-        return !b->heard || now_ns - b->heard_ns >= SILENCE_NS;
 }
 
 bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns)

@@ -20,6 +20,7 @@ struct frontend_box {
         bool fresh;            /* without a busy signal: the next trigger announces a reset */
         uint64_t asked_ns;     /* when a marker told of a reset that ROSs do not know yet; NEVER_NS: none */
         bool acknowledged;     /* the DFM has seen that marker */
+        bool forgotten;        /* it may be another DFM since */
         bool heard;
         struct frontend_busy state; /* as last heard */
         uint64_t heard_ns;

@@ -10,7 +10,7 @@
 
 /* Flag of an entry: the counters were reset, and its number is the first one after that. */
 #define FRONTEND_ENTRY_RESET 4u
-/* The entry is no trigger: its number is that of the next one, and only its other flags count. */
+/* The entry is not a trigger: its number is that of the next one, and only its other flags count. */
 #define FRONTEND_ENTRY_MARKER 8u
 
 struct frontend_entry {
@@ -18,6 +18,8 @@ struct frontend_entry {
         uint32_t type, flags;
 };
 
+/* Reason of a DFM without a run, that takes no triggers. */
+#define FRONTEND_BUSY_STOPPED 4u
 /* Reason of a DFM that finishes what came before a reset of the counters, and tells the ROSs of it. */
 #define FRONTEND_BUSY_RESET 5u
 
