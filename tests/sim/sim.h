@@ -19,7 +19,9 @@ struct sim_boards {
         uint64_t late_ns;               /* time by which it is late */
         uint64_t dead_from, dead_until; /* the first board misses these triggers */
         bool forgets;                   /* and then counts from 0, up to a reset */
-        uint64_t reset_at;              /* all counters begin again at this trigger; 0: never */
+        /* All counters begin again at this trigger; 0: never. With triggers from outside, the test tells the
+         * DFM, and the ROSs learn it from KeepAlive. */
+        uint64_t reset_at;
 };
 
 struct sim_config {

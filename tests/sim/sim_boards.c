@@ -71,7 +71,7 @@ void sim_boards_read_out(struct sim *s)
 
         for (; b->bits > 0 && s->triggered < triggers; s->triggered++) {
                 for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                        if (s->triggered == b->reset_at && b->reset_at > 0)
+                        if (s->triggered == b->reset_at && b->reset_at > 0 && !s->config.outside)
                                 ros_resynchronise(s->nodes[1 + i].ros, b->reset_at, 0);
                         read_out(s, i, s->triggered);
                 }

@@ -139,7 +139,8 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .node_timeout_ns = 10 * KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
-                .info = s->config.boards.reset_at > 0 ? sim_boards_info : NULL,
+                .frame_wait_ns = s->config.timeout_ns / 2,
+                .info = s->config.boards.reset_at > 0 && !s->config.outside ? sim_boards_info : NULL,
                 .info_ctx = s,
                 .level2 = s->config.level2,
         };

@@ -179,6 +179,69 @@ static void the_dfm_restarts_with_level_2(void **state)
         }
 }
 
+/* A trigger box that obeys busy, and resets all counters once, with a marker. */
+static void play_reset(struct sim *s, const struct sim_config *c)
+{
+        struct dfm *dfm = sim_dfm(s);
+        bool asked = false;
+
+        for (uint64_t n = 0; !sim_run(s, sim_now_ns(s) + NS_PER_MS / 4);) {
+                bool resets = n == c->boards.reset_at && !asked;
+                struct trigger_entry e = {
+                        .number = n < c->boards.reset_at ? n : n - c->boards.reset_at,
+                        .flags = resets ? TRIGGER_RESET | TRIGGER_MARKER : 0,
+                };
+
+                check(sim_now_ns(s) < FOREVER_NS);
+                if (dfm_busy(dfm).busy && !resets)
+                        continue;
+                check(dfm_offer(dfm, sim_now_ns(s), &e) <= OFFER_MARKER || n >= c->events);
+                asked |= resets;
+                n += !resets;
+                sim_inject(s, ROLE_DFM, 0, "wake", 4);
+        }
+}
+
+/* The frames carry the numbers of the triggers: each belongs to the trigger on its side of the reset, also if
+ * level 2 rejected the events before it. */
+static void frames_of_a_reset_do_not_mix(void **state)
+{
+        uint64_t first, last = seeds_to_run(40, &first);
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                struct sim_config c = sim_standard();
+                uint64_t accepted = 0;
+                struct sim *s;
+
+                seed_now = seed;
+                c.outside = true;
+                c.push = seed % 2;
+                c.events = 400;
+                c.boards = (struct sim_boards){.bits = seed % 3 ? 16 : 32, .reset_at = 100 + seed * 3};
+                if (seed % 4 < 3)
+                        c.level2 = (struct dfm_level2_config){
+                                .on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
+                c.accept_percent = 40;
+                c.farm_ns = 2 * NS_PER_MS;
+                c.faults.seed = seed;
+                s = sim_now = sim_new(&c);
+                play_reset(s, &c);
+                check_accounts(s, &c);
+                check(dfm_counts(sim_dfm(s))->offered.resets == 1);
+                check(dfm_counts(sim_dfm(s))->lost == 0 && dfm_counts(sim_dfm(s))->partial == 0);
+                for (uint64_t e = 0; e < c.events; e++)
+                        accepted += !c.level2.on || sim_accepts(s, e);
+                check(dfm_counts(sim_dfm(s))->complete == accepted && sim_wrong_bytes(s) == 0);
+                for (uint32_t i = 0; i < c.n_ros; i++) {
+                        const struct ros_counts *r = ros_counts(sim_ros(s, i));
+
+                        check(r->used == c.events && r->absent == 0 && r->late == 0 && r->left_over == 0);
+                }
+                sim_free(s);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -186,6 +249,7 @@ int main(void)
                 cmocka_unit_test(pull),
                 cmocka_unit_test(the_dfm_restarts),
                 cmocka_unit_test(the_dfm_restarts_with_level_2),
+                cmocka_unit_test(frames_of_a_reset_do_not_mix),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
