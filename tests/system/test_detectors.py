@@ -97,12 +97,19 @@ def prepare(evb, where, python):
     (where / "bin" / "python3").chmod(0o755)
 
 
-def shell(where, lines):
-    """Types the lines into a shell with job control; returns the finished process."""
+def in_shell(lines):
+    """Returns the command that types the lines into a shell with job control, in a network of its own if it may have one."""
     own = ["unshare", "--net"] if os.geteuid() == 0 else []
-    lines = (["ip link set lo up"] if own else []) + lines
-    return subprocess.run([*own, "bash", "-m", "-c", "\n".join(lines)], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
-                          env={**os.environ, "PATH": f"{where}/bin:{os.environ['PATH']}"})
+    return [*own, "bash", "-m", "-c", "\n".join((["ip link set lo up"] if own else []) + lines)]
+
+
+def surroundings(where):
+    return {"cwd": where, "text": True, "env": {**os.environ, "PATH": f"{where}/bin:{os.environ['PATH']}"}}
+
+
+def shell(where, lines):
+    """Returns the finished process."""
+    return subprocess.run(in_shell(lines), capture_output=True, timeout=LIMIT_S, **surroundings(where))
 
 
 def noted(where, script):
@@ -157,8 +164,11 @@ def waits(evb):
     """Without a run, the boards say whom they wait for."""
     with folder() as where:
         prepare(evb, where, sys.executable)
-        done = shell(where, ["timeout 2 python3 boards.py 5000"])
-        assert done.returncode == 124 and "waiting for the DFM" in done.stderr, done
+        with contextlib.ExitStack() as undo:
+            boards = undo.enter_context(subprocess.Popen(in_shell(["exec python3 boards.py 5000"]), **surroundings(where), stderr=subprocess.PIPE))
+            undo.callback(boards.kill)
+            assert any("waiting for the DFM" in line for line in boards.stderr), "the boards ended without a word"
+            assert boards.poll() is None
 
 
 def desk(evb):

@@ -225,7 +225,10 @@ static void stop(struct frontend *f, uint64_t now_ns)
 
 static void run_triggers(struct frontend *f, uint64_t now_ns)
 {
-        f->reset_is_wanted |= frontend_box_take_long_busy(&f->box, now_ns);
+        bool long_busy = frontend_box_take_long_busy(&f->box, now_ns);
+
+        /* The DFM is busy with the last reset: another one would not end that. */
+        f->reset_is_wanted |= long_busy && !frontend_box_is_resetting(&f->box);
         take_triggers(f, now_ns);
         if (is_over(f, now_ns))
                 stop(f, now_ns);
