@@ -127,10 +127,10 @@ struct dfm_resume {
         uint64_t oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits */
         struct node_totals totals;
-        bool late; /* the inventory of an SFI that came later is incomplete */
-        /* earlier events that count as lost, or with level 2 as rejected, because no SFI reported their end
-         */
-        uint64_t lost;
+        bool late;           /* the inventory of an SFI that came later is incomplete */
+        uint32_t n_reported; /* SFIs whose inventory is complete */
+        bool none_is_lost;   /* level 2 rejected what no SFI reported */
+        uint64_t unreported; /* earlier events whose end no SFI reported: rejected if none is lost */
 };
 
 /* Decisions about events. */

@@ -178,17 +178,38 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
         }
 }
 
+/* Without the report of an SFI, any event may be one that it had built. */
+static bool none_is_lost(const struct dfm *d)
+{
+        return d->config.level2.on && d->resume.n_reported >= d->config.n_sfi;
+}
+
+/* The last report shows that the unreported events, which counted as lost so far, were rejected. */
+static void note_rejected(struct dfm *d)
+{
+        uint64_t fragments = d->resume.unreported * d->config.n_ros;
+        struct dfm_counts *c = &d->counts;
+
+        if (d->resume.none_is_lost || !none_is_lost(d))
+                return;
+        d->resume.none_is_lost = true;
+        c->lost -= d->resume.unreported;
+        c->rejected += d->resume.unreported;
+        c->fragments_expected -= fragments;
+        c->fragments_lost -= fragments;
+}
+
 /* Further events that the late SFI ended had counted as lost so far, or another SFI built them as well. */
 static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         struct dfm_counts *c = &d->counts;
         uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended);
         uint64_t n_ros = d->config.n_ros;
-        uint64_t found = MIN(beyond, d->resume.lost), partial = MIN(t->partial, n->late_ended + found);
+        uint64_t found = MIN(beyond, d->resume.unreported), partial = MIN(t->partial, n->late_ended + found);
         uint64_t missing = MIN(t->missing, partial * n_ros), absent = MIN(t->absent, found * n_ros - missing);
 
-        d->resume.lost -= found;
-        if (d->config.level2.on) {
+        d->resume.unreported -= found;
+        if (d->resume.none_is_lost) {
                 c->rejected -= found;
                 c->fragments_expected += found * n_ros;
                 c->fragments_lost += missing;
@@ -202,6 +223,7 @@ static void note_late_totals(struct dfm *d, const struct dfm_node *n, const stru
         c->fragments_absent += absent;
         c->payload_bytes += t->payload_bytes;
         c->ended_again += beyond - found;
+        note_rejected(d);
 }
 
 static void note_totals(struct dfm *d, const struct node_totals *t)
@@ -258,6 +280,7 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         n->inventory_next += 64 * m->n;
         n->inquiry_due_ns = 0;
         n->inventory_done = is_whole(d, n, m);
+        d->resume.n_reported += n->inventory_done;
         if (n->inventory_done && d->resume.active)
                 note_totals(d, &m->inventory.totals);
         else if (n->inventory_done)
@@ -274,8 +297,8 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* Accounts for all triggers so far. Events that ended on an SFI that left count as lost; with level 2, nearly
- * all events whose end nobody reports are rejected ones, and count as such. */
+/* Accounts for all triggers so far. Events whose end no SFI reports are lost, as they may have ended on one
+ * that left; with level 2 they were rejected, if all SFIs have reported. */
 static void count_former(struct dfm *d)
 {
         const struct node_totals *t = &d->resume.totals;
@@ -286,8 +309,9 @@ static void count_former(struct dfm *d)
         c->complete = MIN(t->complete, ended);
         c->partial = MIN(t->partial, ended - c->complete);
         c->ended_again += t->complete + t->partial - c->complete - c->partial;
-        d->resume.lost = ended - c->complete - c->partial;
-        *(d->config.level2.on ? &c->rejected : &c->lost) = d->resume.lost;
+        d->resume.unreported = ended - c->complete - c->partial;
+        d->resume.none_is_lost = none_is_lost(d);
+        *(d->resume.none_is_lost ? &c->rejected : &c->lost) = d->resume.unreported;
         c->payload_bytes = t->payload_bytes;
         c->fragments_expected = (ended - c->rejected) * n_ros;
         c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
@@ -295,9 +319,9 @@ static void count_former(struct dfm *d)
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
-/* An event that no SFI knows. With level 2, the former DFM had not assigned it: it was rejected, or nobody
- * can decide about it, as its trigger is not known. */
-static bool is_rejected(const struct dfm *d)
+/* An event that no SFI knows. With level 2 and triggers from outside, it was rejected or is lost: nobody can
+ * decide about it, as its trigger is not known. */
+static bool is_over(const struct dfm *d)
 {
         return d->config.level2.on && dfm_triggers_are_outside(d);
 }
@@ -311,7 +335,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         for (uint64_t event = r->oldest; event < r->newest && event - r->oldest < EVB_EVENT_WINDOW; event++) {
                 uint32_t slot;
 
-                if (is_known(d, event) || is_rejected(d) || t->used == t->capacity)
+                if (is_known(d, event) || is_over(d) || t->used == t->capacity)
                         continue;
                 slot = dfm_table_insert(t, event, now_ns);
                 t->slots[slot].attempts = 1;
