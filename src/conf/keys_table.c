@@ -67,9 +67,9 @@ const struct scenario_key scenario_keys[] = {
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
              LOCAL),
         FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
-                 "Used share of all credits, of trigger.queue, or of level2.window, at which the DFM becomes "
-                 "busy. It is also busy while a ROS sends XOFF, at a reset of the counters, and while it "
-                 "takes no triggers."),
+                 "Used share of all credits, of trigger.queue, or of the events that may be undecided "
+                 "(level2.window), at which the DFM becomes busy. It is also busy while a ROS sends XOFF, at "
+                 "a reset of the counters, and while it takes no triggers."),
         FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
                  "Used share at which the DFM stops being busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,

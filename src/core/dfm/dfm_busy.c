@@ -29,7 +29,7 @@ static bool output_is_slow(const struct dfm *d)
 
 static uint64_t undecided_permille(const struct dfm *d)
 {
-        return d->config.level2.on ? UINT64_C(1000) * d->table.n_undecided / d->config.level2.window : 0;
+        return d->config.level2.on ? UINT64_C(1000) * d->table.n_undecided / dfm_level2_limit(d) : 0;
 }
 
 bool dfm_waits_for_reset(const struct dfm *d)

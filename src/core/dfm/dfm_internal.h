@@ -369,10 +369,15 @@ static inline bool dfm_triggers_are_outside(const struct dfm *d)
         return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
 }
 
-/* Whether another event may wait for level 2. */
+/* Maximum number of events that wait for level 2: the ROSs hold the frames of all of them. */
+static inline uint32_t dfm_level2_limit(const struct dfm *d)
+{
+        return MIN(d->config.level2.window, d->level2.room);
+}
+
 static inline bool dfm_level2_has_room(const struct dfm *d)
 {
-        return d->table.n_undecided < MIN(d->config.level2.window, d->level2.room);
+        return d->table.n_undecided < dfm_level2_limit(d);
 }
 
 /* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end

@@ -84,6 +84,30 @@ static void a_full_queue_is_busy_at_once(void **state)
         outside_ends(&t);
 }
 
+/* The ROSs hold the frames of 10 events, so the eighth undecided one is too many. */
+static void undecided_events_that_fill_the_ross_are_busy(void **state)
+{
+        struct dfm_config c = outside_standard(100);
+        struct dfm_driver t;
+
+        (void)state;
+        c.has_front_ends = true;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 1000};
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 100);
+        t.room = 10;
+        for (uint64_t k = 0; k < 8; k++) {
+                outside_offers(&t, 100 + k, 0);
+                dfm_says_with(&t, false);
+                if (k == 0)
+                        ross_know(&t, 1);
+                dfm_says_with(&t, false);
+                assert_int_equal(dfm_undecided(t.dfm), k + 1);
+                assert_busy(&t, k < 7 ? BUSY_NOT : BUSY_LEVEL2);
+        }
+        outside_ends(&t);
+}
+
 static void the_schedule_has_a_busy_signal_too(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -208,6 +232,7 @@ int main(void)
                 cmocka_unit_test(busy_follows_the_credits_with_hysteresis),
                 cmocka_unit_test(busy_follows_the_queue),
                 cmocka_unit_test(a_full_queue_is_busy_at_once),
+                cmocka_unit_test(undecided_events_that_fill_the_ross_are_busy),
                 cmocka_unit_test(the_schedule_has_a_busy_signal_too),
                 cmocka_unit_test(the_clock_makes_an_event_of_each_slice),
                 cmocka_unit_test(a_resumed_run_loses_events_whose_trigger_nobody_knows),
