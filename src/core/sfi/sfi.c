@@ -384,19 +384,22 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
 }
 
 /* Whether each ROS that is present reports that no frame came: what a ROS held, or does not answer, may be
- * lost. If the event does not wait for a ROS for the whole time, it may end just before that answer. */
+ * lost. If the event does not wait for a ROS for the whole time, it may end just before that answer, but not
+ * before the first one. */
 static bool is_unanswered(const struct sfi *s, uint32_t slot)
 {
         const struct sfi_slots *t = &s->slots;
+        bool any = false;
 
         for (uint32_t i = 0; i < t->n_ros; i++) {
                 const struct sfi_fragment *f = sfi_fragment(t, slot, i);
                 bool pending = f->whole && f->status == FRAGMENT_PENDING;
 
+                any |= pending;
                 if (!pending && sfi_slots_ros_is_live(t, i) && (f->known || t->rules[i].wait_ns == 0))
                         return false;
         }
-        return true;
+        return any;
 }
 
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)

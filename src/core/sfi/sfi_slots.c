@@ -334,15 +334,16 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
                 sfi_slots_finish(t, now_ns, slot, false);
 }
 
-/* The event ends at the end of the longest wait, once it lacks only fragments that have one. */
+/* The event ends at the end of the longest wait, once it lacks only fragments that have one. Before that, a
+ * ROS must have answered, because only an answer tells a frame that did not come from a lost one. */
 void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot)
 {
         struct sfi_slot *e = &t->items[slot];
         uint64_t longest_ns = 0;
         uint32_t lacking = 0;
 
-        if (e->missing == 0 || e->missing > t->n_waited || !e->assigned || e->state != SLOT_COLLECTING ||
-            (t->config->pull && !e->requested))
+        if (e->missing == 0 || e->missing == t->n_live || e->missing > t->n_waited || !e->assigned ||
+            e->state != SLOT_COLLECTING || (t->config->pull && !e->requested))
                 return;
         for (uint32_t k = 0; k < t->n_waited; k++) {
                 uint32_t ros = t->waited[k];

@@ -113,19 +113,25 @@ static void only_pending_fragments_leave_an_event_unanswered(void **state)
 {
         static const struct {
                 int first, second; /* status of the fragment of each ROS; -1: it does not answer */
+                bool wait;         /* both ROSs have a wait */
                 bool unanswered;
         } cases[] = {
-                {FRAGMENT_PENDING, FRAGMENT_PENDING, true},
-                {FRAGMENT_PENDING, FRAGMENT_LOST, false},
-                {FRAGMENT_DISCARDED, FRAGMENT_PENDING, false},
-                {FRAGMENT_PENDING, -1, false},
-                {-1, -1, false},
+                {FRAGMENT_PENDING, FRAGMENT_PENDING, false, true},
+                {FRAGMENT_PENDING, FRAGMENT_LOST, false, false},
+                {FRAGMENT_DISCARDED, FRAGMENT_PENDING, false, false},
+                {FRAGMENT_PENDING, -1, false, false},
+                {-1, -1, false, false},
+                {FRAGMENT_PENDING, FRAGMENT_PENDING, true, true},
+                {FRAGMENT_PENDING, FRAGMENT_LOST, true, false},
+                {FRAGMENT_PENDING, -1, true, true},
+                {-1, -1, true, false},
         };
-        struct sfi_config c = sfi_standard();
+        static const struct ros_rule wait[] = {{.wait_ns = WAIT_NS}, {.wait_ns = WAIT_NS}};
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 const int statuses[] = {cases[i].first, cases[i].second};
+                struct sfi_config c = with_rules(cases[i].wait ? wait : NULL, false);
                 struct sfi_driver t;
 
                 sfi_driver_start(&t, &c, 1);
@@ -139,6 +145,30 @@ static void only_pending_fragments_leave_an_event_unanswered(void **state)
                 pass(&t, 3 * NS_PER_S);
                 assert_sfi_writes(&t, "e0 lost");
                 assert_int_equal(strstr(sfi_says(&t), "unanswered") != NULL, cases[i].unanswered);
+                sfi_driver_fini(&t);
+        }
+}
+
+/* Of this event, the SFI knows nothing: the ROSs, which wait as long, are about to report what they have. */
+static void an_event_without_any_fragment_waits_for_an_answer(void **state)
+{
+        static const struct ros_rule rules[] = {{.wait_ns = WAIT_NS}, {.wait_ns = WAIT_NS}};
+        struct sfi_chunk pending = chunk_of(1, 0, 0, 0, 0);
+        struct sfi_driver t;
+
+        (void)state;
+        pending.chunk.status = FRAGMENT_PENDING;
+        for (int pull = 0; pull < 2; pull++) {
+                struct sfi_config c = with_rules(rules, pull);
+
+                sfi_driver_start(&t, &c, 1);
+                pass(&t, 0);
+                pass(&t, 2 * WAIT_NS);
+                assert_sfi_writes(&t, "");
+                assert_int_equal(sfi_gets_chunk(&t, pending), SFI_STORE);
+                pass(&t, 0);
+                assert_sfi_writes(&t, "e0 lost");
+                assert_non_null(strstr(sfi_says(&t), "unanswered"));
                 sfi_driver_fini(&t);
         }
 }
@@ -268,6 +298,7 @@ int main(void)
                 cmocka_unit_test(waits_and_requirements_are_independent),
                 cmocka_unit_test(reports_of_a_ros_end_the_wait),
                 cmocka_unit_test(only_pending_fragments_leave_an_event_unanswered),
+                cmocka_unit_test(an_event_without_any_fragment_waits_for_an_answer),
                 cmocka_unit_test(an_unassigned_event_keeps_its_time),
                 cmocka_unit_test(a_left_out_ros_ends_the_wait),
                 cmocka_unit_test(credits_grow_with_the_events_that_only_wait),
