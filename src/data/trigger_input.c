@@ -129,6 +129,9 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
         if (has_restarted(t, now_ns, p))
                 sequence_begin(&t->sequence, 0);
         verdict = sequence_note(&t->sequence, p->sequence);
+        /* From here on, whatever comes late was sent after the reset. */
+        if (verdict == SEQUENCE_NEW && p->sequence - t->reset_sequence >= SEQUENCE_WINDOW)
+                t->was_reset = false;
         if (p->sequence == 0 && verdict != SEQUENCE_REPEAT)
                 t->began_ns = now_ns;
         stats_add(&t->stats->trigger_datagrams, 1);
@@ -150,9 +153,9 @@ static void log_unusable(struct trigger_input *t, const struct datagram *d)
                 return;
         t->unusable_logged = true;
         trigger_packet_explain(d->bytes, d->size_bytes, why, sizeof why);
-        log_warning(
-                "ignored a datagram from %s that is no trigger datagram: %s; further ones are only counted",
-                net_address_format(d->from, from), why);
+        log_warning("ignored a datagram from %s that is not a trigger datagram: %s; further ones are only "
+                    "counted",
+                    net_address_format(d->from, from), why);
 }
 
 /* Returns the number of triggers. */

@@ -222,8 +222,8 @@ def hostile(evb):
         wait_built(running, 100)
         report, err = stop(running)
         complete(report)
-        assert err.count("that is no trigger datagram: ") == 1, err
-        assert re.search(r"dfm: ignored a datagram from 127\.\S+ that is no trigger datagram: it has 0 bytes, expected at least", err), err
+        assert err.count("that is not a trigger datagram: ") == 1, err
+        assert re.search(r"dfm: ignored a datagram from 127\.\S+ that is not a trigger datagram: it has 0 bytes, expected at least", err), err
         (dfm,) = (node for node in report["nodes"] if node["role"] == "dfm")
         assert report["triggers"] == 100 and report["trigger_datagrams_other_run"] == 1, report
         assert dfm["packets_foreign"] == 20 * 4 + 20 and dfm["packets_malformed"] == 20 * 5, dfm

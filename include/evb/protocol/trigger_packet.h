@@ -16,7 +16,7 @@
 #define TRIGGER_SPILL_ENDS 2u
 /* The boards' counters were reset: `number` counts anew from this entry on. */
 #define TRIGGER_RESET 4u
-/* Only the other flags count: the entry is no trigger. */
+/* Only the other flags count: the entry is not a trigger. */
 #define TRIGGER_MARKER 8u
 #define TRIGGER_FLAGS 15u
 

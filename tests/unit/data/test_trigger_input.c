@@ -172,6 +172,24 @@ static void a_datagram_that_a_reset_overtook_is_dropped(void **state)
         bench_close(&b);
 }
 
+/* Numbers of datagrams are 32 bits wide: the reset must not seem to come after all of them. */
+static void a_reset_of_long_ago_overtook_nothing(void **state)
+{
+        const uint32_t later = 100 + (UINT32_C(1) << 31);
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        send_packet(&b, 50, 1, 0, TRIGGER_RESET);
+        for (uint32_t k = 0; k < 4; k++) /* four confirm the jump */
+                send_packet(&b, later + k, 1, 1 + k, 0);
+        send_packet(&b, later + 5, 1, 6, 0);
+        send_packet(&b, later + 4, 1, 5, 0);
+        assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_late), 0);
+        assert_int_equal(stats_get(&b.sample.stats->triggers_offered), 7);
+        bench_close(&b);
+}
+
 static void a_restarted_board_is_followed_at_once(void **state)
 {
         struct bench b;
@@ -317,6 +335,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(sequence_numbers_show_losses_and_repeats),
                 cmocka_unit_test(a_datagram_that_a_reset_overtook_is_dropped),
+                cmocka_unit_test(a_reset_of_long_ago_overtook_nothing),
                 cmocka_unit_test(a_restarted_board_is_followed_at_once),
                 cmocka_unit_test(bad_datagrams_are_counted),
                 cmocka_unit_test(a_flood_does_not_prolong_a_turn),
