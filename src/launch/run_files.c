@@ -39,25 +39,33 @@ static _Noreturn void write_as_child(const struct run_file *f, int to)
         _exit(write(to, &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
 }
 
+/* Signals that came before this message do not answer it: they ended the run. */
+static void warn_that_it_waits(const char *path)
+{
+        while (signals_wait(0))
+                ;
+        log_warning("waiting for the disk to take %s; a signal (Ctrl-C) ends the run without it", path);
+}
+
 /* False: a signal came first. */
 static bool await_child(int from, const char *path)
 {
         uint64_t patience_ns = clock_now_ns() + PATIENCE_NS;
         struct pollfd end = {.fd = from, .events = POLLIN};
+        bool warned = false;
 
         while (poll(&end, 1, LOOK_MS) <= 0) {
-                if (signals_wait(0))
+                if (warned && signals_wait(0))
                         return false;
-                if (clock_now_ns() < patience_ns)
+                if (warned || clock_now_ns() < patience_ns)
                         continue;
-                log_warning("waiting for the disk to take %s; a signal (Ctrl-C) ends the run without it",
-                            path);
-                patience_ns = NEVER_NS;
+                warn_that_it_waits(path);
+                warned = true;
         }
         return true;
 }
 
-/* As run_file_write(). -EINTR: a signal came while the disk was not ready. */
+/* As run_file_write(), with the expected path. -EINTR: a signal came while the disk was not ready. */
 static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
 {
         _cleanup_close_ int from = -1, to = -1;
@@ -65,7 +73,6 @@ static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH
         int ends[2];
         pid_t child;
 
-        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", f->core);
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return -errno;
         from = ends[0];
@@ -133,9 +140,10 @@ static const char *first_file(const json_t *nodes, const struct child *c)
 void run_files_write(const struct launch *l, const json_t *report, json_t *written, struct reasons *to)
 {
         const json_t *nodes = json_object_get(report, "nodes");
-        char core[RUN_FILE_PATH_MAX], path[RUN_FILE_PATH_MAX];
+        char core[RUN_FILE_PATH_MAX - 16], path[RUN_FILE_PATH_MAX];
         struct run_file f = {
                 .scenario = l->scenario, .run = run_number(nodes), .core = core, .accounts = report};
+        int r = 0;
 
         if (!l->options->keep_records || l->scenario->sfi.output != OUTPUT_FILE || f.run == 0 ||
             stats_get(&launch_dfm(l)->stats->triggers) == 0)
@@ -143,18 +151,18 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
         for (size_t i = 0; i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
                 const char *file = first_file(nodes, c);
-                int r;
 
                 if (c->node->role != ROLE_SFI)
                         continue;
                 if (!file || !run_file_core(file, core, sizeof core))
                         make_core(l, c, f.run, core, sizeof core);
-                r = write_record(&f, path);
-                if (r == -EINTR) {
+                snprintf(path, sizeof path, "%s.run.json", core);
+                /* The signal holds for all records. */
+                if (r != -EINTR)
+                        r = write_record(&f, path);
+                if (r == -EINTR)
                         reasons_add(to, "a signal came before the disk had taken %s", path);
-                        return;
-                }
-                if (r < 0)
+                else if (r < 0)
                         reasons_add(to, "cannot write %s: %s", path, strerror(-r));
                 else
                         json_array_append_new(written, json_string(path));
