@@ -506,8 +506,9 @@ def listening(running, port):
 
 
 @contextlib.contextmanager
-def experiment(evb, transport, keys=None, trigger_port=None, **options):
-    """Three ROSs and their boards, with a trigger box if there is a port for it; yields the run and the stand-in."""
+def experiment(evb, transport, keys=None, trigger_port=None, prepare=None, **options):
+    """Three ROSs and their boards, with a trigger box if there is a port for it; yields the run and the stand-in. The run is
+    prepared before that begins."""
     port = next(_ports)
     host = f"{OWN_NET}.{next(_hosts)}"
     with folder() as where:
@@ -524,6 +525,8 @@ def experiment(evb, transport, keys=None, trigger_port=None, **options):
                 boards = ",".join([source] * 3)
             if trigger_port:
                 options["trigger_to"] = f"{running.address('dfm')}:{trigger_port}"
+            if prepare:
+                prepare(running)
             with Frontend(evb, boards=boards, **options) as frontend:
                 yield running, frontend
 
@@ -637,13 +640,37 @@ def numbered(evb, transport):
 TRIGGERED = "trigger.source=udp:1"
 
 
+class Held:
+    """An SFI that builds nothing from the first trigger on, until the DFM is busy."""
+
+    def __init__(self, busy_from):
+        self.busy_from = busy_from
+
+    def hold(self, running):
+        host, port = self.busy_from.split(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
+            box.bind((host, int(port)))
+            box.settimeout(LIMIT_S)
+            while box.recv(64)[4]:
+                pass
+        self.busy_ns, self.pid = running.counter("dfm", "busy_ns"), running.nodes()["sfi1"]
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def release(self, running):
+        running.wait_for("busy", lambda: running.counter("dfm", "busy_ns") > self.busy_ns)
+        os.kill(self.pid, signal.SIGCONT)
+
+
 @contextlib.contextmanager
-def triggered(evb, keys=None, **options):
+def triggered(evb, keys=None, hold=False, **options):
     """Runs with the triggers of the stand-in, which obeys busy. Yields the exit status and both reports."""
     need_keys(evb, TRIGGERED, "trigger.busy-to=127.0.0.1:1")
     port, busy_from = next(_ports), f"{OWN_NET}.{next(_hosts)}:{next(_ports)}"
+    held = Held(busy_from)
     with experiment(evb, "udp", {"trigger.source": f"udp:{port}", "trigger.busy-to": busy_from, **(keys or {})}, trigger_port=port,
-                    busy_from=busy_from, **options) as (running, frontend):
+                    prepare=held.hold if hold else None, busy_from=busy_from, **options) as (running, frontend):
+        if hold:
+            held.release(running)
         sent, err = frontend.end()
         ended = lambda: sum(running.counter("dfm", f"events_{end}") for end in ("complete", "partial", "lost"))  # noqa: E731
         running.wait_for("end of all events", lambda: ended() == sent["triggers"])
@@ -660,8 +687,9 @@ def triggered(evb, keys=None, **options):
 def trigger_box(evb):
     """The DFM takes exactly the triggers that the stand-in sent, however fast it is, because that obeys busy."""
     n = 20000
-    with triggered(evb, {"sfi.output": "null", "sfi.credits": 200}, events=n, rate="50kHz", kind="poisson") as (status, report, sent):
-        assert status == 0 and report["events_complete"] == n and report["busy_datagrams"] > 0, (report, sent)
+    with triggered(evb, {"sfi.output": "null", "sfi.credits": 200}, hold=True, events=n, rate="50kHz", kind="poisson") as (status, report, sent):
+        assert status == 0 and report["events_complete"] == n, (report, sent)
+        assert sent["busy"]["changes"] >= 2 and sent["held_seconds"]["busy"] > 0, sent
 
 
 def whole_beam(evb, **reset):
