@@ -225,7 +225,6 @@ static enum region_answer find_frame(const struct ros *r, uint64_t number, uint3
 static enum region_answer find(const struct ros *r, const struct request_entry *q, uint64_t number,
                                uint32_t *ret_entry)
 {
-        const struct ros_entry *e;
         uint32_t i = idmap_get(&r->by_event, q->event);
 
         *ret_entry = IDMAP_NONE;
@@ -233,8 +232,7 @@ static enum region_answer find(const struct ros *r, const struct request_entry *
                 return ANSWER_GONE;
         if (q->event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW)
                 return ANSWER_REFUSED;
-        e = i == IDMAP_NONE ? NULL : &r->entries[i];
-        if (e && e->triggered)
+        if (i != IDMAP_NONE && r->entries[i].triggered)
                 return ANSWER_GONE;
         if (!r->config.describe)
                 return find_frame(r, number, ret_entry);
