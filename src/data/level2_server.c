@@ -18,8 +18,8 @@ struct client {
         uint32_t next;           /* number of the next Decision */
         uint32_t unused;         /* entries without effect */
         bool ack_due;
-        enum run_state told; /* the state that it knows */
-        uint32_t n_readouts; /* ROSs that it was told of, as they are now */
+        enum run_state last_state; /* of the run, in the last message to it */
+        uint32_t n_readouts;       /* ROSs in the last Readouts to it, as they are now */
         uint8_t out[MESSAGE_LEVEL2_BYTES_MAX];
 };
 
@@ -148,7 +148,7 @@ static void make_ack(struct client *c, enum run_state state)
         m->decision_ack.state = state;
         m->decision_ack.unused = c->unused;
         c->ack_due = false;
-        c->told = state;
+        c->last_state = state;
         queue_message(c);
 }
 
@@ -179,7 +179,7 @@ static bool make_next(struct door_client *door, uint64_t now_ns)
         (void)now_ns;
         if (!door->known)
                 return false;
-        if (c->ack_due || c->told != state) {
+        if (c->ack_due || c->last_state != state) {
                 make_ack(c, state);
                 return true;
         }
@@ -222,7 +222,7 @@ static void begin_client(struct door_client *door)
 
 static void end_client(struct door_client *door)
 {
-        if (door->known && client_of(door)->told != RUN_ENDED)
+        if (door->known && client_of(door)->last_state != RUN_ENDED)
                 door_log(door->door, door, "left");
 }
 

@@ -208,7 +208,7 @@ static void regions_of_front_ends(void **state)
         each_seed(8, regions_of_front_ends_, verify_regions);
 }
 
-/* Some events time out while the farm waits for their fragments: it is told that they are gone. */
+/* Some events time out while the farm waits for their fragments: the ROSs answer that they are gone. */
 static void regions_of_decided_events_(struct sim_config *c, bool push)
 {
         regions_of_front_ends_(c, push);

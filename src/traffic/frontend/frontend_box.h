@@ -1,5 +1,5 @@
 /* The trigger box: sends a datagram entry for each trigger, and hears whether the DFM is busy. A DFM that has
- * not spoken, or is silent for a second, counts as busy. One thread. */
+ * not spoken, or is silent for 300 ms, counts as busy. One thread. */
 #pragma once
 
 #include "evb/net/endpoint.h"
@@ -18,7 +18,7 @@ struct frontend_box {
         uint32_t sequence;
         uint64_t since, start; /* trigger `since` has number `start` */
         bool fresh;            /* without a busy signal: the next trigger announces a reset */
-        uint64_t asked_ns;     /* when a marker told of a reset that ROSs do not know yet; NEVER_NS: none */
+        uint64_t asked_ns;     /* when a marker announced a reset that ROSs do not know yet; NEVER_NS: none */
         bool acknowledged;     /* the DFM has seen that marker */
         bool forgotten;        /* it may be another DFM since */
         bool heard;
