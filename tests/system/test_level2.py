@@ -114,15 +114,18 @@ class Client:
         assert incarnation == options.get("incarnation", 7)
         return verdict
 
+    def listed(self, wanted, entry):
+        """Returns the entries of the next message of this kind."""
+        kind, payload = self.receive()
+        while kind != wanted:
+            kind, payload = self.receive()
+        dfm, n, _ = struct.unpack_from("<QII", payload)
+        assert dfm == self.dfm and len(payload) == 16 + struct.calcsize(entry) * n, payload
+        return list(struct.iter_unpack(entry, payload[16:]))
+
     def undecided(self):
         """Returns the events of the next list."""
-        while True:
-            kind, payload = self.receive()
-            if kind != UNDECIDED:
-                continue
-            dfm, n, _ = struct.unpack_from("<QII", payload)
-            assert dfm == self.dfm and len(payload) == 16 + 32 * n, payload
-            return [struct.unpack_from("<QQQII", payload, 16 + 32 * k)[0] for k in range(n)]
+        return [event for event, *_ in self.listed(UNDECIDED, "<QQQII")]
 
     def decision(self, entries, dfm=None, cookie=None, transaction=None):
         payload = struct.pack("<QII", self.dfm if dfm is None else dfm, len(entries), 0)

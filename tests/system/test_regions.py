@@ -136,15 +136,9 @@ class Readout:
 def readouts(client):
     """Returns {index: (address, port, present)} once all ROSs are present."""
     while True:
-        kind, payload = client.receive()
-        if kind != READOUTS:
-            continue
-        dfm, n, _ = struct.unpack_from("<QII", payload)
-        assert dfm == client.dfm and len(payload) == 16 + 24 * n, payload
         found = {}
-        for k in range(n):
-            index, port, flags, address = struct.unpack_from("<HHI16s", payload, 16 + 24 * k)
-            assert address[:12] == bytes(10) + b"\xff\xff" and flags in (0, 1), payload
+        for index, port, flags, address in client.listed(READOUTS, "<HHI16s"):
+            assert address[:12] == bytes(10) + b"\xff\xff" and flags in (0, 1), (flags, address)
             found[index] = (socket.inet_ntoa(address[12:]), port, flags == 1)
         if all(present for _, _, present in found.values()):
             return found

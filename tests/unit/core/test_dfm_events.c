@@ -209,6 +209,12 @@ static void accept(struct dfm_driver *t, uint64_t event)
         assert_true(dfm_decide(t->dfm, t->now_ns, &decision));
 }
 
+static void be_away(struct dfm_driver *t, uint64_t ns)
+{
+        dfm_pass_ns(t, ns);
+        dfm_was_away(t->dfm, t->now_ns, ns);
+}
+
 /* While nobody could receive anything, accepted events of a run that drains must not expire. */
 static void an_absence_postpones_accepted_events(void **state)
 {
@@ -223,8 +229,7 @@ static void an_absence_postpones_accepted_events(void **state)
         accept(&t, 0);
         dfm_stop(t.dfm, t.now_ns);
         dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
-        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        be_away(&t, 2 * c.event_timeout_ns);
         dfm_says_with(&t, false);
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
         sfi_grants(&t, 0, 1);
@@ -236,8 +241,7 @@ static void an_absence_postpones_accepted_events(void **state)
         accept(&t, 1);
         accept(&t, 2);
         dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
-        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        be_away(&t, 2 * c.event_timeout_ns);
         dfm_pass_ns(&t, c.event_timeout_ns / 2);
         dfm_says_with(&t, false);
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
@@ -248,8 +252,7 @@ static void an_absence_postpones_accepted_events(void **state)
         sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
         dfm_pass_ns(&t, c.event_timeout_ns / 4);
         dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 2 * c.event_timeout_ns);
-        dfm_was_away(t.dfm, t.now_ns, 2 * c.event_timeout_ns);
+        be_away(&t, 2 * c.event_timeout_ns);
         dfm_pass_ns(&t, c.event_timeout_ns / 2);
         dfm_says_with(&t, false);
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
