@@ -1,6 +1,7 @@
 """Common code of the system tests: runs the real program, finds its nodes and balances the accounts."""
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -105,25 +106,33 @@ def chance_of_no_loss(datagrams, loss):
     return (1 - loss) ** datagrams
 
 
+def events_of(path):
+    """Yields the L1 ID and the payloads of all fragments of each event of a v3.0 file, read by layout only."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        at = raw.find(struct.pack("<2I", 0x1234CCCC, 4))
+        assert at >= 0, f"{path} has no file header"
+        while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
+            size = struct.unpack_from("<I", raw, at + 12)[0]
+            event, start = raw[at + 16:at + 16 + size], 0
+            rods, l1_ids = [], set()
+            while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
+                words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
+                end = start - 4 * 8 + 4 * words
+                length = struct.unpack_from("<I", event, end - 16)[0]
+                l1_ids.add(struct.unpack_from("<I", event, start + 20)[0])
+                rods.append(event[start + 36:start + 36 + length])
+                start = end
+            assert len(l1_ids) == 1, f"{path}: an event has L1 IDs {l1_ids}"
+            yield l1_ids.pop(), rods
+            at += 16 + size
+
+
 def payloads_by_l1_id(path):
-    """Returns the payloads of all fragments of each event of a v3.0 file, by L1 ID, read by layout only."""
-    raw = pathlib.Path(path).read_bytes()
-    found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
-    while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
-        size = struct.unpack_from("<I", raw, at + 12)[0]
-        event, start = raw[at + 16:at + 16 + size], 0
-        rods, l1_ids = [], set()
-        while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
-            words = struct.unpack_from("<I", event, start - 4 * 8 + 4)[0]
-            end = start - 4 * 8 + 4 * words
-            length = struct.unpack_from("<I", event, end - 16)[0]
-            l1_ids.add(struct.unpack_from("<I", event, start + 20)[0])
-            rods.append(event[start + 36:start + 36 + length])
-            start = end
-        (l1_id,) = l1_ids
+    """Returns the payloads of all fragments of each event of a v3.0 file, by L1 ID."""
+    found = {}
+    for l1_id, rods in events_of(path):
         assert l1_id not in found, f"trigger {l1_id} is there twice"
         found[l1_id] = rods
-        at += 16 + size
     return found
 
 

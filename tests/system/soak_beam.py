@@ -13,7 +13,6 @@ stopped and started at three fourths. The script reads every event of the files.
 """
 import argparse
 import json
-import mmap
 import os
 import pathlib
 import signal
@@ -23,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from harness import events_of
 
 BOARDS = ("ros1", "ros2", "ros3", "ros4")
 RESTARTS, STOPPED = 1, 2  # places of the board and of the ROS
@@ -54,25 +55,6 @@ def free_ports(host, n):
     for s in sockets:
         s.close()
     return found
-
-
-def events_of(path):
-    """Yields the L1 ID and the payloads of each event of a v3.0 file, read by layout only."""
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        at = raw.find(struct.pack("<2I", 0x1234CCCC, 4))
-        while at >= 0 and struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
-            size = struct.unpack_from("<I", raw, at + 12)[0]
-            event, start, payloads, l1_ids = raw[at + 16:at + 16 + size], 0, [], set()
-            while (start := event.find(b"\xee\x34\x12\xee\x09\0\0\0", start)) >= 0:
-                words = struct.unpack_from("<I", event, start - 28)[0]
-                end = start - 32 + 4 * words
-                length = struct.unpack_from("<I", event, end - 16)[0]
-                l1_ids.add(struct.unpack_from("<I", event, start + 20)[0])
-                payloads.append(event[start + 36:start + 36 + length])
-                start = end
-            assert len(l1_ids) == 1, f"{path}: an event has L1 IDs {l1_ids}"
-            yield l1_ids.pop(), payloads
-            at += 16 + size
 
 
 class Beam:
