@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -50,8 +51,20 @@ def folder():
         yield pathlib.Path(name)
 
 
-# Loopback addresses of this process only; evb run never uses 127.255.
-OWN_NET = f"127.255.{os.getpid() % 250}"
+def own_net():
+    """Reserves loopback addresses until this process ends. evb run never uses 127.255."""
+    for third in range(250):
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0evb-test-net-{third}")
+        except OSError:
+            lock.close()
+        else:
+            return f"127.255.{third}", lock
+    raise RuntimeError("all loopback addresses for tests are in use")
+
+
+OWN_NET, _own_net_lock = own_net()
 
 
 def scenario(where, text=SMALL, name="test.conf"):

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from harness import events_of
+from harness import OWN_NET, events_of
 
 BOARDS = ("ros1", "ros2", "ros3", "ros4")
 RESTARTS, STOPPED = 1, 2  # places of the board and of the ROS
@@ -62,12 +62,11 @@ class Beam:
 
     def __init__(self, evb, where, transport, bits):
         self.evb, self.where, self.processes = evb, where, {}
-        net = f"127.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
-        self.dfm, self.trigger = f"{net}.1", free_ports(f"{net}.1", 1)[0]
-        self.busy = "{}:{}".format(f"{net}.2", *free_ports(f"{net}.2", 1))
-        self.boards, nodes = [], f"[node dfm]\nrole = dfm\naddress = {net}.1\n[node sfi1]\nrole = sfi\naddress = {net}.21\n"
+        self.dfm, self.trigger = f"{OWN_NET}.1", free_ports(f"{OWN_NET}.1", 1)[0]
+        self.busy = "{}:{}".format(f"{OWN_NET}.2", *free_ports(f"{OWN_NET}.2", 1))
+        self.boards, nodes = [], f"[node dfm]\nrole = dfm\naddress = {OWN_NET}.1\n[node sfi1]\nrole = sfi\naddress = {OWN_NET}.21\n"
         for i, name in enumerate(BOARDS):
-            host = f"{net}.{11 + i}"
+            host = f"{OWN_NET}.{11 + i}"
             port = free_ports(host, 1)[0]
             source = f"udp:{port}" if transport == "udp" else f"tcp:{host}:{port}"
             self.boards.append(f"{transport}:{host}:{port}")

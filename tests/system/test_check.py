@@ -10,12 +10,11 @@ import pathlib
 import socket
 import subprocess
 
-from harness import LIMIT_S, Skip, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, OWN_NET, Skip, folder, main, need_root, scenario, settings
 from network import Network, wait_until
 
 # Each node has its own address, and each test process its own block.
-BLOCK = f"127.77.{os.getpid() % 250}"
-TEXT = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {BLOCK}.{i}\n" for i, name in enumerate(("dfm", "ros1", "ros2", "sfi1"), 1))
+TEXT = "".join(f"[node {name}]\nrole = {name[:3]}\naddress = {OWN_NET}.{i}\n" for i, name in enumerate(("dfm", "ros1", "ros2", "sfi1"), 1))
 HUGE = {"ros": "64GiB", "sfi": "256GiB"}
 
 
@@ -42,7 +41,7 @@ def refused(evb):
         plain = where / "plain.txt"
         plain.write_text("no event file")
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        taken.bind((f"{BLOCK}.2", 0))
+        taken.bind((f"{OWN_NET}.2", 0))
         table = [
             ("ros1", {"node ros1.device": "evb-none0"}, 2, 'ros1: node ros1.device: this machine has no network device "evb-none0"'),
             ("sfi1", {"node sfi1.device": "evb-none0"}, 2, 'has no network device "evb-none0"'),
@@ -150,7 +149,7 @@ def shaping(evb):
     with Network("a", "b") as network, folder() as where:
         network.pair("a", "b")
         os.chmod(where, 0o755)
-        text = TEXT.replace(f"{BLOCK}.1\n", "10.9.0.9\n").replace(f"{BLOCK}.2\n", "10.9.0.1\n").replace(BLOCK, "10.9.0")
+        text = TEXT.replace(f"{OWN_NET}.1\n", "10.9.0.9\n").replace(f"{OWN_NET}.2\n", "10.9.0.1\n").replace(OWN_NET, "10.9.0")
         path = scenario(where, text)
         words = ["--node", "ros1", *settings({"qos.backend": "htb", "network.link-rate": "100Mbit"})]
         before = network.tc("a", "qdisc", "show").stdout

@@ -198,7 +198,8 @@ def full_device(evb):
                            for i, line in enumerate(config.splitlines(), 1))
         with subprocess.Popen([evb, "sfi", "--config", scenario(where, config, "other.conf"), "--node", "sfi1", "--json",
                                "/dev/full"], stderr=subprocess.PIPE, text=True) as node:
-            assert "waiting for the DFM" in node.stderr.readline()
+            line = node.stderr.readline()
+            assert "waiting for the DFM" in line, line
             node.terminate()
             err = node.communicate(timeout=LIMIT_S)[1]
             assert node.returncode == 1 and "cannot write the report: " in err, (node.returncode, err)

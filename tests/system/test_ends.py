@@ -15,7 +15,7 @@ import socket
 import subprocess
 import termios
 
-from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, OWN_NET, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
 from network import wait_until
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
@@ -31,17 +31,17 @@ class Nodes:
         self.evb, self.where, self.own = evb, pathlib.Path(where), own or {}
         plain = subprocess.run([evb, "check", scenario(where, text, "plain.conf"), *settings(keys or {})], capture_output=True,
                                text=True, check=True).stdout
-        block, pid = next(_blocks), os.getpid()
+        block = next(_blocks)
         lines, self.names, self.roles = [], [], {}
         for line in plain.splitlines():
             # A group of its own: other tests run at the same time.
             group = line.startswith("control-group = ")
-            lines.append(f"control-group = 239.{block}.{(pid >> 8) % 250}.{pid & 255}" if group else line)
+            lines.append(f"control-group = 239.254.{OWN_NET.rpartition('.')[2]}.{block}" if group else line)
             if line.startswith("[node "):
                 self.names.append(line[6:-1])
             if line.startswith("role = ") and self.names:
                 self.roles[self.names[-1]] = line[7:]
-                lines.append(f"address = 127.{130 + (pid >> 8) % 120}.{pid & 255}.{20 * block + len(self.names)}")
+                lines.append(f"address = {OWN_NET}.{20 * block + len(self.names)}")
         self.path = scenario(where, "\n".join(lines) + "\n", "nodes.conf")
         self.processes, self.listeners, self.notices = {}, {}, {}
 

@@ -17,7 +17,7 @@ import threading
 import time
 
 from board import RESET, Board
-from harness import LIMIT_S, complete, folder, main
+from harness import LIMIT_S, OWN_NET, complete, folder, main
 
 BASE = """
 [scenario]
@@ -48,9 +48,7 @@ class Bed:
     def __init__(self, evb, where, keys=None):
         self.evb, self.folder, self.processes, self.logs = evb, pathlib.Path(where), {}, {}
         self.keys = keys or {}
-        # The PID makes the addresses differ from those of other tests.
-        block = 64 + os.getpid() // 40 % 128, os.getpid() % 40 * 6
-        self.addresses = {name: f"127.{block[0]}.{1 + os.getpid() // 5120 % 200}.{block[1] + i + 1}" for i, name in enumerate(ROLES)}
+        self.addresses = {name: f"{OWN_NET}.{i}" for i, name in enumerate(ROLES, 1)}
         self.file = self.write("test.conf", ROLES)
 
     def write(self, name, roles, **changes):

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from harness import LIMIT_S, Running, Skip, complete, folder, main, run, scenario, settings
+from harness import LIMIT_S, OWN_NET, Running, Skip, complete, folder, main, run, scenario, settings
 
 SMALL = """
 [trigger]
@@ -191,10 +191,9 @@ def full_disk(evb):
 
 def service(evb):
     """An SFI that a service manager starts writes its own report beside its files."""
-    net = f"127.{140 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
     with folder() as where:
         text = SMALL.format(where=where).replace("[ros]\ncount = 2\n", "").replace("count = 2\n", "") + "".join(
-            f"[node {name}]\nrole = {role}\naddress = {net}.{i}\n"
+            f"[node {name}]\nrole = {role}\naddress = {OWN_NET}.{i}\n"
             for i, (name, role) in enumerate((("d", "dfm"), ("r", "ros"), ("s", "sfi")), 1))
         path = scenario(where, text + "[network]\ncontrol-group = none\n")
         nodes = [subprocess.Popen([evb, role, "--config", path, "--node", name, "--json"], stdout=subprocess.PIPE, text=True)

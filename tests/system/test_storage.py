@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import (LIMIT_S, Running, Skip, balance, complete, drop_root, folder, main, run, scenario,
+from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, complete, drop_root, folder, main, run, scenario,
                      settings)
 
 SLOW_DISK = sys.argv[3]
@@ -331,8 +331,7 @@ def broken(evb, durability, call, least):
 def nodes_by_hand(evb, where, disk, keys, managed=False):
     """Starts a DFM, a ROS and an SFI, and yields a function that starts one. A managed SFI has a service
     manager; the test must read its socket, which holds few messages."""
-    host = f"127.{64 + os.getpid() % 64}.{os.getpid() >> 6 & 255}"
-    text = "".join(f"[node {name}]\nrole = {role}\naddress = {host}.{i}\n"
+    text = "".join(f"[node {name}]\nrole = {role}\naddress = {OWN_NET}.{i}\n"
                    for i, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
     path = scenario(where, "[network]\ncontrol-group = none\n" + text)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
