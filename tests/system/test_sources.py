@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 
-from harness import SHARED, Running, Skip, complete, folder, main, run, scenario, settings
+from harness import OWN_NET, SHARED, Running, Skip, complete, folder, main, run, scenario, settings
 
 # Every trigger of this scenario waits for a frame of each board; frame k belongs to trigger k.
 HEAD = """
@@ -37,6 +37,9 @@ role = dfm
 role = sfi
 """
 
+# Of each board: as many as a ROS can buffer, or fewer.
+FRAMES = 60000
+
 
 def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="1s"):
     return HEAD.format(mode=mode, transport=transport, events=events, timeout=timeout, node_timeout=node_timeout)
@@ -53,12 +56,11 @@ def frame(board, k):
 
 
 class Board(threading.Thread):
-    """A front-end over TCP that sends a frame for each trigger, and stops on demand. TCP holds it back, so it may
-    run ahead of the triggers."""
+    """A front-end over TCP that sends n frames, and pauses on demand. It may run ahead of the triggers."""
 
-    def __init__(self, name):
+    def __init__(self, name, n):
         super().__init__(daemon=True)
-        self.board, self.sent, self.quiet, self.over = name, 0, threading.Event(), threading.Event()
+        self.board, self.n, self.sent, self.quiet, self.over = name, n, 0, threading.Event(), threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.source = f"tcp:127.0.0.1:{self.listener.getsockname()[1]}"
 
@@ -77,7 +79,7 @@ class Board(threading.Thread):
             connection.settimeout(0.1)
             data = b""
             while not self.over.is_set():
-                if self.quiet.is_set():
+                if self.quiet.is_set() or (not data and self.sent == self.n):
                     time.sleep(0.01)
                     continue
                 if not data:
@@ -97,8 +99,8 @@ def kinds(evb, format_):
     data = SHARED / "data" / "bes3-run91668.raw"
     if not data.exists():
         raise Skip(f"{data} is not there")
-    address = f"127.254.{os.getpid() % 250}.7"
-    with folder() as where, Board("tcp") as board:
+    address = f"{OWN_NET}.7"
+    with folder() as where, Board("tcp", 300) as board:
         text = head(events=300) + ros("p", "pattern", source_id="0x530001") + ros("f1", f"file:{data}") + \
             ros("f2", f"file:{data}") + ros("t", board.source, source_id="0x520002") + \
             ros("u", "udp:47100", address=address, source_id="0x520001")
@@ -143,7 +145,7 @@ def file_ids(evb):
 
 def addresses(evb):
     """Addresses of sections hold on loopback; what cannot hold is refused by evb run and by evb check --net."""
-    address = f"127.254.{os.getpid() % 250}.9"
+    address = f"{OWN_NET}.9"
     with folder() as where:
         text = head(events=50) + ros("p", "pattern", address=address)
         with Running(evb, scenario(where, text)) as running:
@@ -178,11 +180,17 @@ def beam(evb, mode, dead, keys=None, **limits):
     """Four boards, of which the last one is dead: its front-end sends nothing."""
     with contextlib.ExitStack() as stack:
         where = stack.enter_context(folder())
-        boards = [stack.enter_context(Board(f"b{i}")) for i in range(4)]
+        boards = [stack.enter_context(Board(f"b{i}", FRAMES)) for i in range(4)]
         boards[3].quiet.set()
         text = head(mode=mode, **limits) + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
         yield where, boards, stack.enter_context(Running(evb, scenario(where, text), {"sfi.output": "file", "sfi.directory": where,
                                                                                        "dfm.lost-after": "0", **(keys or {})}))
+
+
+def stop(running, *names):
+    """Ends the run once these ROSs have counted all frames of their boards: different counts are an error."""
+    running.wait_for("all frames", lambda: all(running.counter(name, "front_end_frames") == FRAMES for name in names))
+    running.signal()
 
 
 def complete_events(running):
@@ -195,7 +203,7 @@ def dead_board(evb, mode):
     with beam(evb, mode, {"required": "no", "wait": "300ms"}) as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("complete events", lambda: complete_events(running) > 3000)
-        running.signal()
+        stop(running, "b0", "b1", "b2")
         report = running.end(expect=(0,))
         assert report["events_complete"] == report["triggers"], report
         assert report["fragments"]["absent"] == report["triggers"] and report["fragments"]["lost"] == 0, report["fragments"]
@@ -211,7 +219,7 @@ def dead_required(evb, mode):
     with beam(evb, mode, {}, timeout="3s", node_timeout="600ms") as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("partial events", lambda: running.counter("dfm", "events_partial") > 3000)
-        running.signal()
+        stop(running, "b0", "b1", "b2")
         report = running.end(expect=(1,))
         assert report["events_partial"] == report["triggers"] and report["fragments"]["absent"] == 0, report
         assert report["fragments"]["lost"] == report["triggers"], report["fragments"]
@@ -231,7 +239,7 @@ def returns(evb, mode):
         assert before <= 0, before
         running.wait_for("fragments of the board",
                          lambda: running.counter("dfm", "fragments_received") - 3 * complete_events(running) > 300)
-        running.signal()
+        stop(running, "b0", "b1", "b2", "b3")
         out, err = running.process.communicate(timeout=120)
         report = json.loads(out)
         assert report["events_complete"] == report["triggers"], report
@@ -250,7 +258,7 @@ def dead_process(evb, required):
         ended = "events_partial" if required else "events_complete"
         at = running.counter("dfm", ended)
         running.wait_for("events without b3", lambda: running.counter("dfm", ended) > at + 2000)
-        running.signal()
+        stop(running, "b0", "b1", "b2")
         report = running.end(expect=(1,) if required else (0,))
         assert report["events_lost"] == 0, report
         # Some of the 2000 had all fragments before b3 was killed.
@@ -264,7 +272,7 @@ def start(evb):
     """A run starts without an optional ROS that cannot start, dfm.node-timeout after the others are there."""
     with folder() as where:
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        taken.bind((f"127.254.{os.getpid() % 250}.8", 47101))
+        taken.bind((f"{OWN_NET}.8", 47101))
         text = head(events=100, node_timeout="500ms") + ros("p", "pattern") + \
             ros("o", f"udp:{taken.getsockname()[0]}:47101", required="no")
         done = subprocess.run([evb, "run", str(scenario(where, text)), "--json"], capture_output=True, text=True, timeout=60)

@@ -54,6 +54,8 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
+        if (why != NOTICE_LEFT)
+                n->flags &= (uint16_t)~ALIVE_QUIET;
         d->n_live[role]--;
         d->keep_alive_due_ns = now_ns;
         n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
@@ -217,7 +219,8 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
         };
 }
 
-/* Frame counts are comparable once the front-ends are silent. */
+/* Frame counts are comparable once the front-ends are silent. The last count of a ROS that is gone shows
+ * nothing, and a ROS that has no frame cannot mix any. */
 static bool frames_differ(const struct dfm *d)
 {
         const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;
@@ -226,7 +229,7 @@ static bool frames_differ(const struct dfm *d)
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
 
-                if ((n->flags & comparable) != comparable)
+                if ((n->flags & comparable) != comparable || n->frames == 0)
                         continue;
                 if (first && n->frames != first->frames)
                         return true;

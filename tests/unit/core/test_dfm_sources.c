@@ -15,6 +15,16 @@ static struct dfm_config three_ross(void)
         return c;
 }
 
+static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
+{
+        memset(&t->message.alive, 0, sizeof t->message.alive);
+        t->message.alive.state = RUN_RUNNING;
+        t->message.alive.incarnation = 1;
+        t->message.alive.flags = ALIVE_COUNTS | ALIVE_QUIET;
+        t->message.alive.frames = frames;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+}
+
 static void ros_reports(struct dfm_driver *t, uint16_t ros, enum node_reason reason, uint32_t ms,
                         uint16_t flags)
 {
@@ -161,6 +171,39 @@ static void the_start_waits_for_optional_ross_only_so_long(void **state)
         dfm_driver_fini(&t);
 }
 
+/* ROSs report how many frames their silent front-ends have sent; the last ROS is gone if it says nothing
+ * for the time given. */
+static void check_counts(bool unreliable, const uint64_t frames[3], uint64_t silence_ns)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        dfm_driver_start(&t, &c);
+        for (uint64_t passed_ns = 0;; passed_ns += 100 * NS_PER_MS) {
+                for (uint16_t i = 0; i < (passed_ns == 0 ? 3 : 2); i++)
+                        says_frames(&t, i, frames[i]);
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                if (passed_ns >= silence_ns)
+                        break;
+                dfm_pass_ns(&t, 100 * NS_PER_MS);
+                dfm_says_with(&t, false);
+        }
+        assert_int_equal(dfm_view(t.dfm, ROLE_ROS, 2).live, silence_ns == 0);
+        assert_int_equal(dfm_is_unreliable(t.dfm), unreliable);
+        dfm_driver_fini(&t);
+}
+
+static void final_counts_of_frames_must_agree(void **state)
+{
+        (void)state;
+        check_counts(false, (uint64_t[]){7, 7, 7}, 0);
+        check_counts(true, (uint64_t[]){7, 7, 6}, 0);
+        check_counts(false, (uint64_t[]){7, 7, 0}, 0);
+        check_counts(true, (uint64_t[]){7, 6, 0}, 0);
+        check_counts(false, (uint64_t[]){7, 7, 6}, 2 * NS_PER_S);
+        check_counts(true, (uint64_t[]){7, 6, 6}, 2 * NS_PER_S);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -169,6 +212,7 @@ int main(void)
                 cmocka_unit_test(a_silent_ros_holds_no_triggers_back),
                 cmocka_unit_test(absent_fragments_are_neither_received_nor_lost),
                 cmocka_unit_test(the_start_waits_for_optional_ross_only_so_long),
+                cmocka_unit_test(final_counts_of_frames_must_agree),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
