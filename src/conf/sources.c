@@ -12,7 +12,7 @@
         "takes too"
 #define SOURCE_ID_MOST 0xffffffu
 
-/* False: `text` is no source. A path stays as it is written. */
+/* False: `text` is not a source. A path stays as it is written. */
 static bool parse_source(const char *text, enum scenario_source *ret_kind, const char **ret_at)
 {
         const char *colon = strchr(text, ':');

@@ -6,7 +6,7 @@
 
 #include "evb/protocol/number.h"
 
-/* A datagram of `bytes` bytes is no frame: the length in its first 4 bytes, if it has so many, is wrong. */
+/* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or they give a wrong length. */
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes);
 /* Frames do not follow the triggers: the last one has this counter (NULL: it is too short for one), and one
  * of the newest trigger would have `expected`. */

@@ -167,7 +167,7 @@ void fragments_header_encode(const struct message_header *h, uint8_t *bytes, siz
         memcpy(bytes + CHECK_AT, &check, sizeof check);
 }
 
-/* A datagram that is no data message: it comes from another program or version, or has no business here. */
+/* A datagram that is not a data message: another program or version sent it, or sent it to a wrong node. */
 static enum message_verdict refuse(const uint8_t *bytes, size_t n, uint64_t cookie)
 {
         struct message_header h;

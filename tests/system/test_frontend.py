@@ -214,7 +214,7 @@ class Box:
             self.state = None
 
     def speak(self):
-        """Repeats what was said last, as the DFM does, so that a slow test is no silence."""
+        """Repeats what was said last, as the DFM does, so that a slow test does not look like silence."""
         while True:
             time.sleep(0.1)
             with self.lock:

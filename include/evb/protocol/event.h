@@ -15,7 +15,7 @@
  * no number beyond it; the DFM takes no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 
-/* ROLE_LEVEL2 is no node: a client that decides which events are built, see "Level 2" in docs/protocol.md. */
+/* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI, ROLE_LEVEL2 };
 
 /* An event as its trigger describes it; the header of the built event contains nothing else. The DFM

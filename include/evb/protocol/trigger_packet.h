@@ -27,7 +27,7 @@ struct trigger_entry {
         uint32_t flags;   /* TRIGGER_* */
 };
 
-/* Why bytes are no datagram of triggers. */
+/* Why bytes are not a datagram of triggers. */
 enum trigger_verdict {
         TRIGGER_PACKET_OK,
         TRIGGER_PACKET_FOREIGN,   /* wrong magic or version */
