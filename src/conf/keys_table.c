@@ -99,6 +99,10 @@ const struct scenario_key scenario_keys[] = {
                "unit restarts it for the next run (0: never)."),
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
                "Time without a message from a node after which it counts as gone."),
+        NUMBER_OR(KEY_TIME, "dfm", "start-timeout", dfm.start_timeout_ns, "auto", "auto", SCENARIO_AUTO,
+                  10 * MS, HOUR,
+                  "Time for which the start of a run waits for further nodes after a node has joined (auto: "
+                  "dfm.node-timeout)."),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "

@@ -200,6 +200,7 @@ static int open_role(struct node *n)
                 .reassign_max = (uint32_t)s->dfm.reassign,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
+                .start_timeout_ns = s->dfm.start_timeout_ns,
                 .message_bytes = n->control.message_bytes,
                 .control = network_control_plan(s),
                 .ros_rules = rules,

@@ -57,7 +57,7 @@ static void log_begin(const struct node *n, const struct dfm *core, uint32_t run
                 return;
         }
         roster_describe_missing(n, core, text, sizeof text);
-        log_warning("run %u: triggers begin without all nodes after dfm.node-timeout; still %s", run, text);
+        log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still %s", run, text);
 }
 
 static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)

@@ -28,7 +28,7 @@ def stopped(evb, transport):
     others, before it reads any data, and no event is in two files. Otherwise it says how many may be; killed-and-restarted and
     one-way have such events in every run."""
     keys = {"scenario.mode": "push", "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
-            "dfm.node-timeout": "2s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
+            "dfm.node-timeout": "2s", "dfm.start-timeout": "60s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
             "dfm.policy": "round-robin"}
     with bed(evb, keys) as b:
         b.start_all()
@@ -51,7 +51,8 @@ def stopped(evb, transport):
 
 def killed(evb, noticed):
     """An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them too."""
-    keys = {"trigger.events": 3000, "trigger.rate": "500Hz", "dfm.node-timeout": "2s", "dfm.event-timeout": "5s", "sfi.timeout": "2s",
+    keys = {"trigger.events": 3000, "trigger.rate": "500Hz", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s",
+            "dfm.event-timeout": "5s", "sfi.timeout": "2s",
             "dfm.policy": "round-robin"}
     with bed(evb, keys) as b:
         b.start_all()
@@ -81,7 +82,7 @@ def one_way(evb, mode):
     need_root()
     with folder() as where:
         keys = {"scenario.mode": mode, "scenario.duration": "8s", "trigger.events": 0, "trigger.rate": "300Hz", "ros.count": 3,
-                "dfm.keep-alive": "100ms", "dfm.node-timeout": "2s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
+                "dfm.keep-alive": "100ms", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
                 "dfm.policy": "round-robin", "sfi.output": "file", "sfi.directory": where}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(6)
@@ -111,7 +112,8 @@ def deaf_ros(evb):
     with folder() as where:
         # 100 events fit above the level of XOFF: 2.5 s of triggers, so that XOFF may be late on a busy machine.
         keys = {"scenario.duration": "18s", "trigger.events": 0, "trigger.rate": "40Hz", "ros.count": 3, "ros.fragment-size": 8000,
-                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.event-timeout": "16s", "sfi.timeout": "8s",
+                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.start-timeout": "60s",
+                "dfm.event-timeout": "16s", "sfi.timeout": "8s",
                 "dfm.lost-after": 0}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(6)

@@ -229,7 +229,7 @@ def no_front_end(evb):
             assert status == 0 and report["reasons"] == [] and error.count("no connection to front-end") == 1, (status, error)
 
 
-QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "3s", "ros.count": 3, "sfi.count": 2}
+QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "3s", "dfm.start-timeout": "60s", "ros.count": 3, "sfi.count": 2}
 
 
 def stop_all(evb, mode):

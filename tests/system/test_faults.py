@@ -19,7 +19,7 @@ from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing,
 LIBC = ctypes.CDLL(None)
 
 # Short timeouts, so that dead nodes are noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
+QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
 ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
 

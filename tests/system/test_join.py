@@ -378,7 +378,8 @@ def equal_frames(evb):
 
 def restarted_front_end(evb):
     """A ROS restarted during a run would count from 0, so it logs that it cannot take part."""
-    with counted(evb, {"trigger.events": 200, "trigger.rate": "200Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms"}) as (b, front_ends):
+    with counted(evb, {"trigger.events": 200, "trigger.rate": "200Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms",
+                       "dfm.start-timeout": "60s"}) as (b, front_ends):
         b.start_all()
         front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
         for node in ("ros1", "ros2", "ros3"):

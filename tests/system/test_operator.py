@@ -49,7 +49,7 @@ def incomplete(evb):
     with bed(evb, {"trigger.events": 100}) as b:
         b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
         b.end("dfm", expect=1)
-        text = "run 1: triggers begin without all nodes after dfm.node-timeout; still waiting for .*ros3"
+        text = "run 1: triggers begin without all nodes after dfm.start-timeout; still waiting for .*ros3"
         assert re.search(text, b.log("dfm")), b.log("dfm")
         for name in ("ros1", "ros2", "sfi1", "sfi2"):
             b.end(name)

@@ -19,7 +19,7 @@ LIMIT = 60
 KEYS = {
     "qos.backend": "htb+tbf", "qos.rate": "auto", "network.link-rate": f"{PORT_MBIT}Mbit", "trigger.events": 0,
     "trigger.rate": "max", "ros.fragment-size": "4KiB", "ros.count": 4, "sfi.count": 2, "sfi.timeout": "10s",
-    "dfm.event-timeout": "20s", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms",
+    "dfm.event-timeout": "20s", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms", "dfm.start-timeout": "60s",
 }
 # Of this test alone: others run beside it.
 STATES = tempfile.TemporaryDirectory(prefix="evb-test-")

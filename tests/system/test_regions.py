@@ -411,7 +411,7 @@ def killed(evb):
 
 def dead_ros(evb, number):
     """A ROS dies or stops: its fragments are missing, the events are decided without them, and all others are served."""
-    keys = {**KEYS, "dfm.node-timeout": "1s", "trigger.events": 0, "sfi.timeout": "1s"}
+    keys = {**KEYS, "dfm.node-timeout": "1s", "dfm.start-timeout": "60s", "trigger.events": 0, "sfi.timeout": "1s"}
     with begin(evb, keys) as running:
         farm = RegionFarm(evb, running, timeout="100ms")
         running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 200)

@@ -145,7 +145,8 @@ def record(evb):
 def stopped(evb):
     """A run that is stopped by hand leaves its record too, and so does one with a killed SFI."""
     for victim in (None, "sfi2"):
-        with folder() as where, Running(evb, small(where), {"trigger.events": 0, "trigger.rate": "1kHz", "dfm.node-timeout": "1s"}) as running:
+        with folder() as where, Running(evb, small(where), {
+                "trigger.events": 0, "trigger.rate": "1kHz", "dfm.node-timeout": "1s", "dfm.start-timeout": "60s"}) as running:
             running.wait_nodes(5)
             running.wait_running()
             if victim:

@@ -61,7 +61,8 @@ def follows_sfis(evb):
     """The class of a killed SFI is deleted and installed again on its return; the others keep theirs."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms", "sfi.count": 2}
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms",
+                "dfm.start-timeout": "60s", "sfi.count": 2}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)
             running.wait_running()

@@ -30,6 +30,7 @@ verify = yes
 [dfm]
 event-timeout = 60s
 node-timeout = {node_timeout}
+start-timeout = {start_timeout}
 keep-alive = 50ms
 [node dfm]
 role = dfm
@@ -41,8 +42,9 @@ role = sfi
 FRAMES = 60000
 
 
-def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="1s"):
-    return HEAD.format(mode=mode, transport=transport, events=events, timeout=timeout, node_timeout=node_timeout)
+def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="1s", start_timeout="60s"):
+    return HEAD.format(mode=mode, transport=transport, events=events, timeout=timeout, node_timeout=node_timeout,
+                       start_timeout=start_timeout)
 
 
 def ros(name, source, **keys):
@@ -269,17 +271,17 @@ def dead_process(evb, required):
 
 
 def start(evb):
-    """A run starts without an optional ROS that cannot start, dfm.node-timeout after the others are there."""
+    """A run starts without an optional ROS that cannot start, dfm.start-timeout after the others are there."""
     with folder() as where:
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         taken.bind((f"{OWN_NET}.8", 47101))
-        text = head(events=100, node_timeout="500ms") + ros("p", "pattern") + \
+        text = head(events=100, start_timeout="500ms") + ros("p", "pattern") + \
             ros("o", f"udp:{taken.getsockname()[0]}:47101", required="no")
         done = subprocess.run([evb, "run", str(scenario(where, text)), "--json"], capture_output=True, text=True, timeout=60)
         report = json.loads(done.stdout)
         assert done.returncode == 0 and "o: the run goes on without it" in done.stderr, done
         assert report["events_complete"] == 100 and report["fragments"]["absent"] == 100, report
-        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json", *settings({"node o.required": "yes", "dfm.node-timeout": "20s"})],
+        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json", *settings({"node o.required": "yes", "dfm.start-timeout": "20s"})],
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "the run did not start: o exited" in done.stderr, done
 

@@ -19,7 +19,7 @@ from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, complete, drop_ro
 
 SLOW_DISK = sys.argv[3]
 # Short timeouts, so that the death of the SFI is noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
+QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
          "sfi.timeout": "400ms"}
 
 

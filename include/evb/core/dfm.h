@@ -72,6 +72,7 @@ struct dfm_config {
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
+        uint64_t start_timeout_ns; /* 0: node_timeout_ns */
         const struct ros_rule
                 *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
         size_t message_bytes; /* largest message */

@@ -266,7 +266,7 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
                 return false;
         if (ross == d->config.n_ros && sfis == d->config.n_sfi)
                 return true;
-        return now_ns - d->quorum_ns >= d->config.node_timeout_ns;
+        return now_ns - d->quorum_ns >= (d->config.start_timeout_ns ?: d->config.node_timeout_ns);
 }
 
 static bool may_start(const struct dfm *d, uint64_t now_ns)

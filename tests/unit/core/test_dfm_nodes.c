@@ -29,14 +29,12 @@ static void starts_when_all_nodes_are_present(void **state)
         dfm_driver_fini(&t);
 }
 
-static void starts_with_some_nodes_after_node_timeout(void **state)
+/* `wait_ns` is how long the start waits. */
+static void check_start(const struct dfm_config *c, uint64_t wait_ns)
 {
-        struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
-        c.n_ros = 4;
-        dfm_driver_init(&t, &c);
+        dfm_driver_init(&t, c);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         dfm_pass_ns(&t, 900 * NS_PER_MS);
@@ -44,10 +42,13 @@ static void starts_with_some_nodes_after_node_timeout(void **state)
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         /* The newcomer restarts the wait. */
         ros_says_alive(&t, 2, RUN_RUNNING, 0);
-        dfm_pass_ns(&t, 900 * NS_PER_MS);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        ros_says_alive(&t, 2, RUN_RUNNING, 0);
+        for (uint64_t passed_ns = 0; passed_ns < wait_ns - 100 * NS_PER_MS; passed_ns += 100 * NS_PER_MS) {
+                dfm_pass_ns(&t, 100 * NS_PER_MS);
+                ros_says_alive(&t, 0, RUN_RUNNING, 0);
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+                ros_says_alive(&t, 2, RUN_RUNNING, 0);
+                assert_dfm_says(&t, "");
+        }
         dfm_pass_ns(&t, 100 * NS_PER_MS - 1);
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
@@ -55,6 +56,17 @@ static void starts_with_some_nodes_after_node_timeout(void **state)
         assert_dfm_says(&t, "");
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
         dfm_driver_fini(&t);
+}
+
+static void starts_with_some_nodes_after_a_while(void **state)
+{
+        struct dfm_config c = with_timeout();
+
+        (void)state;
+        c.n_ros = 4;
+        check_start(&c, NS_PER_S);
+        c.start_timeout_ns = 5 * NS_PER_S;
+        check_start(&c, 5 * NS_PER_S);
 }
 
 static void needs_a_node_of_each_role_to_start(void **state)
@@ -408,7 +420,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(starts_when_all_nodes_are_present),
-                cmocka_unit_test(starts_with_some_nodes_after_node_timeout),
+                cmocka_unit_test(starts_with_some_nodes_after_a_while),
                 cmocka_unit_test(needs_a_node_of_each_role_to_start),
                 cmocka_unit_test(sends_keep_alive_periodically),
                 cmocka_unit_test(a_node_silent_for_node_timeout_is_gone),
