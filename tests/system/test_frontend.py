@@ -708,9 +708,9 @@ def whole_beam(evb, **reset):
         node = ros[board["frames"]]
         refused = sum(node[f"front_end_{name}"] for name in ("late", "duplicate", "impossible", "left_over"))
         assert refused + node["front_end_used"] == board["frames"] and node["front_end_dropped"] == 0, (node, board)
-        # The board that restarted has no valid frame until the counters are reset.
-        least, most = (0, 0) if not board["restarts"] else (950, 1050) if reset else (2400, 2550)
-        assert least <= refused <= most and node["front_end_restarts"] == board["restarts"], (node, board)
+        # The board that restarted at trigger 1000 has no valid frame until the counters are reset.
+        most = (2500 if reset else 4000) - 1000 - board["outage"] + 50 if board["restarts"] else 0
+        assert max(most - 150, 0) <= refused <= most and node["front_end_restarts"] == board["restarts"], (node, board)
     assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
 
 

@@ -237,7 +237,10 @@ def frozen_node(evb):
             bed.standby["sfi1"].send_signal(signal.SIGCONT)
         assert done.returncode == 1 and "sfi1 did not become ready in time" in done.stderr and not bed.points(), done
         # On a busy machine a flow may start late; repeating the command completes the points.
-        wait_until("points of the resumed node", lambda: bed.lab("A7") and len(bed.points()) == 2)
+        deadline = time.monotonic() + LIMIT_S
+        while len(bed.points()) < 2:
+            done = bed.lab("A7")
+            assert time.monotonic() < deadline, (done, bed.points(), bed.log("sfi1"))
 
 
 def missing_node(evb):
