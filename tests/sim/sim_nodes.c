@@ -135,7 +135,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .clear_group = 20,
                 .clear_after_ns = 5 * NS_PER_MS,
                 .event_timeout_ns = 3 * s->config.timeout_ns,
-                .reassign_max = 1,
+                .reassign_max = (uint32_t)(1 + s->config.faults.seed % 3),
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .node_timeout_ns = 10 * KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
