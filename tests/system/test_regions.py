@@ -12,8 +12,8 @@ import struct
 import subprocess
 import threading
 
-from harness import LIMIT_S, Running, folder, main, need_root, run, scenario
-from test_level2 import ACCEPT, CLIENT, HEADER, PORT, REJECT, SCENARIO, Client, Farm, accepts, begin, join, message, sums
+from harness import CHANCE, LIMIT_S, Running, chance_of_missing, folder, main, need_root, run, scenario
+from test_level2 import ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, Client, Farm, accepts, begin, join, message, sums
 
 REGIONS = 26804
 REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0016, 0xEB
@@ -164,6 +164,7 @@ def regions_balance(report):
 
 def whole(evb, keys, n=2000, size=512):
     """Each event is decided on two fragments, whose bytes are checked. The files are as without regions of interest."""
+    assert chance_of_missing(3 * n, keys.get("network.loss", 0), nodes=NODES) < CHANCE
     with begin(evb, {**KEYS, "trigger.events": n, **keys}) as running:
         farm = RegionFarm(evb, running)
         report, counts = running.end((0,)), farm.end()
