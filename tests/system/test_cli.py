@@ -228,7 +228,8 @@ def notify(evb):
                 except TimeoutError:
                     raise AssertionError((node.poll(), seen, (where / "stderr").read_text())) from None
 
-            while not ("READY=1" in seen and "WATCHDOG=1" in seen and "STATUS=" in seen):
+            waits = f"STATUS=waiting for the DFM dfm at {OWN_NET}."
+            while not ("READY=1" in seen and "WATCHDOG=1" in seen and waits in seen):
                 seen += hear()
             node.terminate()
             while "STOPPING=1" not in seen:
