@@ -389,7 +389,8 @@ def front_end(evb, mode):
         assert report["fragments"]["lost"] == 0 and report["level2"]["timed_out"] == 0, report
         # Frames of rejected events were triggered, too. Only Clear tells a ROS of them, of up to 100 at a time.
         frames, ros = report["front_ends"], [node for node in report["nodes"] if node["role"] == "ros"]
-        assert frames["used"] + frames["left_over"] == 3 * n and len(ros) == 3, frames
+        # If a board is slower than the trigger, an event may be rejected before its frame comes.
+        assert frames["used"] + frames["late"] + frames["left_over"] == 3 * n and len(ros) == 3, frames
         assert all(node["front_end_left_over"] <= 100 * node["clear_gaps"] for node in ros), ros
     listener.close()
 
