@@ -1,0 +1,118 @@
+/* The accounts of a run's report, from the counters of its nodes. */
+#include "../test.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "evb/launch/summary.h"
+
+#define EVENTS 10
+
+struct sample {
+        struct scenario *scenario;
+        struct node_stats *stats[3]; /* DFM, ROS, SFI */
+        struct child children[3];
+};
+
+/* A run of one ROS and one SFI that built all events. */
+static void begin(struct sample *s)
+{
+        static const enum node_role roles[] = {ROLE_DFM, ROLE_ROS, ROLE_SFI};
+
+        s->scenario = calloc(1, sizeof *s->scenario);
+        assert_non_null(s->scenario);
+        s->scenario->ros.count = s->scenario->sfi.count = 1;
+        for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
+                s->scenario->nodes[i].role = roles[i];
+                snprintf(s->scenario->nodes[i].name, sizeof s->scenario->nodes[i].name, "n%zu", i);
+                s->stats[i] = calloc(1, sizeof *s->stats[i]);
+                assert_non_null(s->stats[i]);
+                atomic_store(&s->stats[i]->state, NODE_ENDED);
+                s->children[i] = (struct child){.node = &s->scenario->nodes[i], .stats = s->stats[i]};
+        }
+        s->scenario->n_nodes = ARRAY_SIZE(roles);
+        stats_add(&s->stats[0]->triggers, EVENTS);
+        stats_add(&s->stats[0]->events_assigned, EVENTS);
+        stats_add(&s->stats[0]->events_complete, EVENTS);
+        stats_add(&s->stats[0]->fragments_expected, EVENTS);
+        stats_add(&s->stats[0]->fragments_received, EVENTS);
+        stats_add(&s->stats[2]->events_complete, EVENTS);
+}
+
+/* Returns the report, and the exit status. */
+static json_t *report(struct sample *s, int *ret_status)
+{
+        struct launch_options options = {.quiet = true};
+        struct launch l = {
+                .options = &options, .scenario = s->scenario, .children = s->children, .n_children = 3};
+        char *text = NULL;
+        size_t bytes = 0;
+        json_t *o;
+
+        options.json = open_memstream(&text, &bytes);
+        assert_non_null(options.json);
+        *ret_status = summary_write(&l);
+        fclose(options.json);
+        o = json_loads(text, 0, NULL);
+        assert_non_null(o);
+        free(text);
+        for (size_t i = 0; i < ARRAY_SIZE(s->stats); i++)
+                free(s->stats[i]);
+        free(s->scenario);
+        return o;
+}
+
+/* The SFI built `built` events of those that the DFM counts as complete; `reassigned` had been taken back. */
+static void check_balance(uint64_t built, uint64_t reassigned, bool balanced)
+{
+        struct sample s;
+        int status;
+
+        begin(&s);
+        stats_add(&s.stats[2]->events_complete, built - EVENTS);
+        stats_add(&s.stats[0]->events_reassigned, reassigned);
+        json_t *o = report(&s, &status);
+
+        assert_int_equal(json_is_true(json_object_get(o, "balanced")), balanced);
+        assert_int_equal(status, built != EVENTS);
+        assert_int_equal(json_array_size(json_object_get(o, "reasons")) > 0, built != EVENTS);
+        json_decref(o);
+}
+
+static void the_dfm_counts_what_the_sfis_built(void **state)
+{
+        (void)state;
+        check_balance(EVENTS, 0, true);
+        check_balance(EVENTS - 1, 0, false);
+        check_balance(EVENTS + 1, 0, false);
+        check_balance(EVENTS + 1, 1, true);
+        check_balance(EVENTS + 2, 1, false);
+}
+
+static void failed_packets_are_reported_and_not_lost_in_the_network(void **state)
+{
+        struct sample s;
+        int status;
+
+        (void)state;
+        begin(&s);
+        stats_add(&s.stats[1]->packets_send_failed, 7);
+        stats_add(&s.stats[2]->packets_lost, 9);
+        json_t *o = report(&s, &status);
+        const json_t *ros = json_array_get(json_object_get(o, "nodes"), 1);
+
+        assert_int_equal(json_integer_value(json_object_get(ros, "packets_send_failed")), 7);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "drops"), "network_packets")),
+                         2);
+        json_decref(o);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_dfm_counts_what_the_sfis_built),
+                cmocka_unit_test(failed_packets_are_reported_and_not_lost_in_the_network),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
