@@ -32,6 +32,11 @@ static bool is_behind(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).behind;
 }
 
+static bool lacks_frame(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).lacks_frame;
+}
+
 /* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
 static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
                       const char *what)
@@ -99,7 +104,8 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         b = strbuf_init(i->why, sizeof i->why);
         add_nodes(&b, d, s, was_never_heard, "never reached this DFM");
         add_nodes(&b, d, s, has_left, "left or fell silent");
-        if (dfm_has_begun(d) && !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
+        if (dfm_has_begun(d) && !add_nodes(&b, d, s, lacks_frame, "waited for a frame of its front-end") &&
+            !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
                 add_idle(&b, d, s);
         add_own_reasons(&b, d, s);
 }
@@ -107,6 +113,10 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
 void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
+
+        if (add_nodes(&b, d, s, lacks_frame, "waits for frames of its front-end"))
+                return;
+
         bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
         bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
 

@@ -15,8 +15,6 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-#define WAITING_MAX 1024
-
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
 
@@ -34,8 +32,6 @@ struct ros_node {
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
-        uint64_t frames;         /* of the front-end, at the last turn */
-        uint64_t hungry_ns;      /* since when an event waits for the next frame; 0: none does */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
 };
@@ -74,8 +70,6 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         config->number_from = s->ros.number_from_value;
         config->datagrams = n->self->source_kind == SOURCE_UDP;
         config->level2 = s->level2.port > 0;
-        /* A counting ROS must not fall behind: its frames would arrive for events that have ended. */
-        config->waiting_max = s->ros.number.bits > 0 ? 0 : WAITING_MAX;
         return 0;
 }
 
@@ -234,19 +228,6 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         r->out_of_step_ns = out ? now_ns : 0;
 }
 
-/* A silent front-end stays silent until a frame arrives, even if no event waits for it any more. */
-static uint64_t hungry_for_ns(struct ros_node *r, uint64_t now_ns)
-{
-        uint64_t frames = front_end_frames(r->front_end);
-
-        if (frames != r->frames)
-                r->hungry_ns = 0;
-        else if (r->hungry_ns == 0 && ros_waiting(r->core) > 0)
-                r->hungry_ns = now_ns;
-        r->frames = frames;
-        return r->hungry_ns > 0 ? now_ns - r->hungry_ns : 0;
-}
-
 /* Receives frames, and passes to the core what the DFM must know about the front-end. */
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
@@ -257,14 +238,15 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         ros_expire(r->core, now_ns);
         watch_step(r, now_ns);
         down_since_ns = front_end_down_since_ns(r->front_end);
-        hungry_ns = hungry_for_ns(r, now_ns);
-        ros_set_silent(r->core, hungry_ns >= s->sfi.timeout_ns / EVB_SILENT_SHARE);
+        hungry_ns = ros_hungry_since_ns(r->core);
+        /* A board that breaks each connection is as silent as one without any. */
         if (down_since_ns > 0)
-                ros_set_reason(r->core, REASON_NO_FRONT_END, down_since_ns);
+                ros_set_reason(r->core, REASON_NO_FRONT_END,
+                               hungry_ns > 0 ? MIN(down_since_ns, hungry_ns) : down_since_ns);
         else if (r->out_of_step_ns > 0)
                 ros_set_reason(r->core, REASON_OUT_OF_STEP, r->out_of_step_ns);
-        else if (hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
-                ros_set_reason(r->core, REASON_SILENT, r->hungry_ns);
+        else if (hungry_ns > 0 && now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
+                ros_set_reason(r->core, REASON_SILENT, hungry_ns);
         else
                 ros_set_reason(r->core, REASON_NONE, 0);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));

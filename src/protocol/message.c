@@ -195,7 +195,7 @@ static bool body_keep_alive(struct codec *c, struct message *m)
         field_u32(c, &m->keep_alive.clear_next);
         field_u64(c, &m->keep_alive.reset_number);
         field_u32(c, &m->keep_alive.resets);
-        reserved(c, 4);
+        field_u32(c, &m->keep_alive.flags);
         for (size_t k = 0; k < m->n; k++)
                 field_u64(c, &m->keep_alive.ros_live[k]);
         for (size_t k = 0; k < ARRAY_SIZE(m->keep_alive.sfi_live); k++)

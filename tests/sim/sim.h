@@ -46,10 +46,13 @@ struct sim_config {
         struct dfm_former former; /* the former run, as the DFM knows it */
         bool arriving; /* fragments come from a front-end, at arrive_percent / 100 of the trigger rate */
         uint32_t arrive_percent;
-        bool arrive_stream;        /* a frame without room waits; otherwise it is lost */
-        uint64_t arrive_skew_ns;   /* delay of each ROS's front-end relative to the previous one */
-        uint32_t ros_entries;      /* 0: ample */
-        uint64_t ros_buffer_bytes; /* 0: ample */
+        uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
+        uint32_t arrive_burst;           /* frames that come together; 0: each comes alone */
+        uint64_t arrive_dead_from;       /* the first front-end sends only the frames below; 0: all */
+        bool arrive_stream;              /* a frame without room waits; otherwise it is lost */
+        uint64_t arrive_skew_ns;         /* delay of each ROS's front-end relative to the previous one */
+        uint32_t ros_entries;            /* 0: ample */
+        uint64_t ros_buffer_bytes;       /* 0: ample */
         struct sim_boards boards;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
         /* A switch: the rate of each node's link and of each port, and the buffer of a port, which drops what

@@ -71,7 +71,6 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .datagrams = true,
                 .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
-                .waiting_max = s->config.arriving ? 64 : 0,
                 .level2 = s->config.level2.on,
         };
 
@@ -308,22 +307,48 @@ static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
         return true;
 }
 
-static void turn_ros(struct sim *s, struct sim_node *n)
+static uint64_t arrive_period_ns(const struct sim_config *c)
 {
-        struct message_to to;
+        return c->arrive_rate_millihertz > 0
+                       ? UINT64_C(1000000000000) / c->arrive_rate_millihertz
+                       : UINT64_C(1000000000000) / c->rate_millihertz * 100 / c->arrive_percent;
+}
+
+static void take_frames(struct sim *s, struct sim_node *n)
+{
+        const struct sim_config *c = &s->config;
+        uint32_t burst = MAX(c->arrive_burst, 1u);
 
         while (s->now_ns >= n->arrive_ns) {
-                uint64_t period_ns =
-                        UINT64_C(1000000000000) / s->config.rate_millihertz * 100 / s->config.arrive_percent;
-
                 if (!arrive(s, n, n->arrive_frame)) {
                         n->arrive_ns = s->now_ns + FULL_PAUSE_NS;
                         break;
                 }
                 n->arrive_frame++;
-                n->arrive_ns += period_ns;
+                if (n->arrive_frame % burst == 0)
+                        n->arrive_ns += burst * arrive_period_ns(c);
+                if (n->index == 0 && n->arrive_frame == c->arrive_dead_from)
+                        n->arrive_ns = NEVER_NS;
         }
+}
+
+/* As node/role_ros.c does it. */
+static void note_silence(struct sim *s, struct sim_node *n)
+{
+        uint64_t hungry_ns = ros_hungry_since_ns(n->ros);
+        bool silent = hungry_ns > 0 && s->now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * KEEP_ALIVE_NS;
+
+        ros_set_reason(n->ros, silent ? REASON_SILENT : REASON_NONE, silent ? hungry_ns : 0);
+}
+
+static void turn_ros(struct sim *s, struct sim_node *n)
+{
+        struct message_to to;
+
+        take_frames(s, n);
         ros_expire(n->ros, s->now_ns);
+        if (s->config.arriving)
+                note_silence(s, n);
         sim_regions_turn(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);

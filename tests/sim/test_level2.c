@@ -197,7 +197,7 @@ static void regions_of_front_ends_(struct sim_config *c, bool push)
 {
         with_front_ends_(c, push);
         c->farm_regions = 1 + c->faults.seed % c->n_ros;
-        /* Frames come after their triggers. */
+        /* Triggers wait for their frames. */
         if (c->faults.seed % 2)
                 c->arrive_percent = 100;
 }
@@ -211,9 +211,9 @@ static void regions_of_front_ends(void **state)
 /* Some events time out while the farm waits for their fragments: the ROSs answer that they are gone. */
 static void regions_of_decided_events_(struct sim_config *c, bool push)
 {
-        regions_of_front_ends_(c, push);
-        c->arrive_percent = 100;
-        c->arrive_skew_ns = 4 * NS_PER_MS;
+        level2(c, push);
+        c->boards = (struct sim_boards){.bits = 32, .missed = 0.02, .late = 0.2, .late_ns = 30 * NS_PER_MS};
+        c->timeout_ns = 200 * NS_PER_MS;
         c->level2.timeout_ns = 10 * NS_PER_MS;
         c->level2.accept_undecided = c->faults.seed % 3;
         c->farm_regions = c->n_ros;

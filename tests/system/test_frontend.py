@@ -581,6 +581,15 @@ def slow_ros(evb):
         assert report["events_complete"] == n and report["fragments"]["received"] == 3 * n, report
 
 
+def slow_board(evb, mode):
+    """The trigger waits for boards that are slower, by more than an event waits for a frame: all events are complete."""
+    n = 200
+    keys = {"scenario.mode": mode, "trigger.rate": "1kHz" if mode == "push" else "max", "ros.wait": "300ms"}
+    with experiment(evb, "tcp", keys, events=n, rate="100Hz", counter="8:24") as (running, frontend):
+        sent, _ = frontend.end()
+        compare(evb, running.end(expect=(0,)), sent, n)
+
+
 def missed_frames(evb):
     """Frames that a board missed show as different counts of the ROSs."""
     n = 1000
@@ -715,7 +724,8 @@ def whole_beam(evb, **reset):
 
 
 main({"usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
-      "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "missed-frames": missed_frames,
+      "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "slow-board-push": lambda evb: slow_board(evb, "push"),
+      "slow-board-pull": lambda evb: slow_board(evb, "pull"), "missed-frames": missed_frames,
       "numbered-udp": lambda evb: numbered(evb, "udp"), "numbered-tcp": lambda evb: numbered(evb, "tcp"),
       "trigger-box": trigger_box, "whole-beam": whole_beam,
       "whole-beam-reset": lambda evb: whole_beam(evb, reset="2500ms:5s")})

@@ -91,6 +91,16 @@ class Board(threading.Thread):
                     data = data[connection.send(data):]
 
 
+class Refusing(Board):
+    """A front-end that accepts each connection and closes it at once."""
+
+    def run(self):
+        self.listener.settimeout(0.1)
+        while not self.over.is_set():
+            with contextlib.suppress(OSError):
+                self.listener.accept()[0].close()
+
+
 def dump(evb, path, *words):
     done = subprocess.run([evb, "dump", path, *words, "--json"], capture_output=True, text=True, timeout=60)
     return done.returncode, json.loads(done.stdout)
@@ -178,11 +188,11 @@ def checked(evb):
 
 
 @contextlib.contextmanager
-def beam(evb, mode, dead, keys=None, **limits):
+def beam(evb, mode, dead, keys=None, last=Board, **limits):
     """Four boards, of which the last one is dead: its front-end sends nothing."""
     with contextlib.ExitStack() as stack:
         where = stack.enter_context(folder())
-        boards = [stack.enter_context(Board(f"b{i}", FRAMES)) for i in range(4)]
+        boards = [stack.enter_context((last if i == 3 else Board)(f"b{i}", FRAMES)) for i in range(4)]
         boards[3].quiet.set()
         text = head(mode=mode, **limits) + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
         yield where, boards, stack.enter_context(Running(evb, scenario(where, text), {"sfi.output": "file", "sfi.directory": where,
@@ -216,9 +226,9 @@ def dead_board(evb, mode):
         assert dumped["verify"]["dummies"] == dumped["events"] == report["triggers"], dumped
 
 
-def dead_required(evb, mode):
+def dead_required(evb, mode, last=Board):
     """Without a required board all events are partial, but they keep coming: after dfm.node-timeout nothing waits."""
-    with beam(evb, mode, {}, timeout="3s", node_timeout="600ms") as (where, _, running):
+    with beam(evb, mode, {}, last=last, timeout="3s", node_timeout="600ms") as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("partial events", lambda: running.counter("dfm", "events_partial") > 3000)
         stop(running, "b0", "b1", "b2")
@@ -290,5 +300,6 @@ main({"kinds-eformat3": lambda evb: kinds(evb, "eformat3"), "kinds-eformat5": la
       "addresses": addresses, "checked": checked, "start": start,
       "dead-board-push": lambda evb: dead_board(evb, "push"), "dead-board-pull": lambda evb: dead_board(evb, "pull"),
       "dead-required-push": lambda evb: dead_required(evb, "push"), "dead-required-pull": lambda evb: dead_required(evb, "pull"),
+      "refusing-board": lambda evb: dead_required(evb, "push", Refusing),
       "returns-push": lambda evb: returns(evb, "push"), "returns-pull": lambda evb: returns(evb, "pull"),
       "dead-process": lambda evb: dead_process(evb, False), "dead-process-required": lambda evb: dead_process(evb, True)})

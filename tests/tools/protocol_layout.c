@@ -78,6 +78,7 @@ static void clear_and_keep_alive(void)
         SET(m.keep_alive, clear_next, 0x31323334);
         SET(m.keep_alive, reset_number, 0x6162636465666768);
         SET(m.keep_alive, resets, 0x71727374);
+        SET(m.keep_alive, flags, 0x01020304);
         m.keep_alive.ros_live[0] = 0x4142434445464748;
         field("ros_live", m.keep_alive.ros_live[0], sizeof m.keep_alive.ros_live);
         m.keep_alive.sfi_live[0] = 0x5152535455565758;

@@ -115,6 +115,7 @@ struct dfm_node_view {
         bool live, heard; /* present now; present at any time */
         bool holds_back;  /* a ROS: XOFF */
         bool left_out;    /* a ROS: events do not wait for it */
+        bool lacks_frame; /* a ROS that counts frames: the next trigger waits for one of its front-end */
         bool behind;      /* a ROS: it has not heard of the last reset, so triggers wait for it */
         enum node_reason reason;
         uint32_t reason_ms;
@@ -190,6 +191,8 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Triggers are held back because the counters were reset. */
 bool dfm_waits_for_reset(const struct dfm *d);
+/* A trigger waits only for frames that ROSs count. */
+bool dfm_waits_for_frames(const struct dfm *d);
 /* Triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
 

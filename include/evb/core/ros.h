@@ -41,10 +41,8 @@ struct ros_config {
          * arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
-        uint64_t wait_ns; /* how long a request waits for its frame before the answer is "pending"; 0: for
-                             ever */
-        uint32_t
-                waiting_max; /* fragments requested and not arrived above which the ROS sends XOFF; 0: none */
+        uint64_t wait_ns;     /* how long a request waits for its frame before the answer is "pending"; 0: for
+                                 ever */
         unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
         int64_t number_from;  /* that counter for the trigger with number 0 */
         bool regions;         /* level-2 clients may request fragments: see ros_regions.h */
@@ -158,10 +156,9 @@ const struct member *ros_member(const struct ros *r);
  * the ROS makes no progress, and since when (0: REASON_NONE). */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* The front-end sends nothing although events wait for it: that holds no triggers back. */
-void ros_set_silent(struct ros *r, bool silent);
-/* Fragments that events wait for. */
-uint32_t ros_waiting(const struct ros *r);
+/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. Without
+ * a frame this goes on, although events wait no longer. As of the last ros_expire(). */
+uint64_t ros_hungry_since_ns(const struct ros *r);
 void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);
 /* The SFIs that the DFM sees: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);

@@ -123,6 +123,8 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define ALIVE_UNRELIABLE 4u /* counted frames were lost before the ROS counted them */
 #define ALIVE_QUIET 8u      /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u    /* this ROS matches frames to events by counting them */
+/* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
+#define KEEP_ALIVE_AWAITS_FRAMES 1u
 
 /* Why a node makes no progress, as it reports itself. */
 enum node_reason {
@@ -237,6 +239,7 @@ struct message {
                          * number of these resets in the run. Triggers that the DFM makes: 0. */
                         uint64_t reset_number;
                         uint32_t resets;
+                        uint32_t flags;                      /* KEEP_ALIVE_* */
                         uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: events wait for ROS i */
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;

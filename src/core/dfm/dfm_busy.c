@@ -32,6 +32,11 @@ static uint64_t undecided_permille(const struct dfm *d)
         return d->config.level2.on ? UINT64_C(1000) * d->table.n_undecided / dfm_level2_limit(d) : 0;
 }
 
+static uint64_t queue_permille(const struct dfm_triggers *q)
+{
+        return q->size > 0 ? UINT64_C(1000) * dfm_triggers_waiting(q) / q->size : 0;
+}
+
 bool dfm_waits_for_reset(const struct dfm *d)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -43,11 +48,9 @@ static enum busy_reason judge(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
         uint64_t threshold = d->busy.busy ? c->busy_below_permille : c->busy_above_permille;
-        uint64_t used = credits_permille(d), undecided = undecided_permille(d);
+        uint64_t queued = queue_permille(&d->triggers), undecided = undecided_permille(d);
+        uint64_t used = MAX(MAX(credits_permille(d), queued), undecided);
 
-        if (d->triggers.size > 0)
-                used = MAX(used, UINT64_C(1000) * dfm_triggers_waiting(&d->triggers) / d->triggers.size);
-        used = MAX(used, undecided);
         if (d->state != RUN_RUNNING)
                 return BUSY_STOPPED;
         if (d->n_xoff > 0)
@@ -59,21 +62,36 @@ static enum busy_reason judge(const struct dfm *d)
                 return BUSY_NOT;
         if (undecided == used)
                 return BUSY_LEVEL2;
+        if (d->awaits_frames && queued == used)
+                return BUSY_FRAMES;
         return output_is_slow(d) ? BUSY_OUTPUT : BUSY_CREDITS;
+}
+
+/* Frames come after a trigger from outside. That time is no busy time, unless the trigger is told so. */
+static bool waits_as_usual(const struct dfm *d)
+{
+        return d->awaits_frames && dfm_triggers_are_outside(d) && !d->busy.busy;
+}
+
+static void count_busy(struct dfm *d, uint64_t now_ns)
+{
+        if (!d->frames_usual)
+                d->counts.busy_ns += now_ns - d->busy_since_ns;
 }
 
 void dfm_hold_back(struct dfm *d, uint64_t now_ns)
 {
         if (d->busy_since_ns != NEVER_NS)
-                d->counts.busy_ns += now_ns - d->busy_since_ns;
+                count_busy(d, now_ns);
         d->busy_since_ns = now_ns;
+        d->frames_usual = waits_as_usual(d);
 }
 
 void dfm_release(struct dfm *d, uint64_t now_ns)
 {
         if (d->busy_since_ns == NEVER_NS)
                 return;
-        d->counts.busy_ns += now_ns - d->busy_since_ns;
+        count_busy(d, now_ns);
         d->busy_since_ns = NEVER_NS;
         trigger_hold(&d->trigger, now_ns);
 }

@@ -177,6 +177,9 @@ static bool take_trigger(struct dfm *d, uint64_t now_ns)
         if (d->n_xoff > 0 || !may_open(d) ||
             (level2 ? !dfm_level2_has_room(d) : (sfi = choose_sfi(d)) == POLICY_NONE))
                 return false;
+        d->awaits_frames = !dfm_has_frames(d);
+        if (d->awaits_frames)
+                return false;
         dfm_release(d, now_ns);
         slot = dfm_table_open(&d->table, now_ns);
         dfm_trigger_take(d, now_ns, slot);
@@ -190,6 +193,7 @@ static bool take_trigger(struct dfm *d, uint64_t now_ns)
 void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 {
         view_policy(d);
+        d->awaits_frames = false;
         bool open = assign_orphans(d, now_ns) && assign_accepted(d, now_ns);
 
         for (int n = 0; n < ASSIGN_BATCH && dfm_trigger_is_due(d, now_ns); n++) {

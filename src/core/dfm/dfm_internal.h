@@ -225,6 +225,12 @@ struct dfm {
         uint64_t *stream_memory;
         uint32_t n_xoff;
 
+        /* Frames that are matched by count. */
+        uint64_t frames;    /* the ROSs have those of all events below, if `frames_known` */
+        bool frames_known;  /* nothing has changed since */
+        bool awaits_frames; /* a trigger waits for them, and for nothing else */
+        bool frames_usual;  /* and that did not count as busy at the last look */
+
         /* Events assigned and not yet announced to the ROSs (push): a ring of event numbers. */
         uint64_t *announce;
         uint32_t announce_mask, announce_head, announce_tail;
@@ -336,6 +342,14 @@ void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
 bool dfm_has_required_ross(const struct dfm *d);
 /* All required ROSs and all SFIs are present. */
 bool dfm_has_required(const struct dfm *d);
+
+/* dfm_frames.c: frames that are counted. */
+/* Whether the frames that are counted permit the next trigger. */
+bool dfm_has_frames(struct dfm *d);
+/* Whether the next trigger waits for a frame of this ROS. */
+bool dfm_lacks_frame(const struct dfm *d, uint32_t ros);
+/* Whether a front-end without that frame is silent: there was a trigger, or another ROS has its frame. */
+bool dfm_expects_frames(const struct dfm *d);
 
 /* dfm_messages.c: each makes the next message of its kind, if one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);

@@ -57,6 +57,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (why != NOTICE_LEFT)
                 n->flags &= (uint16_t)~ALIVE_QUIET;
         d->n_live[role]--;
+        d->frames_known = false;
         d->keep_alive_due_ns = now_ns;
         n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
         if (role == ROLE_SFI)
@@ -96,6 +97,7 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->reason = m->alive.reason;
         n->reason_ms = m->alive.reason_ms;
         n->frames = m->alive.frames;
+        d->frames_known = false;
         n->resets = m->alive.resets;
 }
 
@@ -208,6 +210,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .heard = n->heard,
                 .holds_back = role == ROLE_ROS && d->ross[index].xoff && !d->ross[index].left_out,
                 .left_out = role == ROLE_ROS && d->ross[index].left_out,
+                .lacks_frame = role == ROLE_ROS && d->awaits_frames && dfm_lacks_frame(d, index),
                 .behind = role == ROLE_ROS && dfm_waits_for_reset(d) && dfm_is_behind(d, index),
                 .reason = (enum node_reason)n->reason,
                 .reason_ms = n->reason_ms,

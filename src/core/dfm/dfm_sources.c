@@ -23,6 +23,7 @@ static void set(struct dfm *d, struct dfm_ros *r, bool xoff, bool left_out)
         r->xoff = xoff;
         r->left_out = left_out;
         d->n_xoff += r->xoff && !r->left_out;
+        d->frames_known = false;
 }
 
 void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff)

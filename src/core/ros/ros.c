@@ -14,6 +14,9 @@
 /* An SFI repeats a reduced share at each keep-alive; after this number without one the share is forgotten. */
 #define RATE_KEEP_ALIVES 5
 #define RATE_FULL 1000u
+/* Least time between Alive messages that report frames. It delays a trigger no more than that, and a DFM of
+ * many ROSs with fast front-ends can receive them. */
+#define REPORT_PAUSE_NS NS_PER_MS
 
 static int allocate(struct ros *r)
 {
@@ -197,6 +200,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
                 return true;
         note_clears(r, m->keep_alive.clear_next);
         r->newest = MAX(r->newest, m->keep_alive.triggers);
+        r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
         /* Clears all ended events at the latest here, whichever Clear was lost. */
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
@@ -264,8 +268,7 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 static uint16_t alive_flags(const struct ros *r)
 {
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) |
-                          (r->quiet ? ALIVE_QUIET : 0) |
-                          (r->config.describe || ros_is_numbered(r) ? 0 : ALIVE_COUNTS));
+                          (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -275,7 +278,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.incarnation = r->config.member.incarnation;
         m->alive.state = r->state;
         m->alive.flags = alive_flags(r);
-        m->alive.frames = r->arrived;
+        m->alive.frames = r->reported = r->arrived;
         m->alive.resets = r->resets;
         m->alive.room = r->room_sent = ros_room(r);
         m->alive.reason = (uint16_t)r->reason;
@@ -283,10 +286,32 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
                                      ? 0
                                      : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
         r->xoff_sent = r->xoff;
+        r->report_ns = now_ns;
+}
+
+static void keep_alive(struct ros *r, uint64_t now_ns)
+{
         r->keep_alive_due_ns = now_ns + r->config.keep_alive_ns;
         forget_old_rates(r, now_ns);
         for (uint32_t i = 0; i < r->config.n_sfi; i++)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
+}
+
+/* Triggers wait for frames that are counted, so the DFM must hear of frames before it runs out of those that
+ * it knows of: when they have at least doubled. With level 2, a ROS hears too late of triggers to tell. */
+static bool has_news(const struct ros *r)
+{
+        uint64_t unused = r->config.level2 ? 0 : r->reported - MIN(r->reported, r->newest);
+
+        return ros_counts_frames(r) && r->run_state == RUN_RUNNING && r->arrived > r->reported &&
+               r->arrived - r->reported >= unused;
+}
+
+static uint64_t news_due_ns(const struct ros *r)
+{
+        uint64_t paid_ns = r->budget.rate_bps > 0 ? budget_next_ns(&r->budget) : 0;
+
+        return has_news(r) ? MAX(r->report_ns + REPORT_PAUSE_NS, paid_ns) : NEVER_NS;
 }
 
 static bool make_totals(struct ros *r, struct message_to *to, struct message *m)
@@ -320,6 +345,11 @@ static bool make_message(struct ros *r, uint64_t now_ns, struct message_to *to, 
                 return false;
         if (now_ns >= r->keep_alive_due_ns) {
                 make_alive(r, now_ns, m);
+                keep_alive(r, now_ns);
+                return true;
+        }
+        if (now_ns >= news_due_ns(r)) {
+                make_alive(r, now_ns, m);
                 return true;
         }
         if (r->xoff != r->xoff_sent && budget_allows(&r->budget, now_ns)) {
@@ -351,6 +381,7 @@ uint64_t ros_deadline_ns(const struct ros *r)
         if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
                 join_ns = MIN(join_ns, budget_next_ns(&r->budget));
         join_ns = MIN(join_ns, MIN(ros_wait_deadline_ns(r), ros_regions_deadline_ns(r)));
+        join_ns = MIN(join_ns, news_due_ns(r));
         return MIN(r->keep_alive_due_ns, join_ns);
 }
 

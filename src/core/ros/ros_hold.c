@@ -36,19 +36,7 @@ static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 >
                        (uint64_t)r->config.entries * share_of(r, percent) ||
-               r->triggered_bytes * 100 > arena_size_bytes(r->arena) * share_of(r, percent) ||
-               (r->config.waiting_max > 0 && !r->silent &&
-                (uint64_t)r->n_waiting * XOFF_PERCENT > r->config.waiting_max * percent);
-}
-
-void ros_set_silent(struct ros *r, bool silent)
-{
-        r->silent = silent;
-}
-
-uint32_t ros_waiting(const struct ros *r)
-{
-        return r->n_waiting;
+               r->triggered_bytes * 100 > arena_size_bytes(r->arena) * share_of(r, percent);
 }
 
 void ros_check_room(struct ros *r)
@@ -276,7 +264,7 @@ void ros_clear(struct ros *r, uint64_t event)
         ros_regions_note_ended(r, event);
         if (i != IDMAP_NONE)
                 ros_drop(r, i);
-        else if (!r->config.describe && !ros_is_numbered(r)) {
+        else if (ros_counts_frames(r)) {
                 event_set_add(&r->numbers.ended, event);
                 ros_regions_wake(r, event);
         }

@@ -82,7 +82,7 @@ struct ros {
         uint32_t resets;                     /* of the boards' counters; the run's beginning counts too */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
-        bool unreliable, quiet, silent;
+        bool unreliable, quiet;
         enum node_reason reason;
         uint64_t reason_since_ns;
 
@@ -104,6 +104,11 @@ struct ros {
         uint32_t room_sent;     /* of the last Alive */
         uint64_t left_behind;   /* frames whose trigger never came */
         uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
+        uint64_t reported;      /* of these, in the last Alive */
+        uint64_t report_ns;     /* time of the last Alive */
+        uint64_t wanted;        /* counted frames that the DFM waits for */
+        uint64_t hungry_frames; /* `arrived` at the last look for hunger */
+        uint64_t hungry_ns;     /* 0: not hungry */
         uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */
         uint64_t arriving_number;
         enum ros_frame arriving_as;
@@ -133,6 +138,12 @@ struct ros {
 static inline bool ros_is_numbered(const struct ros *r)
 {
         return r->numbers.bits > 0;
+}
+
+/* Frame k belongs to event k. */
+static inline bool ros_counts_frames(const struct ros *r)
+{
+        return !r->config.describe && !ros_is_numbered(r);
 }
 
 /* ros_hold.c */

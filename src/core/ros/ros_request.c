@@ -116,8 +116,29 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 give_up(r, i, sfi);
 }
 
+/* A full buffer holds frames back: the front-end may have sent them. */
+static bool awaits_frame(const struct ros *r)
+{
+        return !r->refused && (r->n_waiting > 0 || (ros_counts_frames(r) && r->arrived < r->wanted));
+}
+
+static void note_hunger(struct ros *r, uint64_t now_ns)
+{
+        if (r->arrived != r->hungry_frames)
+                r->hungry_ns = 0;
+        else if (r->hungry_ns == 0 && awaits_frame(r))
+                r->hungry_ns = now_ns;
+        r->hungry_frames = r->arrived;
+}
+
+uint64_t ros_hungry_since_ns(const struct ros *r)
+{
+        return r->hungry_ns;
+}
+
 void ros_expire(struct ros *r, uint64_t now_ns)
 {
+        note_hunger(r, now_ns);
         if (r->out_of_step && r->out_of_step_ns == 0)
                 r->out_of_step_ns = now_ns;
         ros_regions_expire(r, now_ns);
@@ -142,7 +163,6 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
                 if (r->entries[i].wanted_by == sfi)
                         ros_stop_waiting(r, i);
         }
-        ros_check_room(r);
 }
 
 void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id)

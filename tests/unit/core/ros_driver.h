@@ -12,6 +12,7 @@ struct ros_driver {
         uint64_t now_ns;
         uint32_t fragment_bytes; /* of fragments made on request */
         uint32_t clear_next, keep_alive_next, resets;
+        uint32_t keep_alive_flags;
         uint64_t dfm; /* incarnation */
         struct message message;
         struct trace trace;
@@ -121,6 +122,7 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
         t->message.keep_alive.clear_next = t->clear_next;
         t->message.keep_alive.resets = t->resets;
         t->message.keep_alive.reset_number = 0;
+        t->message.keep_alive.flags = t->keep_alive_flags;
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
         t->message.keep_alive.sfi_live[0] = sfi_live;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));

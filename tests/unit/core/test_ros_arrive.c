@@ -7,7 +7,6 @@ static struct ros_config arriving(void)
         struct ros_config c = ros_standard();
 
         c.describe = NULL;
-        c.waiting_max = 4;
         return c;
 }
 
@@ -240,36 +239,78 @@ static void a_full_buffer_refuses_frames(void **state)
         ros_free(t.ros);
 }
 
-static void too_many_waiting_requests_hold_triggers_back(void **state)
+static void frames_come(struct ros_driver *t, uint32_t n)
+{
+        for (uint32_t i = 0; i < n; i++)
+                frame_comes(t);
+}
+
+#define assert_reports(t, n)                                                                                 \
+        do {                                                                                                 \
+                (t)->now_ns += NS_PER_MS;                                                                    \
+                assert_ros_says(t, "dfm: Alive running");                                                    \
+                assert_int_equal((t)->message.alive.frames, n);                                              \
+        } while (0)
+
+static void the_dfm_hears_of_frames_before_it_needs_them(void **state)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
         (void)state;
         ros_driver_init(&t, &c);
-        for (uint64_t event = 0; event < 4; event++)
-                ros_gets_request(&t, 0, event, 0);
-        assert_ros_says(&t, "");
-        ros_gets_request(&t, 0, 4, 0);
-        assert_ros_says(&t, "dfm: XOFF");
         frame_comes(&t);
+        t.now_ns += NS_PER_MS;
+        assert_ros_says(&t, ""); /* there are no triggers yet */
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        t.now_ns -= NS_PER_MS;
+        assert_reports(&t, 1);
+        frames_come(&t, 2);
         assert_ros_says(&t, "");
-        frame_comes(&t);
-        assert_ros_says(&t, "dfm: XON");
-        /* Frames that are cleared or lost no longer wait either. */
-        ros_skip(t.ros, 1);
-        ros_gets_clear(&t, 3);
-        ros_gets_clear(&t, 4);
-        for (uint64_t event = 5; event < 9; event++)
-                ros_gets_request(&t, 0, event, 0);
-        assert_ros_says(&t, "");
+        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + NS_PER_MS);
+        assert_reports(&t, 3);
+        frames_come(&t, 7);
+        assert_reports(&t, 10);
+        /* Half of what the DFM knows is used. */
+        for (uint64_t event = 0; event < 5; event++) {
+                t.now_ns += NS_PER_MS;
+                assert_ros_says(&t, "");
+                ros_gets_assign(&t, event, 0, 0);
+                ros_gets_clear(&t, event);
+                frame_comes(&t);
+        }
+        assert_reports(&t, 15);
+        assert_int_equal(ros_deadline_ns(t.ros), TRACE_BEGIN_NS + c.keep_alive_ns);
         ros_free(t.ros);
 }
 
-static void frames_come(struct ros_driver *t, uint32_t n)
+static void a_front_end_without_a_wanted_frame_is_hungry(void **state)
 {
-        for (uint32_t i = 0; i < n; i++)
-                frame_comes(t);
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_expire(t.ros, t.now_ns);
+        assert_int_equal(ros_hungry_since_ns(t.ros), 0);
+        for (int by_trigger = 0; by_trigger < 2; by_trigger++) {
+                t.keep_alive_flags = by_trigger ? KEEP_ALIVE_AWAITS_FRAMES : 0;
+                if (by_trigger)
+                        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7); /* the trigger of event 1 waits */
+                else
+                        ros_gets_assign(&t, 0, 0, 0);
+                ros_expire(t.ros, t.now_ns);
+                assert_int_equal(ros_hungry_since_ns(t.ros), t.now_ns);
+                t.now_ns += NS_PER_MS;
+                ros_expire(t.ros, t.now_ns);
+                assert_int_equal(ros_hungry_since_ns(t.ros), t.now_ns - NS_PER_MS);
+                frame_comes(&t);
+                for (int i = 0; i < 2; i++) {
+                        ros_expire(t.ros, t.now_ns);
+                        assert_int_equal(ros_hungry_since_ns(t.ros), 0);
+                }
+        }
+        ros_free(t.ros);
 }
 
 /* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
@@ -345,7 +386,6 @@ static void expected_frames_leave_room_for_arrivals(void **state)
         struct ros_driver t;
 
         (void)state;
-        c.waiting_max = 1000;
         ros_driver_init(&t, &c);
         for (uint64_t event = 1; event < 20; event++)
                 ros_gets_request(&t, 0, event, 0);
@@ -415,7 +455,8 @@ int main(void)
                 cmocka_unit_test(a_frame_of_a_cleared_event_is_not_stored),
                 cmocka_unit_test(a_fragment_cleared_during_arrival_is_released_at_its_end),
                 cmocka_unit_test(a_full_buffer_refuses_frames),
-                cmocka_unit_test(too_many_waiting_requests_hold_triggers_back),
+                cmocka_unit_test(the_dfm_hears_of_frames_before_it_needs_them),
+                cmocka_unit_test(a_front_end_without_a_wanted_frame_is_hungry),
                 cmocka_unit_test(untriggered_frames_hold_no_trigger_back),
                 cmocka_unit_test(bytes_count_once_they_are_triggered),
                 cmocka_unit_test(expected_frames_leave_room_for_arrivals),

@@ -108,6 +108,27 @@ static void who_holds_back_at_the_end(void **state)
         dfm_driver_fini(&t);
 }
 
+static void a_slow_front_end_is_a_reason(void **state)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+        char text[256];
+
+        (void)state;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "");
+        stall_describe(t.dfm, &scenario, text, sizeof text);
+        assert_string_equal(text, "ros2 waits for frames of its front-end");
+        idle_note(&idle, t.dfm, &scenario);
+        assert_string_equal(why(&t, &idle),
+                            "no trigger was accepted: ros2 waited for a frame of its front-end");
+        dfm_driver_fini(&t);
+}
+
 static void a_reset_is_a_reason(void **state)
 {
         const struct trigger_entry reset = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
@@ -363,6 +384,7 @@ int main(void)
                 cmocka_unit_test(missing_nodes_are_named),
                 cmocka_unit_test(a_long_list_of_nodes_is_shortened),
                 cmocka_unit_test(a_ros_that_held_triggers_back_is_named),
+                cmocka_unit_test(a_slow_front_end_is_a_reason),
                 cmocka_unit_test(a_reset_is_a_reason),
                 cmocka_unit_test(missing_credits_are_a_reason),
                 cmocka_unit_test(open_partial_and_lost_events_are_counted),

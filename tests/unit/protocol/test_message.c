@@ -24,6 +24,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.keep_alive.state = RUN_RUNNING;
                 sent.keep_alive.reset_number = random_next(r);
                 sent.keep_alive.resets = (uint32_t)random_next(r);
+                sent.keep_alive.flags = (uint32_t)random_next(r);
                 sent.keep_alive.ros_live[3] = random_next(r);
                 sent.keep_alive.sfi_live[7] = random_next(r);
                 break;

@@ -1,0 +1,49 @@
+/* Frames that ROSs match to events by count: the trigger of an event waits until its frame has come. So a
+ * slow front-end slows the trigger down, and its frames are not late, however slow it is. */
+#include "dfm_internal.h"
+
+/* A ROS that lacks frames of earlier events was left out at that time. It holds triggers back again once it
+ * has caught up: it may never do. */
+static bool bounds_triggers(const struct dfm *d, uint32_t ros)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
+
+        return n->live && n->flags & ALIVE_COUNTS && !d->ross[ros].optional && !d->ross[ros].left_out &&
+               n->frames >= d->table.next_event;
+}
+
+bool dfm_lacks_frame(const struct dfm *d, uint32_t ros)
+{
+        return bounds_triggers(d, ros) && dfm_node(d, ROLE_ROS, ros)->frames == d->table.next_event;
+}
+
+bool dfm_has_frames(struct dfm *d)
+{
+        if (!d->frames_known) {
+                d->frames = UINT64_MAX;
+                for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                        if (bounds_triggers(d, i))
+                                d->frames = MIN(d->frames, dfm_node(d, ROLE_ROS, i)->frames);
+                }
+                d->frames_known = true;
+        }
+        return d->table.next_event < d->frames;
+}
+
+/* Triggers that the DFM makes prove nothing: the front-ends may have seen none. */
+bool dfm_expects_frames(const struct dfm *d)
+{
+        bool expected = dfm_triggers_are_outside(d);
+
+        for (uint32_t i = 0; i < d->config.n_ros && !expected; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+                expected = n->live && (!(n->flags & ALIVE_COUNTS) || n->frames > d->table.next_event);
+        }
+        return d->awaits_frames && expected;
+}
+
+bool dfm_waits_for_frames(const struct dfm *d)
+{
+        return d->awaits_frames;
+}

@@ -1,0 +1,106 @@
+/* Front-ends whose frames are matched by count, slower than the trigger or uneven: each trigger waits for its
+ * frames, and no event lacks one. A front-end that dies holds nothing up. */
+#include "scenes.h"
+
+static void counted(struct sim_config *c)
+{
+        c->arriving = c->arrive_stream = true;
+        c->events = 200;
+        /* In half of the runs, packets are lost too. */
+        if (c->faults.seed % 2 == 0) {
+                c->faults.loss = 0.02;
+                c->timeout_ns = 20 * NS_PER_S;
+        }
+        c->arrive_skew_ns = c->faults.seed % 3 * 7 * NS_PER_MS;
+}
+
+/* The trigger would be ahead by far more than an event waits. */
+static void at_a_tenth_(struct sim_config *c, bool push)
+{
+        (void)push;
+        counted(c);
+        c->rate_millihertz = 500000;
+        c->arrive_percent = 10;
+}
+
+static void verify_waited(struct sim *s, const struct sim_config *c)
+{
+        check_all_complete(s, c);
+        check(dfm_counts(sim_dfm(s))->busy_ns > 0);
+        for (uint32_t i = 0; i < c->n_ros; i++)
+                check(ros_counts(sim_ros(s, i))->late == 0 && ros_counts(sim_ros(s, i))->xoff == 0);
+}
+
+static void at_a_tenth(void **state)
+{
+        (void)state;
+        each_seed(8, at_a_tenth_, verify_waited);
+}
+
+static void with_triggers_at_any_time_(struct sim_config *c, bool push)
+{
+        (void)push;
+        counted(c);
+        c->rate_millihertz = TRIGGER_RATE_MAX;
+        c->arrive_rate_millihertz = c->faults.seed % 4 < 2 ? 100000 : 20000000;
+        c->events = c->faults.seed % 4 < 2 ? 200 : 2000;
+}
+
+static void with_triggers_at_any_time(void **state)
+{
+        (void)state;
+        each_seed(8, with_triggers_at_any_time_, verify_waited);
+}
+
+/* Between two bursts, an event would wait for too long, and all front-ends are silent. */
+static void in_bursts_(struct sim_config *c, bool push)
+{
+        (void)push;
+        counted(c);
+        c->rate_millihertz = c->faults.seed % 4 < 2 ? TRIGGER_RATE_MAX : 1000000;
+        c->arrive_rate_millihertz = 10000;
+        c->arrive_burst = 40;
+}
+
+static void in_bursts(void **state)
+{
+        (void)state;
+        each_seed(8, in_bursts_, verify_waited);
+}
+
+static void dies_(struct sim_config *c, bool push)
+{
+        (void)push;
+        counted(c);
+        c->rate_millihertz = c->faults.seed % 4 < 2 ? TRIGGER_RATE_MAX : 1000000;
+        c->arrive_rate_millihertz = 100000;
+        c->arrive_dead_from = 80;
+}
+
+static void verify_death(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+
+        check_accounts(s, c);
+        check(d->triggers == c->events && d->complete == c->arrive_dead_from);
+        check(d->partial == c->events - c->arrive_dead_from && d->reassigned == 0);
+        check(d->fragments_lost == d->partial);
+}
+
+static void one_that_dies_holds_nothing_up(void **state)
+{
+        (void)state;
+        each_seed(8, dies_, verify_death);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(at_a_tenth),
+                cmocka_unit_test(with_triggers_at_any_time),
+                cmocka_unit_test(in_bursts),
+                cmocka_unit_test(one_that_dies_holds_nothing_up),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* ROSs that match frames by count: a trigger waits until the frame of its event has come, so that a slow
+ * front-end makes no event incomplete. */
+#include "../dfm_outside.h"
+
+#define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
+
+static const struct ros_rule last_is_optional[] = {{}, {}, {.optional = true, .wait_ns = 300 * NS_PER_MS}};
+
+static struct dfm_config three_ross(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.n_ros = 3;
+        c.n_sfi = 1;
+        c.ros_rules = last_is_optional;
+        c.node_timeout_ns = NS_PER_S;
+        return c;
+}
+
+static void ros_counted(struct dfm_driver *t, uint16_t ros, uint64_t frames, uint32_t silent_ms)
+{
+        memset(&t->message.alive, 0, sizeof t->message.alive);
+        t->message.alive.state = RUN_RUNNING;
+        t->message.alive.incarnation = 1;
+        t->message.alive.flags = ALIVE_COUNTS;
+        t->message.alive.frames = frames;
+        t->message.alive.resets = t->resets;
+        t->message.alive.reason = silent_ms > 0 ? REASON_SILENT : REASON_NONE;
+        t->message.alive.reason_ms = silent_ms;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+}
+
+/* The number of triggers that the DFM has taken. */
+static uint64_t taken(struct dfm_driver *t)
+{
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, (uint32_t)dfm_counts(t->dfm)->triggers);
+        return dfm_counts(t->dfm)->triggers;
+}
+
+/* Whether the next KeepAlive calls a front-end without a frame silent. */
+static bool expects_frames(struct dfm_driver *t)
+{
+        struct message_to to;
+
+        dfm_pass_ns(t, t->config.keep_alive_ns);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
+                        return t->message.keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES;
+        }
+        fail();
+        return false;
+}
+
+static void start(struct dfm_driver *t, const struct dfm_config *c, uint64_t frames)
+{
+        dfm_driver_start(t, c);
+        for (uint16_t i = 0; i < c->n_ros; i++)
+                ros_counted(t, i, i == 2 ? 0 : frames, 0);
+        sfi_grants(t, 0, 60);
+}
+
+static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
+{
+        return dfm_view(t->dfm, ROLE_ROS, ros).lacks_frame;
+}
+
+static void a_trigger_waits_for_its_frames(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c, 0);
+        assert_int_equal(taken(&t), 0);
+        assert_true(dfm_waits_for_frames(t.dfm) && dfm_is_busy(t.dfm));
+        ros_counted(&t, 1, 5, 0);
+        assert_int_equal(taken(&t), 0);
+        assert_true(lacks_frame(&t, 0) && !lacks_frame(&t, 1) && !lacks_frame(&t, 2));
+        ros_counted(&t, 0, 2, 0);
+        assert_int_equal(taken(&t), 2);
+        assert_true(lacks_frame(&t, 0));
+        ros_counted(&t, 0, 40, 0);
+        assert_int_equal(taken(&t), 5);
+        assert_true(lacks_frame(&t, 1) && !lacks_frame(&t, 0));
+        /* It leaves: others bound the triggers. */
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        assert_int_equal(taken(&t), 40);
+        ros_says_alive(&t, 0, RUN_ENDED, 0);
+        assert_int_equal(taken(&t), 60);
+        assert_false(dfm_waits_for_frames(t.dfm)); /* but for a credit */
+        dfm_driver_fini(&t);
+}
+
+static void a_ros_that_does_not_count_bounds_nothing(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 60);
+        assert_int_equal(taken(&t), 60);
+        dfm_driver_fini(&t);
+}
+
+static void a_silent_front_end_bounds_nothing(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c, 3);
+        ros_counted(&t, 1, 10, 0);
+        assert_int_equal(taken(&t), 3);
+        ros_counted(&t, 0, 3, 999);
+        assert_int_equal(taken(&t), 3);
+        ros_counted(&t, 0, 3, 1000);
+        assert_int_equal(taken(&t), 10);
+        /* It is back, and behind: the others go on, until it has caught up. */
+        ros_counted(&t, 0, 4, 0);
+        ros_counted(&t, 1, 20, 0);
+        assert_int_equal(taken(&t), 20);
+        ros_counted(&t, 0, 20, 0);
+        ros_counted(&t, 1, 30, 0);
+        assert_int_equal(taken(&t), 20);
+        ros_counted(&t, 0, 22, 0);
+        assert_int_equal(taken(&t), 22);
+        /* A count that goes back is wrong. */
+        ros_counted(&t, 0, 7, 0);
+        assert_int_equal(taken(&t), 30);
+        dfm_driver_fini(&t);
+}
+
+static void silence_needs_a_proof(void **state)
+{
+        struct dfm_config c = three_ross();
+        struct dfm_driver t;
+
+        (void)state;
+        start(&t, &c, 3);
+        ros_counted(&t, 2, 3, 0);
+        assert_int_equal(taken(&t), 3);
+        assert_false(expects_frames(&t)); /* perhaps there was nothing to read out */
+        ros_counted(&t, 2, 4, 0);
+        assert_true(expects_frames(&t));
+        ros_counted(&t, 0, 4, 0);
+        ros_counted(&t, 1, 4, 0);
+        assert_false(expects_frames(&t));
+        ros_says_alive(&t, 1, RUN_RUNNING, 0); /* it makes its fragments */
+        assert_true(expects_frames(&t));
+        dfm_driver_fini(&t);
+}
+
+static void triggers_from_outside_wait_in_the_queue(void **state)
+{
+        struct dfm_config c = outside_standard(10);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 100);
+        ros_counted(&t, 0, 1, 0);
+        ros_counted(&t, 1, 1, 0);
+        for (uint64_t k = 1; k <= 7; k++)
+                outside_offers(&t, 100 + k, 0);
+        assert_int_equal(taken(&t), 1);
+        assert_busy(&t, BUSY_NOT);
+        assert_true(expects_frames(&t));
+        assert_true(dfm_is_busy(t.dfm)); /* held back as usual, until its frames come */
+        dfm_pass_ns(&t, NS_PER_MS);
+        assert_int_equal(taken(&t), 1);
+        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 0);
+        outside_offers(&t, 108, 0);
+        assert_busy(&t, BUSY_FRAMES);
+        dfm_pass_ns(&t, 2 * NS_PER_MS);
+        assert_int_equal(taken(&t), 1);
+        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 2 * NS_PER_MS);
+        ros_counted(&t, 0, 9, 0);
+        assert_int_equal(taken(&t), 1);
+        assert_busy(&t, BUSY_FRAMES);
+        ros_counted(&t, 1, 9, 0);
+        assert_int_equal(taken(&t), 9);
+        assert_busy(&t, BUSY_NOT);
+        assert_false(dfm_is_busy(t.dfm));
+        outside_ends(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_trigger_waits_for_its_frames),
+                cmocka_unit_test(a_ros_that_does_not_count_bounds_nothing),
+                cmocka_unit_test(a_silent_front_end_bounds_nothing),
+                cmocka_unit_test(silence_needs_a_proof),
+                cmocka_unit_test(triggers_from_outside_wait_in_the_queue),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
