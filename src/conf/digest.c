@@ -9,7 +9,7 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Keys whose values have a text. The last two digests, below, cover the rest. */
+/* Keys whose values have a text. The last three digests, below, cover the rest. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {
@@ -22,7 +22,7 @@ static const struct {
         {"level2", "regions", "level2.regions"},
 };
 
-enum { DIGEST_SOURCE = ARRAY_SIZE(common), DIGEST_NODES, DIGESTS };
+enum { DIGEST_LEVEL2 = ARRAY_SIZE(common), DIGEST_SOURCE, DIGEST_NODES, DIGESTS };
 _Static_assert(DIGESTS <= MESSAGE_KEYS_MAX, "a Join has room for all");
 
 static uint32_t add_text(uint32_t h, const char *text)
@@ -67,6 +67,8 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
+        /* The port is the DFM's alone. */
+        ret->values[DIGEST_LEVEL2] = add_text(FNV_BASIS, s->level2.port > 0 ? "on" : "off");
         ret->values[DIGEST_SOURCE] = digest_sources(s);
         ret->values[DIGEST_NODES] = digest_nodes(s);
         for (uint32_t i = 0; i < DIGESTS; i++)
@@ -77,7 +79,8 @@ const char *scenario_digest_name(unsigned key)
 {
         if (key < ARRAY_SIZE(common))
                 return common[key].both;
-        return key == DIGEST_SOURCE  ? "ros.source"
-               : key == DIGEST_NODES ? "[node] sections"
-                                     : "another version of evb";
+        return key == DIGEST_LEVEL2   ? "level2.listen"
+               : key == DIGEST_SOURCE ? "ros.source"
+               : key == DIGEST_NODES  ? "[node] sections"
+                                      : "another version of evb";
 }

@@ -107,9 +107,8 @@ const struct scenario_key scenario_keys[] = {
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
              "are "
-             "built). Only accepted events are built. docs/protocol.md describes the messages; evb level2 is "
-             "a "
-             "client to try it.",
+             "built). Only accepted events are built. All nodes of a run set it, or none. docs/protocol.md "
+             "describes the messages; evb level2 is a client to try it.",
              LOCAL),
         TEXT("level2", "from", level2.from, "nodes", "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
              "Addresses whose level-2 clients the DFM and the ROSs accept, besides loopback (nodes: the "

@@ -49,6 +49,7 @@ static void each_common_key_changes_its_own_digest(void **state)
                 {"network.control-port=26900", "network.control-port"},
                 {"network.data-port=26901", "network.data-port"},
                 {"ros.source=udp:5000", "ros.source"},
+                {"level2.listen=tcp:26910", "level2.listen"},
         };
         struct member_keys keys;
 
