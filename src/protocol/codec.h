@@ -27,10 +27,12 @@ CODEC_FIELD(u64, uint64_t)
 CODEC_FIELD(varint, uint64_t)
 #undef CODEC_FIELD
 
-/* The entries of Assign, Build, Update, Clear or Request, whose number is known. False: a value that is never
- * valid; the cursor reports missing bytes. */
+/* The entries of Assign, Build, Update, Clear, Request or Have, whose number is known. False: a value that is
+ * never valid; the cursor reports missing bytes. */
 bool entries_code(struct codec *c, struct message *m);
 /* The bytes of entry k, which follows entries 0 to k - 1. */
 size_t entries_bytes(const struct message *m, size_t k);
 /* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
 bool decision_code(struct codec *c, struct message *m);
+/* have.c: the body of Have or HaveAck, likewise. */
+bool have_code(struct codec *c, struct message *m);

@@ -182,6 +182,17 @@ static bool clear_entry(struct codec *c, struct message *m, size_t k, const stru
         return true;
 }
 
+static bool have_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+{
+        uint32_t *number = &m->have.numbers[k], expected = p->l1_id + 1;
+        uint64_t coded = c->decode ? 0 : zigzag((int32_t)(*number - expected));
+
+        field_varint(c, &coded);
+        if (c->decode)
+                *number = expected + (uint32_t)unzigzag(coded);
+        return true;
+}
+
 /* Entry k as the previous one of the next entry; false: it is void. */
 static bool as_previous(const struct message *m, size_t k, struct previous *ret)
 {
@@ -205,6 +216,9 @@ static bool as_previous(const struct message *m, size_t k, struct previous *ret)
                         .event = m->clear.events[k],
                         .l1_id = m->clear.with_l1_ids ? m->clear.l1_ids[k] : 0,
                 };
+                return true;
+        case MESSAGE_HAVE:
+                *ret = (struct previous){.l1_id = m->have.numbers[k]};
                 return true;
         }
         return false;
@@ -231,6 +245,8 @@ static bool code_entry(struct codec *c, struct message *m, size_t k, const struc
                 return request_entry(c, m, k, p);
         case MESSAGE_CLEAR:
                 return clear_entry(c, m, k, p);
+        case MESSAGE_HAVE:
+                return have_entry(c, m, k, p);
         }
         return false;
 }

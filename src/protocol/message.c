@@ -23,6 +23,7 @@ enum {
         INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
         DECISION_BYTES = 16,
+        HAVE_BYTES = 32,
 };
 
 uint32_t message_check(const void *bytes, size_t n)
@@ -349,6 +350,9 @@ static bool body(struct codec *c, struct message *m)
                 return body_inquiry(c, m);
         case MESSAGE_INVENTORY:
                 return body_inventory(c, m);
+        case MESSAGE_HAVE:
+        case MESSAGE_HAVE_ACK:
+                return have_code(c, m);
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
         case MESSAGE_DECISION_ACK:
@@ -375,6 +379,8 @@ static size_t fixed_bytes(uint32_t type)
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
                 return MESSAGE_HEADER_BYTES + DECISION_BYTES;
+        case MESSAGE_HAVE:
+                return MESSAGE_HEADER_BYTES + HAVE_BYTES;
         }
         return SIZE_MAX;
 }

@@ -165,8 +165,9 @@ static void throw_garbage(struct sim *s)
                                                .sender_role = (enum node_role)(1 + random_below(&random, 3)),
                                                .sender_index = (uint16_t)random_below(&random, 8),
                                                .transaction = (uint32_t)random_next(&random)}};
-                static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS, MESSAGE_XON,
-                                                 MESSAGE_REQUEST, MESSAGE_DECISION_ACK};
+                static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS,       MESSAGE_XON,
+                                                 MESSAGE_REQUEST,    MESSAGE_DECISION_ACK, MESSAGE_HAVE,
+                                                 MESSAGE_HAVE_ACK};
                 size_t n;
 
                 /* Some are complete messages with odd values, some are noise. Types that can end a run are

@@ -156,10 +156,10 @@ static void nodes_of_an_ended_run_are_refused(void **state)
 static struct message forge(struct random *r, uint64_t cookie)
 {
         static const uint32_t types[] = {
-                MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD,      MESSAGE_CLEAR,
-                MESSAGE_KEEP_ALIVE, MESSAGE_REQUEST, MESSAGE_XON,        MESSAGE_XOFF,
-                MESSAGE_ALIVE,      MESSAGE_TOTALS,  MESSAGE_UPDATE_ACK, MESSAGE_WELCOME,
-                MESSAGE_JOIN,       MESSAGE_INQUIRY, MESSAGE_INVENTORY,  MESSAGE_DECISION};
+                MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD,   MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+                MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,    MESSAGE_ALIVE,   MESSAGE_TOTALS,
+                MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,    MESSAGE_INQUIRY, MESSAGE_INVENTORY,
+                MESSAGE_DECISION,   MESSAGE_HAVE,    MESSAGE_HAVE_ACK};
         struct message m = {.header = {.cookie = cookie, .transaction = (uint32_t)random_next(r)}};
 
         m.header.type = types[random_below(r, ARRAY_SIZE(types))];

@@ -11,6 +11,13 @@
 #include "evb/protocol/trigger_packet.h"
 #include "protocol_layout.h"
 
+static void begin_dfm(const char *name, uint32_t type, size_t n)
+{
+        begin(name, type);
+        blank(type, n);
+        dfm();
+}
+
 static void assign(void)
 {
         begin("Assign", MESSAGE_ASSIGN);
@@ -39,9 +46,7 @@ static void assign(void)
 
 static void update(void)
 {
-        begin("Update", MESSAGE_UPDATE);
-        blank(MESSAGE_UPDATE, 0);
-        dfm();
+        begin_dfm("Update", MESSAGE_UPDATE, 0);
         SET(m.update, incarnation, 0x3132333435363738);
         SET(m.update, granted, 0x1112131415161718);
         SET(m.update, assign_ack, 0x21222324);
@@ -60,18 +65,14 @@ static void request(void)
 
 static void clear_and_keep_alive(void)
 {
-        begin("Clear", MESSAGE_CLEAR);
-        blank(MESSAGE_CLEAR, 0);
-        dfm();
+        begin_dfm("Clear", MESSAGE_CLEAR, 0);
         SET(m.clear, oldest, 0x1112131415161718);
         entries(4);
         m.clear.with_l1_ids = true;
         field("flags", 1, 4);
         end_message(&m);
 
-        begin("KeepAlive", MESSAGE_KEEP_ALIVE);
-        blank(MESSAGE_KEEP_ALIVE, 0);
-        dfm();
+        begin_dfm("KeepAlive", MESSAGE_KEEP_ALIVE, 0);
         SET(m.keep_alive, oldest, 0x1112131415161718);
         SET(m.keep_alive, triggers, 0x2122232425262728);
         SET(m.keep_alive, state, RUN_DRAINING);
@@ -88,9 +89,7 @@ static void clear_and_keep_alive(void)
 
 static void level2(void)
 {
-        begin("Decision", MESSAGE_DECISION);
-        blank(MESSAGE_DECISION, 1);
-        dfm();
+        begin_dfm("Decision", MESSAGE_DECISION, 1);
         entries(4);
         part_now = "Entry";
         SET(m.decision.entries[0], event, 0x1112131415161718);
@@ -99,9 +98,7 @@ static void level2(void)
         SET(m.decision.entries[0], l2_info, 0x31323334);
         end_message(&m);
 
-        begin("Undecided", MESSAGE_UNDECIDED);
-        blank(MESSAGE_UNDECIDED, 1);
-        dfm();
+        begin_dfm("Undecided", MESSAGE_UNDECIDED, 1);
         entries(4);
         part_now = "Entry";
         SET(m.undecided.entries[0], event, 0x1112131415161718);
@@ -111,17 +108,13 @@ static void level2(void)
         SET(m.undecided.entries[0], flags, 0x51525354);
         end_message(&m);
 
-        begin("DecisionAck", MESSAGE_DECISION_ACK);
-        blank(MESSAGE_DECISION_ACK, 0);
-        dfm();
+        begin_dfm("DecisionAck", MESSAGE_DECISION_ACK, 0);
         SET(m.decision_ack, next, 0x11121314);
         SET(m.decision_ack, state, RUN_ENDED);
         SET(m.decision_ack, unused, 0x21222324);
         end_message(&m);
 
-        begin("Readouts", MESSAGE_READOUTS);
-        blank(MESSAGE_READOUTS, 1);
-        dfm();
+        begin_dfm("Readouts", MESSAGE_READOUTS, 1);
         entries(4);
         part_now = "Entry";
         SET(m.readouts.entries[0], index, 0x0112);
@@ -134,9 +127,7 @@ static void level2(void)
 
 static void small_ones(void)
 {
-        begin("Alive", MESSAGE_ALIVE);
-        blank(MESSAGE_ALIVE, 0);
-        dfm();
+        begin_dfm("Alive", MESSAGE_ALIVE, 0);
         SET(m.alive, incarnation, 0x1112131415161718);
         SET(m.alive, frames, 0x2122232425262728);
         SET(m.alive, state, RUN_ENDED);
@@ -147,9 +138,7 @@ static void small_ones(void)
         SET(m.alive, room, 0x61626364);
         end_message(&m);
 
-        begin("UpdateAck", MESSAGE_UPDATE_ACK);
-        blank(MESSAGE_UPDATE_ACK, 0);
-        dfm();
+        begin_dfm("UpdateAck", MESSAGE_UPDATE_ACK, 0);
         SET(m.update_ack, incarnation, 0x2122232425262728);
         SET(m.update_ack, finished_ack, 0x11121314);
         end_message(&m);
@@ -167,18 +156,34 @@ static void small_ones(void)
         SET(m.rate, permille, 0x0123);
         end_message(&m);
 
-        begin("XON", MESSAGE_XON);
-        blank(MESSAGE_XON, 0);
-        dfm();
+        begin_dfm("XON", MESSAGE_XON, 0);
         SET(m.xoff, incarnation, 0x11121314);
+        end_message(&m);
+}
+
+static void announcements(void)
+{
+        begin_dfm("Have", MESSAGE_HAVE, 0);
+        SET(m.have, incarnation, 0x11121314);
+        SET(m.have, resets, 0x21222324);
+        SET(m.have, next, 0x31323334);
+        m.have.knows = true;
+        field("flags", 1, 4);
+        entries(4);
+        end_message(&m);
+
+        begin_dfm("HaveAck", MESSAGE_HAVE_ACK, 0);
+        SET(m.have_ack, incarnation, 0x11121314);
+        SET(m.have_ack, ack, 0x21222324);
+        SET(m.have_ack, resets, 0x31323334);
+        m.have_ack.go_on = true;
+        field("flags", 1, 4);
         end_message(&m);
 }
 
 static void joining(void)
 {
-        begin("Join", MESSAGE_JOIN);
-        blank(MESSAGE_JOIN, 1);
-        dfm();
+        begin_dfm("Join", MESSAGE_JOIN, 1);
         SET(m.join, incarnation, 0x1112131415161718);
         SET(m.join, newest, 0x3122232425262728);
         SET(m.join, oldest, 0x2122232425262728);
@@ -190,25 +195,19 @@ static void joining(void)
         field("keys", m.join.keys[0], 4);
         end_message(&m);
 
-        begin("Welcome", MESSAGE_WELCOME);
-        blank(MESSAGE_WELCOME, 0);
-        dfm();
+        begin_dfm("Welcome", MESSAGE_WELCOME, 0);
         SET(m.welcome, incarnation, 0x1112131415161718);
         SET(m.welcome, run, 0x31323334);
         SET(m.welcome, verdict, WELCOME_TWICE);
         SET(m.welcome, key, 0x4142);
         end_message(&m);
 
-        begin("Inquiry", MESSAGE_INQUIRY);
-        blank(MESSAGE_INQUIRY, 0);
-        dfm();
+        begin_dfm("Inquiry", MESSAGE_INQUIRY, 0);
         SET(m.inquiry, incarnation, 0x1112131415161718);
         SET(m.inquiry, from, 0x2122232425262740);
         end_message(&m);
 
-        begin("Inventory", MESSAGE_INVENTORY);
-        blank(MESSAGE_INVENTORY, 1);
-        dfm();
+        begin_dfm("Inventory", MESSAGE_INVENTORY, 1);
         SET(m.inventory, incarnation, 0x1112131415161718);
         SET(m.inventory, from, 0x2122232425262740);
         SET(m.inventory, end, 0x3122232425262740);
@@ -398,6 +397,11 @@ static void compact_others(void)
                 m.clear.l1_ids[k] = k < 3 ? (uint32_t)(70 + k) : 0xFFFFFFFF - (uint32_t)k;
         }
         EACH("%llu, %u", (unsigned long long)m.clear.events[k], m.clear.l1_ids[k]);
+
+        begin_compact("Have", MESSAGE_HAVE, 5);
+        for (size_t k = 0; k < m.n; k++)
+                m.have.numbers[k] = k < 3 ? (uint32_t)(70 + k) : 0xFFFFFFFF - (uint32_t)(4 - k);
+        EACH("%u", m.have.numbers[k]);
 }
 
 /* ---- Datagrams to and from a trigger box ---- */
@@ -460,6 +464,7 @@ int main(void)
         clear_and_keep_alive();
         small_ones();
         level2();
+        announcements();
         joining();
         fragments();
         printf("},\n\"packets\": {");

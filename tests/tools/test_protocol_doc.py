@@ -120,6 +120,12 @@ class Compact:
                     l1_id = (l1_id + event - former + signed(self.varint())) % 2 ** 32
                 found.append([event, l1_id] if name == "ClearById" else [event])
             return found, self.raw[self.begin:self.at]
+        if name == "Have":
+            number = 2 ** 32 - 1
+            for _ in range(n):
+                number = (number + 1 + signed(self.varint())) % 2 ** 32
+                found.append([number])
+            return found, self.raw[self.begin:self.at]
         for _ in range(n):
             values, after = self.entry(name, before)
             if values[0] != VOID:

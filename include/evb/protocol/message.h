@@ -36,9 +36,11 @@
         X(MESSAGE_INQUIRY, 0x00EB0007, "Inquiry", "DFM to SFI")                                              \
         X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")                                          \
         X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")                                               \
+        X(MESSAGE_HAVE, 0x00EB0011, "Have", "ROS to DFM")                                                    \
         X(MESSAGE_DECISION, 0x00EB0012, "Decision", "level-2 client to DFM")                                 \
         X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
         X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
+        X(MESSAGE_HAVE_ACK, 0x00EB0015, "HaveAck", "DFM to ROS")                                             \
         X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")
 
 enum message_type {
@@ -118,11 +120,13 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define MESSAGE_KEYS_MAX 32
 
 /* Flags that a node adds to its state. */
-#define ALIVE_XOFF 1u       /* repeats XOFF in case that message is lost */
-#define ALIVE_FAILED 2u     /* its output failed: the run must end */
-#define ALIVE_UNRELIABLE 4u /* counted frames were lost before the ROS counted them */
-#define ALIVE_QUIET 8u      /* the front-end is silent: `frames` is final */
-#define ALIVE_COUNTS 16u    /* this ROS matches frames to events by counting them */
+#define ALIVE_XOFF 1u         /* repeats XOFF in case that message is lost */
+#define ALIVE_FAILED 2u       /* its output failed: the run must end */
+#define ALIVE_UNRELIABLE 4u   /* counted frames were lost before the ROS counted them */
+#define ALIVE_QUIET 8u        /* the front-end is silent: `frames` is final */
+#define ALIVE_COUNTS 16u      /* this ROS matches frames to events by counting them */
+#define ALIVE_OUT_OF_STEP 32u /* the numbers of its front-end do not follow the triggers */
+
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
 
@@ -301,6 +305,19 @@ struct message {
                         uint32_t permille; /* share of the planned rate that the SFI's port takes: 1..1000 */
                 } rate;
                 struct {
+                        uint32_t incarnation; /* low half of the ROS's */
+                        uint32_t resets;      /* of KeepAlive, the last one that the ROS knows of */
+                        uint32_t next; /* L1 ID after that of the newest trigger that it knows, if `knows` */
+                        bool knows;    /* then the numbers are L1 IDs, otherwise counters of frames */
+                        uint32_t numbers[MESSAGE_ENTRIES_MAX];
+                } have;
+                struct {
+                        uint32_t incarnation; /* low half of the ROS's */
+                        uint32_t ack;         /* all numbers below this sequence were taken over */
+                        uint32_t resets;
+                        bool go_on; /* there is room again from `ack` on */
+                } have_ack;
+                struct {
                         struct decision_entry entries[MESSAGE_ENTRIES_MAX];
                 } decision;
                 struct {
@@ -317,8 +334,8 @@ struct message {
         };
 };
 
-/* Entries of Assign, Build, Update, Clear and Request take few bytes if events follow each other, and never
- * more than this (without event information). */
+/* Entries of Assign, Build, Update, Clear, Request and Have take few bytes if they follow each other, and
+ * never more than this (without event information). */
 #define MESSAGE_ENTRY_BYTES_MAX 32
 
 /* Of event information, with each entry that has it. */

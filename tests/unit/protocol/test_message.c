@@ -14,6 +14,7 @@ static const uint32_t types[] = {
         MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
         MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
         MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
+        MESSAGE_HAVE,    MESSAGE_HAVE_ACK,
 };
 
 /* The messages about membership in a run. */
@@ -61,6 +62,27 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                         sent.inventory.entries[i] = (struct inventory_entry){random_next(r), random_next(r)};
                 break;
         }
+}
+
+static bool fill_frames(struct random *r, uint32_t type, size_t n)
+{
+        switch (type) {
+        case MESSAGE_HAVE:
+                sent.have.incarnation = (uint32_t)random_next(r);
+                sent.have.resets = 3;
+                sent.have.next = (uint32_t)random_next(r);
+                sent.have.knows = true;
+                for (size_t i = 0; i < n; i++)
+                        sent.have.numbers[i] = (uint32_t)random_next(r);
+                return true;
+        case MESSAGE_HAVE_ACK:
+                sent.have_ack.incarnation = (uint32_t)random_next(r);
+                sent.have_ack.ack = (uint32_t)random_next(r);
+                sent.have_ack.resets = 4;
+                sent.have_ack.go_on = true;
+                return true;
+        }
+        return false;
 }
 
 static bool fill_level2(struct random *r, uint32_t type, size_t n)
@@ -146,7 +168,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                 (struct request_entry){random_next(&r) >> 1, 5, 32, UINT32_MAX, 2};
                 break;
         default:
-                if (!fill_level2(&r, type, n))
+                if (!fill_level2(&r, type, n) && !fill_frames(&r, type, n))
                         fill_membership(&r, type, n);
         }
         return message_encode(&sent, bytes, size);
@@ -216,8 +238,8 @@ static void consecutive_events_take_few_bytes(void **state)
 /* The size is known without encoding the message, whatever its entries hold. */
 static void added_entries_are_counted(void **state)
 {
-        static const uint32_t compact[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN, MESSAGE_BUILD, MESSAGE_CLEAR,
-                                           MESSAGE_REQUEST};
+        static const uint32_t compact[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN,  MESSAGE_BUILD,
+                                           MESSAGE_CLEAR,  MESSAGE_REQUEST, MESSAGE_HAVE};
         uint8_t bytes[1472];
 
         (void)state;
