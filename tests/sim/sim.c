@@ -36,7 +36,7 @@ struct sim *sim_new(const struct sim_config *config)
         s->config = *config;
         s->n_nodes = 1 + config->n_ros + config->n_sfi;
         s->nodes = calloc(s->n_nodes, sizeof *s->nodes);
-        s->events = calloc(MAX(config->events, UINT64_C(1)), sizeof *s->events);
+        s->events = calloc(MAX(MAX(config->events, config->boards.free), UINT64_C(1)), sizeof *s->events);
         assert(s->nodes && s->events && chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
         fault_init(&s->fault, &config->faults);
         random_init(&s->random, config->faults.seed);
@@ -45,6 +45,7 @@ struct sim *sim_new(const struct sim_config *config)
                 s->nodes[i].way_free_ns = calloc(config->n_sfi, sizeof *s->nodes[i].way_free_ns);
         }
         sim_make_nodes(s);
+        sim_boards_run_free(s);
         return s;
 }
 

@@ -11,7 +11,8 @@
 #include "evb/core/ros.h"
 #include "evb/core/sfi.h"
 
-/* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. */
+/* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
+ * are those that the DFM takes, or with `free` this number of own ones, of which the frames make events. */
 struct sim_boards {
         unsigned bits;                  /* of the counter; 0: no boards */
         int64_t from;                   /* counter of trigger 0 */
@@ -22,6 +23,13 @@ struct sim_boards {
         /* All counters begin again at this trigger; 0: never. With triggers from outside, the test tells the
          * DFM, and the ROSs learn it from KeepAlive. */
         uint64_t reset_at;
+        uint64_t free;               /* own triggers, from first_ns on at the configured rate */
+        uint64_t first_ns, pause_ns; /* pause before a reset */
+        uint64_t first;              /* number of the first one */
+        uint64_t ragged;             /* board i misses i times this number of first triggers */
+        uint64_t lies_at;            /* then the first board's counter is far ahead for a while */
+        uint32_t leader;             /* ROS whose frames alone make events, plus 1; 0: any */
+        uint64_t window_ns;
 };
 
 struct sim_config {
@@ -49,7 +57,7 @@ struct sim_config {
         uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
         uint32_t arrive_burst;           /* frames that come together; 0: each comes alone */
         uint64_t arrive_dead_from;       /* the first front-end sends only the frames below; 0: all */
-        bool arrive_stream;              /* a frame without room waits; otherwise it is lost */
+        bool arrive_stream;              /* a frame without room waits; otherwise it is lost (boards too) */
         uint64_t arrive_skew_ns;         /* delay of each ROS's front-end relative to the previous one */
         uint32_t ros_entries;            /* 0: ample */
         uint64_t ros_buffer_bytes;       /* 0: ample */

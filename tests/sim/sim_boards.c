@@ -11,6 +11,12 @@
 /* Before a reset, triggers pause until all frames have arrived, and a board that forgets delivers nothing
  * from before. So no frame of these last triggers is late. */
 #define PAUSE_TRIGGERS 300
+/* Own triggers that no board misses: the run begins with them. */
+#define FIRST_TRIGGERS 10
+#define LIES 50
+#define LIE 5000
+/* A full ROS takes the frame again after this time, never together with a new one: their order counts. */
+#define FULL_PAUSE_NS (5 * NS_PER_MS + 7)
 
 static bool happens(struct sim *s, double probability)
 {
@@ -19,7 +25,7 @@ static bool happens(struct sim *s, double probability)
 
 static uint64_t since_reset(const struct sim_boards *b, uint64_t trigger)
 {
-        return b->reset_at > 0 && trigger >= b->reset_at ? trigger - b->reset_at : trigger;
+        return b->reset_at > 0 && trigger >= b->reset_at ? trigger - b->reset_at : trigger + b->first;
 }
 
 /* Whether the board counts from 0 since it was dead. */
@@ -34,6 +40,8 @@ static uint64_t counter_of(const struct sim_boards *b, uint32_t ros, uint64_t tr
         uint64_t n = has_forgotten(b, ros, trigger) ? trigger - b->dead_until
                                                     : since_reset(b, trigger) + (uint64_t)b->from;
 
+        if (b->lies_at > 0 && ros == 0 && trigger - b->lies_at < LIES)
+                n += LIE;
         return b->bits < 64 ? n & ((UINT64_C(1) << b->bits) - 1) : n;
 }
 
@@ -50,18 +58,19 @@ static bool is_just_before(uint64_t trigger, uint64_t end)
         return trigger < end && trigger + PAUSE_TRIGGERS >= end;
 }
 
-static void read_out(struct sim *s, uint32_t ros, uint64_t trigger)
+static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 {
         const struct sim_boards *b = &s->config.boards;
-        bool dead = ros == 0 && trigger >= b->dead_from && trigger < b->dead_until;
-        bool missed = dead || happens(s, b->missed);
+        bool dead =
+                (ros == 0 && trigger >= b->dead_from && trigger < b->dead_until) || trigger < ros * b->ragged;
+        bool missed = dead || (happens(s, b->missed) && !(b->free > 0 && trigger < FIRST_TRIGGERS));
         bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at) &&
                     !(b->forgets && is_just_before(trigger, b->dead_from));
 
         if (missed || has_forgotten(b, ros, trigger))
                 s->events[trigger].absent |= (uint16_t)(1u << ros);
         if (!missed)
-                sim_send_frame(s, 1 + ros, trigger, s->now_ns + READOUT_NS + (late ? b->late_ns : 0));
+                sim_send_frame(s, 1 + ros, trigger, at_ns + READOUT_NS + (late ? b->late_ns : 0));
 }
 
 void sim_boards_read_out(struct sim *s)
@@ -69,13 +78,55 @@ void sim_boards_read_out(struct sim *s)
         const struct sim_boards *b = &s->config.boards;
         uint64_t triggers = dfm_counts(s->nodes[0].dfm)->triggers;
 
-        for (; b->bits > 0 && s->triggered < triggers; s->triggered++) {
+        for (; b->bits > 0 && b->free == 0 && s->triggered < triggers; s->triggered++) {
                 for (uint32_t i = 0; i < s->config.n_ros; i++) {
                         if (s->triggered == b->reset_at && b->reset_at > 0 && !s->config.outside)
                                 ros_resynchronise(s->nodes[1 + i].ros, b->reset_at, 0);
-                        read_out(s, i, s->triggered);
+                        read_out(s, i, s->triggered, s->now_ns);
                 }
         }
+}
+
+void sim_boards_run_free(struct sim *s)
+{
+        const struct sim_boards *b = &s->config.boards;
+        uint64_t period_ns = UINT64_C(1000000000000) / s->config.rate_millihertz;
+
+        for (uint64_t trigger = 0; trigger < b->free; trigger++) {
+                bool is_after = b->reset_at > 0 && trigger >= b->reset_at;
+                uint64_t at_ns = b->first_ns + trigger * period_ns + (is_after ? b->pause_ns : 0);
+
+                for (uint32_t i = 0; i < s->config.n_ros; i++)
+                        read_out(s, i, trigger, at_ns);
+        }
+}
+
+/* Whether all fragments are those of the trigger. */
+static bool is_built_of(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built,
+                        uint64_t trigger)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+
+                if (f->whole && f->status == FRAGMENT_OK && f->bytes > 0 &&
+                    (f->bytes != sim_size_of(&s->config, i, trigger) ||
+                     pattern_check(pattern_key(SIM_SEED, i, trigger), sfi->buffer + f->at, 0, f->bytes) !=
+                             f->bytes))
+                        return false;
+        }
+        return true;
+}
+
+uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
+{
+        const struct sim_boards *b = &s->config.boards;
+        uint64_t number = built->info.global_id, after = b->reset_at + number;
+
+        if (b->free == 0)
+                return built->event;
+        if (b->reset_at > 0 && after < b->free && is_built_of(s, sfi, built, after))
+                return after;
+        return MIN(number - b->first, b->free - 1);
 }
 
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
@@ -89,8 +140,13 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
                 s->events[trigger].absent |= (uint16_t)(1u << n->index);
                 return;
         }
-        verdict = ros_arrive(n->ros, &counter, &f, &at);
-        assert(verdict != ROS_FULL);
+        verdict = s->now_ns < n->full_ns ? ROS_FULL : ros_arrive(n->ros, &counter, &f, &at);
+        if (verdict == ROS_FULL) {
+                assert(s->config.arrive_stream);
+                n->full_ns = MAX(n->full_ns, s->now_ns + (s->now_ns >= n->full_ns ? FULL_PAUSE_NS : 0));
+                sim_send_frame(s, (uint32_t)(n - s->nodes), trigger, n->full_ns);
+                return;
+        }
         if (verdict == ROS_STORE && f.bytes > 0)
                 pattern_fill(pattern_key(SIM_SEED, n->index, trigger), n->buffer + at, 0, f.bytes);
         ros_commit(n->ros);

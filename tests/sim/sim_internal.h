@@ -23,7 +23,8 @@ struct sim_node {
         bool failing;
         uint64_t arrive_ns; /* of the next frame, if fragments arrive */
         uint64_t arrive_frame;
-        uint64_t frames; /* of a board */
+        uint64_t frames;  /* of a board */
+        uint64_t full_ns; /* frames of the board wait until then */
         /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;
@@ -100,6 +101,10 @@ void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t si
 void sim_turn(struct sim *s, struct sim_node *n);
 /* sim_boards.c */
 void sim_boards_read_out(struct sim *s);
+/* The frames of all own triggers. */
+void sim_boards_run_free(struct sim *s);
+/* The trigger of the event, by its number and the payload that was built. */
+uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger);
 /* The trigger's L1 ID, which follows its counter. */
 void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret);

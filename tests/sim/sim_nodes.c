@@ -68,7 +68,10 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .describe_ctx = d,
                 .number_bits = s->config.boards.bits,
                 .number_from = s->config.boards.from,
-                .datagrams = true,
+                .datagrams = !s->config.arrive_stream,
+                .announces = s->config.boards.free > 0,
+                .leads = s->config.boards.leader == 0 || s->config.boards.leader == n->index + 1,
+                .message_bytes = s->config.mtu_bytes,
                 .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
                 .level2 = s->config.level2.on,
@@ -111,6 +114,8 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
 
 void sim_make_dfm(struct sim *s, struct sim_node *n)
 {
+        const struct sim_boards *b = &s->config.boards;
+        struct ros_rule rules[16];
         struct dfm_config c = {
                 .run = RUN,
                 .cookie = COOKIE + s->incarnation,
@@ -124,11 +129,17 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .policy = s->config.policy,
                 .trigger_rate_millihertz = s->config.rate_millihertz,
                 .trigger_burst = 1,
-                .trigger_source = s->config.outside ? DFM_TRIGGER_OFFERED : DFM_TRIGGER_SCHEDULE,
+                .trigger_source = b->free > 0         ? DFM_TRIGGER_FRAMES
+                                  : s->config.outside ? DFM_TRIGGER_OFFERED
+                                                      : DFM_TRIGGER_SCHEDULE,
+                .number_bits = MIN(b->bits, 32u),
+                .window_ns = b->window_ns,
+                .announced_max = 1024,
+                .ros_rules = b->free > 0 ? rules : NULL,
                 .trigger_queue = 512,
                 .busy_above_permille = 800,
                 .busy_below_permille = 500,
-                .events = s->config.events,
+                .events = b->free > 0 ? 0 : s->config.events,
                 .seed = SIM_SEED,
                 .events_max = 4096,
                 .clear_group = 20,
@@ -139,11 +150,13 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .node_timeout_ns = 10 * KEEP_ALIVE_NS,
                 .message_bytes = s->config.mtu_bytes,
                 .frame_wait_ns = s->config.timeout_ns / 2,
-                .info = s->config.boards.reset_at > 0 && !s->config.outside ? sim_boards_info : NULL,
+                .info = b->reset_at > 0 && b->free == 0 && !s->config.outside ? sim_boards_info : NULL,
                 .info_ctx = s,
                 .level2 = s->config.level2,
         };
 
+        for (uint32_t i = 0; b->free > 0 && i < s->config.n_ros; i++)
+                rules[i] = (struct ros_rule){.frames = true, .leads = b->leader == 0 || b->leader == i + 1};
         sim_farm_begin(s);
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
@@ -362,27 +375,31 @@ static void turn_ros(struct sim *s, struct sim_node *n)
 static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
 {
         struct sfi_built built;
+        struct sim_event *event;
+        uint64_t trigger;
 
         sfi_built_event(n->sfi, slot, &built);
         if (built.end == EVENT_LOST)
                 return;
-        assert(built.event < s->config.events);
+        trigger = sim_boards_trigger(s, n, &built);
+        assert(trigger < s->config.events);
+        event = &s->events[trigger];
         n->last_complete_ns = built.end == EVENT_COMPLETE ? s->now_ns : n->last_complete_ns;
         if (built.end == EVENT_COMPLETE)
-                s->events[built.event].complete++;
+                event->complete++;
         else
-                s->events[built.event].partial++;
+                event->partial++;
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sfi_fragment *f = &built.fragments[i];
                 bool there = f->whole && f->status == FRAGMENT_OK;
 
                 if (s->config.boards.bits > 0)
-                        s->events[built.event].present |= (uint16_t)(there << i);
+                        event->present |= (uint16_t)(there << i);
 
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
-                if (there && (f->bytes != sim_size_of(&s->config, i, built.event) ||
-                              (f->bytes > 0 && pattern_check(pattern_key(SIM_SEED, i, built.event),
+                if (there && (f->bytes != sim_size_of(&s->config, i, trigger) ||
+                              (f->bytes > 0 && pattern_check(pattern_key(SIM_SEED, i, trigger),
                                                              n->buffer + f->at, 0, f->bytes) != f->bytes)))
                         s->wrong_bytes++;
         }

@@ -36,6 +36,7 @@ enum dfm_trigger_source {
         DFM_TRIGGER_SCHEDULE,
         DFM_TRIGGER_OFFERED, /* dfm_offer() */
         DFM_TRIGGER_CLOCK,   /* one for each slice of time that has passed */
+        DFM_TRIGGER_FRAMES,  /* one for each number that the ROSs announce (Have) */
 };
 
 struct dfm_config {
@@ -60,6 +61,11 @@ struct dfm_config {
         uint64_t slice_ns;     /* of DFM_TRIGGER_CLOCK */
         uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
                                    themselves */
+        /* Of DFM_TRIGGER_FRAMES: width of the counters, how long a number waits for the other ROSs, and how
+         * many may wait. */
+        unsigned number_bits;
+        uint64_t window_ns;
+        uint32_t announced_max;
         /* Shares of the credits, or of the queue, above which the DFM gets busy, and below which it is ready
          * again. */
         uint32_t busy_above_permille, busy_below_permille;
@@ -139,6 +145,13 @@ struct dfm_offered {
         uint64_t spills_begun, spills_ended, in_spills;
 };
 
+/* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
+struct dfm_announced {
+        uint64_t numbers;
+        uint64_t confirmed; /* known from another ROS, or repeated */
+        uint64_t late;      /* too old to become an event */
+};
+
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
@@ -150,6 +163,7 @@ struct dfm_counts {
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
         struct dfm_offered offered;
+        struct dfm_announced announced;
         uint64_t first_complete_ns, last_complete_ns; /* 0: none */
 };
 
@@ -195,6 +209,9 @@ bool dfm_waits_for_reset(const struct dfm *d);
 bool dfm_waits_for_frames(const struct dfm *d);
 /* Triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
+/* Announced numbers that are not offered yet, and the number of ROSs that lead at present. */
+uint32_t dfm_announced_waiting(const struct dfm *d);
+uint32_t dfm_leaders(const struct dfm *d);
 
 /* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
  * could be received. */

@@ -48,6 +48,10 @@ struct ros_config {
         bool regions;         /* level-2 clients may request fragments: see ros_regions.h */
         bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
         bool level2;          /* frames of undecided events wait here: half of the buffer is for them */
+        /* Numbered frames make the triggers: the ROS reports to the DFM which triggers it knows, and, if it
+         * leads, the numbers of all other frames. */
+        bool announces, leads;
+        size_t message_bytes; /* largest message, if it announces */
 };
 
 /* Frames in a row that do not follow the triggers: the board restarted. If a good board delivers 1 % of its

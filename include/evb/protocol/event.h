@@ -42,6 +42,8 @@ struct event_info {
 struct ros_rule {
         bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */
         uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */
+        bool frames;      /* its fragments are the frames of a front-end */
+        bool leads;       /* it announces their numbers, of which the DFM makes events */
 };
 
 enum event_end {

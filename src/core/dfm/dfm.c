@@ -36,6 +36,8 @@ static int allocate(struct dfm *d)
             !d->announce || !d->clears)
                 return -ENOMEM;
         r = dfm_level2_init(d);
+        if (r >= 0)
+                r = dfm_lead_init(d);
         if (r < 0)
                 return r;
         d->stream_mask = window - 1;
@@ -59,6 +61,8 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
             config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
             (config->trigger_source != DFM_TRIGGER_SCHEDULE && config->trigger_queue == 0) ||
             (config->trigger_source == DFM_TRIGGER_CLOCK && config->slice_ns == 0) ||
+            (config->trigger_source == DFM_TRIGGER_FRAMES &&
+             (config->number_bits == 0 || config->announced_max == 0)) ||
             message_room(MESSAGE_ASSIGN, config->message_bytes) <
                     MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
                 return -EINVAL;
@@ -91,6 +95,7 @@ struct dfm *dfm_free(struct dfm *d)
                 return NULL;
         dfm_table_fini(&d->table);
         dfm_level2_fini(d);
+        dfm_lead_fini(d);
         free(d->nodes);
         free(d->resume.known);
         free(d->sfis);
@@ -212,6 +217,8 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return dfm_hear_alive(d, now_ns, m);
         case MESSAGE_INVENTORY:
                 return dfm_hear_inventory(d, now_ns, m);
+        case MESSAGE_HAVE:
+                return dfm_hear_have(d, now_ns, m);
         }
         return false;
 }
@@ -225,7 +232,8 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
                 dfm_make_keep_alive(d, now_ns, m);
                 return true;
         }
-        if (dfm_make_clear(d, now_ns, to, m) || dfm_make_inquiry(d, now_ns, to, m))
+        if (dfm_make_clear(d, now_ns, to, m) || dfm_make_inquiry(d, now_ns, to, m) ||
+            dfm_make_have_ack(d, now_ns, to, m))
                 return true;
         /* A full announcement leaves first, although more triggers keep coming. */
         if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
@@ -242,6 +250,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         dfm_level2_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
         dfm_triggers_tick(d, now_ns);
+        dfm_lead_tick(d, now_ns);
         dfm_assign_due(d, now_ns);
         dfm_judge_busy(d, now_ns);
         if (!make_message(d, now_ns, ret_to, ret))
@@ -266,6 +275,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, dfm_level2_deadline_ns(d));
         deadline = MIN(deadline, dfm_clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
+        deadline = MIN(deadline, MIN(dfm_lead_deadline_ns(d), dfm_have_deadline_ns(d)));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         deadline = MIN(deadline, dfm_streams_deadline_ns(d));

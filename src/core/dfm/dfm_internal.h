@@ -89,9 +89,9 @@ struct dfm_sfi {
 struct dfm_ros {
         bool xoff;
         bool left_out; /* its front-end is silent: events do not wait for it, nor triggers for its buffer */
-        bool optional;
-        uint64_t silent_ns; /* how long the front-end may be silent */
-        uint32_t room;      /* events whose frames half of its buffer holds; 0: not known */
+        bool optional, frames, leads; /* see struct ros_rule */
+        uint64_t silent_ns;           /* how long the front-end may be silent */
+        uint32_t room;                /* events whose frames half of its buffer holds; 0: not known */
 };
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
@@ -202,6 +202,42 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
         return q->reset_due || q->n_resets > 0;
 }
 
+/* A number is far if it is at least this much ahead of those taken. */
+#define DFM_LEAD_FAR 1024u
+
+/* An announced number that is not offered yet. */
+struct dfm_number {
+        uint64_t number, since_ns;
+        uint32_t n; /* leading ROSs that announced it */
+};
+
+/* The stream of announcements of one ROS. */
+struct dfm_have {
+        uint32_t incarnation; /* low half; 0: none yet */
+        uint32_t next;        /* sequence of the next number */
+        bool heard;           /* in this run of the DFM */
+        bool blocked, go_on;  /* there was no room; there is room again */
+        uint64_t ack_due_ns;  /* NEVER_NS: nothing to acknowledge */
+        bool has_last;
+        uint64_t last, top; /* the last number, and the highest one plus 1 */
+};
+
+/* The frames make the triggers. */
+struct dfm_lead {
+        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
+        uint32_t size, tail, n;
+        struct dfm_have *haves; /* of each ROS */
+        uint32_t turn;          /* ROS at which the search for an acknowledgement continues */
+        bool some_required;     /* of the leading ROSs, in the configuration */
+        bool open;              /* the numbers that a former DFM took are known */
+        bool has_floor;
+        uint64_t floor;            /* numbers below are taken already */
+        bool begun;                /* the first number is chosen */
+        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
+        uint64_t near_ns;          /* when one close to those taken came last */
+        bool closing;              /* the boards began again: everything of before ends */
+};
+
 #define DFM_NOTICES 64
 
 struct dfm {
@@ -209,6 +245,7 @@ struct dfm {
         enum run_state state;
         struct trigger trigger;
         struct dfm_triggers triggers;
+        struct dfm_lead lead;
         struct busy_packet busy;
         struct dfm_table table;
         uint64_t cookie;
@@ -260,6 +297,11 @@ struct dfm {
         struct histogram latency_ns;
 };
 
+static inline struct dfm_number *dfm_lead_at(const struct dfm_lead *f, uint32_t k)
+{
+        return &f->ring[(f->tail + k) % f->size];
+}
+
 static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role, uint32_t index)
 {
         return &d->nodes[role == ROLE_ROS ? index : d->config.n_ros + index];
@@ -284,6 +326,10 @@ void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
 bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
 /* Takes the trigger that is due, for the event in `slot`. */
 void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot);
+/* Offers a trigger that came at that time. */
+enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t);
+/* Informs the ROSs of a reset of the counters. The next trigger waits until all of them know. */
+void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number);
 /* Drops what waits: the run takes no further triggers. */
 void dfm_triggers_drop(struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
@@ -297,6 +343,32 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* The numbers below `next` were counted elsewhere: they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
+/* All numbers below `next` came. */
+void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
+
+enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
+
+/* Whether the number may still be new; NUMBER_OLD: it is too far behind to know. */
+enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number);
+
+/* dfm_lead.c: announced numbers. */
+int dfm_lead_init(struct dfm *d); /* -ENOMEM */
+void dfm_lead_fini(struct dfm *d);
+void dfm_lead_begin(struct dfm *d);
+/* Whether numbers wait for this ROS to announce them. */
+bool dfm_leads(const struct dfm *d, uint32_t ros);
+/* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one. False: there
+ * is no room. */
+bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading);
+/* Offers the numbers that are due. */
+void dfm_lead_tick(struct dfm *d, uint64_t now_ns);
+void dfm_lead_drop(struct dfm *d);
+uint64_t dfm_lead_deadline_ns(const struct dfm *d);
+
+/* dfm_have.c: the streams of announcements. */
+bool dfm_hear_have(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_make_have_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+uint64_t dfm_have_deadline_ns(const struct dfm *d);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);

@@ -310,6 +310,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
         if (!d->overdue)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         dfm_triggers_begin(d, now_ns);
+        dfm_lead_begin(d);
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed,
                      now_ns);
 }
@@ -326,6 +327,7 @@ static void drain(struct dfm *d, uint64_t now_ns)
 {
         d->state = RUN_DRAINING;
         d->level2.served_ns = now_ns;
+        dfm_lead_drop(d);
         dfm_triggers_drop(d);
         d->keep_alive_due_ns = now_ns;
 }

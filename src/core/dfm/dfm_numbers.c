@@ -10,9 +10,9 @@
 #define AGREE 4u
 #define APART 64u
 
-static void begin(struct dfm_numbers *n, uint64_t first)
+void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
 {
-        *n = (struct dfm_numbers){.next = first, .started = true};
+        *n = (struct dfm_numbers){.next = next, .started = true};
         /* Earlier numbers are of before the reset. */
         memset(n->seen, 0xff, sizeof n->seen);
 }
@@ -44,7 +44,7 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
         uint64_t ahead, behind;
 
         if (!n->started)
-                begin(n, number);
+                dfm_numbers_begin(n, number);
         ahead = number - n->next;
         behind = n->next - number;
         if (ahead < GAP_MAX) {
@@ -66,4 +66,13 @@ void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next)
 {
         if (n->started && next - n->next < UINT64_C(1) << 63 && next != n->next)
                 (void)advance(n, next - 1);
+}
+
+enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number)
+{
+        if (!n->started || number >= n->next)
+                return NUMBER_NEW;
+        if (n->next - number > NUMBERS_WINDOW)
+                return NUMBER_OLD;
+        return bits_get(n->seen, number % NUMBERS_WINDOW) ? NUMBER_SEEN : NUMBER_NEW;
 }

@@ -10,6 +10,8 @@ void dfm_init_sources(struct dfm *d)
                 const struct ros_rule rule = c->ros_rules ? c->ros_rules[i] : (struct ros_rule){};
 
                 d->ross[i].optional = rule.optional;
+                d->ross[i].frames = rule.frames;
+                d->ross[i].leads = rule.leads;
                 d->ross[i].silent_ns = rule.wait_ns == 0
                                                ? c->node_timeout_ns
                                                : MAX(rule.wait_ns, EVB_SILENT_KEEP_ALIVES * c->keep_alive_ns);

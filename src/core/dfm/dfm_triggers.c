@@ -63,7 +63,7 @@ static void note_spill(struct dfm *d, uint32_t flags, bool is_trigger)
         }
 }
 
-static enum dfm_offer queue(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;
         struct dfm_waiting *w = &q->ring[q->head % q->size];
@@ -72,7 +72,7 @@ static enum dfm_offer queue(struct dfm *d, uint64_t now_ns, const struct trigger
                 d->counts.offered.refused++;
                 return OFFER_REFUSED;
         }
-        *w = (struct dfm_waiting){*t, now_ns, q->reset_due};
+        *w = (struct dfm_waiting){*t, came_ns, q->reset_due};
         q->n_resets += q->reset_due;
         q->reset_due = q->fresh = false;
         q->last = t->number;
@@ -80,7 +80,7 @@ static enum dfm_offer queue(struct dfm *d, uint64_t now_ns, const struct trigger
         return OFFER_QUEUED;
 }
 
-static enum dfm_offer judge(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
@@ -97,7 +97,7 @@ static enum dfm_offer judge(struct dfm *d, uint64_t now_ns, const struct trigger
         if (verdict != OFFER_QUEUED)
                 return verdict;
         note_spill(d, t->flags, true);
-        return queue(d, now_ns, t);
+        return queue(d, came_ns, t);
 }
 
 static void note_reset(struct dfm *d, const struct trigger_entry *t)
@@ -126,7 +126,7 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
         if (t->flags & TRIGGER_MARKER)
                 note_spill(d, t->flags, false);
         else
-                verdict = judge(d, now_ns, t);
+                verdict = dfm_offer_since(d, now_ns, t);
         /* Behind a reset, it has no frames of before. */
         if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
@@ -189,7 +189,7 @@ static bool may_reset(struct dfm *d, uint64_t now_ns)
         return false;
 }
 
-static void announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
+void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
 
@@ -211,7 +211,7 @@ static bool waits_for_reset(struct dfm *d, uint64_t now_ns)
         if (reset && !q->resetting) {
                 if (!may_reset(d, now_ns))
                         return true;
-                announce_reset(d, now_ns, first ? first->trigger.number : q->due_number);
+                dfm_announce_reset(d, now_ns, first ? first->trigger.number : q->due_number);
         }
         if (!ross_know_resets(d))
                 return true;

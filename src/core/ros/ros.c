@@ -34,6 +34,8 @@ static int allocate(struct ros *r)
                 k = ros_regions_init(r);
         if (k >= 0)
                 k = arena_new(&r->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
+        if (k >= 0)
+                k = ros_have_init(r);
         if (k < 0)
                 return k;
         r->entries = calloc(r->n_entries, sizeof *r->entries);
@@ -58,7 +60,9 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         struct ros *r;
         int k;
 
-        if (config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX || config->index >= EVB_ROS_MAX ||
+        if ((config->announces &&
+             (config->describe || config->number_bits == 0 || config->message_bytes == 0)) ||
+            config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX || config->index >= EVB_ROS_MAX ||
             config->entries == 0 || config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES)
                 return -EINVAL;
         r = calloc(1, sizeof *r);
@@ -92,6 +96,7 @@ struct ros *ros_free(struct ros *r)
         idmap_fini(&r->by_number);
         ros_numbers_fini(&r->numbers);
         ros_regions_fini(r);
+        ros_have_fini(r);
         arena_free(r->arena);
         free(r->entries);
         free(r->order);
@@ -206,6 +211,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         ros_note_reset(r, now_ns, m);
+        r->have.active = m->keep_alive.state == RUN_RUNNING;
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
@@ -222,6 +228,7 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         sequence_restart(&r->keep_alives);
         r->xoff_sent = false;
         r->keep_alive_due_ns = now_ns;
+        ros_have_restart(r);
 }
 
 static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
@@ -261,6 +268,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
                 return receive_keep_alive(r, now_ns, m);
         case MESSAGE_RATE:
                 return receive_rate(r, now_ns, m);
+        case MESSAGE_HAVE_ACK:
+                return ros_receive_have_ack(r, now_ns, m);
         }
         return false;
 }
@@ -268,7 +277,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 static uint16_t alive_flags(const struct ros *r)
 {
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (r->unreliable ? ALIVE_UNRELIABLE : 0) |
-                          (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0));
+                          (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
+                          (r->out_of_step ? ALIVE_OUT_OF_STEP : 0));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -359,7 +369,7 @@ static bool make_message(struct ros *r, uint64_t now_ns, struct message_to *to, 
                 m->xoff.incarnation = (uint32_t)r->config.member.incarnation;
                 return true;
         }
-        return make_totals(r, to, m);
+        return ros_make_have(r, now_ns, m) || make_totals(r, to, m);
 }
 
 bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
@@ -381,7 +391,7 @@ uint64_t ros_deadline_ns(const struct ros *r)
         if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
                 join_ns = MIN(join_ns, budget_next_ns(&r->budget));
         join_ns = MIN(join_ns, MIN(ros_wait_deadline_ns(r), ros_regions_deadline_ns(r)));
-        join_ns = MIN(join_ns, news_due_ns(r));
+        join_ns = MIN(join_ns, MIN(news_due_ns(r), ros_have_deadline_ns(r)));
         return MIN(r->keep_alive_due_ns, join_ns);
 }
 

@@ -135,8 +135,10 @@ static void finish(struct ros *r, uint32_t i)
         ros_stop_waiting(r, i);
         e->arrived = e->filled = true;
         r->n_frames++;
-        if (e->event == ROS_NO_EVENT)
+        if (e->event == ROS_NO_EVENT) {
                 ros_list_append(r, &r->early, i);
+                ros_have_note(r, i);
+        }
         if (sfi != UINT16_MAX)
                 ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
         ros_regions_wake(r, e->number);
@@ -182,12 +184,25 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
         return false;
 }
 
-/* Before the first trigger there is nothing to be out of step with: the board begins again. */
-static void begin_again(struct ros *r)
+static void drop_early(struct ros *r)
 {
         while (r->early.first != NO_ITEM)
                 ros_drop(r, r->early.first);
+}
+
+/* Before the first trigger there is nothing to be out of step with: the board begins again. */
+static void begin_again(struct ros *r)
+{
+        drop_early(r);
         r->numbers.has_frame = false;
+}
+
+/* If frames make the triggers, the DFM decides whether all boards began again. */
+static void set_out_of_step(struct ros *r, bool out)
+{
+        if (r->config.announces && r->out_of_step != out)
+                r->keep_alive_due_ns = 0;
+        r->out_of_step = out;
 }
 
 static void note_stray(struct ros *r, uint64_t number, enum ros_frame as)
@@ -214,14 +229,14 @@ static void note_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 begin_again(r);
                 return;
         }
-        r->out_of_step = true;
+        set_out_of_step(r, true);
         r->out_of_step_ns = 0;
         r->counts.restarts++;
 }
 
 static void back_in_step(struct ros *r)
 {
-        r->out_of_step = false;
+        set_out_of_step(r, false);
         r->strays = r->agreeing = 0;
         believe_suspects(r);
 }
@@ -355,6 +370,21 @@ uint64_t ros_expected_counter(const struct ros *r)
         return ros_numbers_expected(&r->numbers);
 }
 
+/* What was announced before has become an event, or never will. A board that began again may count on from
+ * anywhere, as its frames were refused for a while. */
+static void begin_epoch(struct ros *r, const struct message *keep_alive)
+{
+        drop_early(r);
+        if (r->out_of_step) {
+                reject_suspects(r);
+                ros_numbers_restart(&r->numbers);
+                set_out_of_step(r, false);
+                r->strays = r->agreeing = 0;
+        } else
+                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
+        ros_have_restart(r);
+}
+
 /* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
  * it. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
@@ -363,9 +393,11 @@ void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_a
                 return;
         /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
          * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
-        if (r->resets > 0 ||
-            (keep_alive->keep_alive.resets > 1 &&
-             (!r->numbers.has_trigger || keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
+        if (r->config.announces && r->resets > 0)
+                begin_epoch(r, keep_alive);
+        else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
+                                   (!r->numbers.has_trigger ||
+                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
         r->resets = keep_alive->keep_alive.resets;
         r->keep_alive_due_ns = now_ns;

@@ -24,6 +24,12 @@ static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
         *(e->next == NO_ITEM ? &list->last : &r->entries[e->next].previous) = e->previous;
 }
 
+static void remove_early(struct ros *r, uint32_t i)
+{
+        ros_have_forget(r, i);
+        list_remove(r, &r->early, i);
+}
+
 /* With level 2, half of the buffer is for frames of undecided events, which the DFM limits. */
 static uint32_t share_of(const struct ros *r, uint32_t percent)
 {
@@ -184,7 +190,7 @@ void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id)
         struct ros_entry *e = &r->entries[i];
 
         if (e->arrived)
-                list_remove(r, &r->early, i);
+                remove_early(r, i);
         e->event = event;
         e->l1_id = l1_id;
         idmap_put(&r->by_event, event, i);
@@ -232,7 +238,7 @@ static void account(struct ros *r, uint32_t i)
                 return;
         }
         if (e->event == ROS_NO_EVENT)
-                list_remove(r, &r->early, i);
+                remove_early(r, i);
         r->n_frames--;
         if (e->triggered)
                 r->counts.used++;

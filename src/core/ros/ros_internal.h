@@ -39,6 +39,7 @@ struct ros_entry {
         bool triggered;          /* requested at least once: it counts for XOFF */
         bool given_up;           /* its frame did not come in time: the answer is "pending" */
         bool suspect;            /* its frame is not believed yet */
+        bool announced;          /* to the DFM */
         uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
 };
 
@@ -66,6 +67,19 @@ struct ros_queue {
 };
 
 struct ros_regions;
+
+/* The stream of announcements to the DFM, of frames in the list `early`. Numbers [acked, end) are kept,
+ * [sent, end) wait to be sent again. */
+struct ros_have {
+        uint32_t next;  /* the first frame that is not announced yet; NO_ITEM: none */
+        uint32_t n_new; /* such frames */
+        uint64_t *numbers;
+        uint32_t acked, sent, end;
+        bool active; /* this DFM's run runs */
+        bool open;   /* it has acknowledged this stream */
+        uint64_t sent_ns;
+        uint64_t resend_ns, resend_after_ns;
+};
 
 struct ros {
         struct ros_config config;
@@ -99,6 +113,7 @@ struct ros {
         struct ros_numbers numbers;
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
+        struct ros_have have;
         uint32_t n_frames;      /* held and believed */
         uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
         uint32_t room_sent;     /* of the last Alive */
@@ -182,6 +197,18 @@ uint32_t ros_room(const struct ros *r);
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
+
+/* ros_have.c */
+int ros_have_init(struct ros *r); /* -ENOMEM */
+void ros_have_fini(struct ros *r);
+/* The frame is now the last one of `early`; it leaves that list. */
+void ros_have_note(struct ros *r, uint32_t i);
+void ros_have_forget(struct ros *r, uint32_t i);
+/* Another stream begins: all frames without a trigger are announced again. */
+void ros_have_restart(struct ros *r);
+bool ros_make_have(struct ros *r, uint64_t now_ns, struct message *m);
+uint64_t ros_have_deadline_ns(const struct ros *r);
+bool ros_receive_have_ack(struct ros *r, uint64_t now_ns, const struct message *m);
 
 /* ros_queue.c */
 /* Where the range up to `to_bytes` ends: on a block, or with the fragment. */

@@ -17,7 +17,11 @@ int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
 {
         int r;
 
-        *n = (struct ros_numbers){.bits = MIN(bits, BITS_MAX), .from = (uint64_t)from};
+        *n = (struct ros_numbers){
+                .bits = MIN(bits, BITS_MAX),
+                .from = (uint64_t)from,
+                .start = ROS_NUMBER_BASE,
+        };
         r = event_set_init(&n->ended);
         return r < 0 ? r : event_set_init(&n->used);
 }
@@ -47,7 +51,7 @@ static void remember_from(struct ros_numbers *n, uint64_t number)
 
 static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64_t near)
 {
-        return number_extend(l1_id, n->bits, near ? near : n->has_frame ? n->now.frame : ROS_NUMBER_BASE);
+        return number_extend(l1_id, n->bits, near ? near : n->has_frame ? n->now.frame : n->start);
 }
 
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
@@ -58,6 +62,7 @@ static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_
         n->mark_event = event;
         n->mark_number = number;
         n->has_trigger = true;
+        n->top = number;
         remember_from(n, number);
 }
 
@@ -84,6 +89,8 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
                 e->number = number;
                 e->l1_id = l1_id;
         }
+        if (e == &n->now)
+                n->top = MAX(n->top, number + 1);
         return number;
 }
 
@@ -92,6 +99,16 @@ uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t
         const struct ros_epoch *e = epoch_of(n, event);
 
         return e->l1_id + (uint32_t)(number - e->number);
+}
+
+uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number)
+{
+        return n->has_trigger ? n->now.l1_id + (uint32_t)(number - n->now.number) : (uint32_t)number;
+}
+
+uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n)
+{
+        return n->has_trigger ? ros_numbers_announced(n, n->top) : 0;
 }
 
 static bool is_near(uint64_t a, uint64_t b)
@@ -126,7 +143,7 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
         const struct ros_epoch *e;
 
         if (!n->has_trigger && !n->has_frame)
-                return number_extend(c, n->bits, ROS_NUMBER_BASE);
+                return number_extend(c, n->bits, n->start);
         /* Frames of the former epoch may still be on their way when the new one is announced. */
         n->behind = n->behind && is_former(n, c);
         e = epoch_of_frames(n);
@@ -200,17 +217,33 @@ bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)
         return true;
 }
 
+/* Far from all numbers so far. */
+static uint64_t next_base(const struct ros_numbers *n)
+{
+        return (MAX(n->now.number, n->now.frame) / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE;
+}
+
+void ros_numbers_restart(struct ros_numbers *n)
+{
+        n->start = next_base(n);
+        n->has_trigger = n->has_frame = n->behind = false;
+        n->now = n->former = (struct ros_epoch){};
+        n->first_event = n->base = n->top = 0;
+        remember_from(n, n->start);
+}
+
 void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
 {
-        uint64_t newest = MAX(n->now.number, n->now.frame);
         uint32_t l1_id = (uint32_t)number;
 
         if (!n->has_trigger || event < n->first_event)
                 return;
-        number = (newest / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE + l1_id;
+        n->base = next_base(n);
+        number = n->base + l1_id;
         n->former = n->now;
         n->now = (struct ros_epoch){event, number, l1_id, number - 1};
         n->first_event = event;
+        n->top = number;
         n->behind = true;
         n->first_number = number;
         n->former_frame = n->former.frame;

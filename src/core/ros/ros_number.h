@@ -22,14 +22,17 @@ struct ros_epoch {
 };
 
 struct ros_numbers {
-        unsigned bits; /* that counters and L1 IDs have in common, at most 32; 0: frames are counted */
-        uint64_t from; /* the counter of the trigger with number 0 */
+        unsigned bits;  /* that counters and L1 IDs have in common, at most 32; 0: frames are counted */
+        uint64_t from;  /* the counter of the trigger with number 0 */
+        uint64_t start; /* the first number is near this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, former;
         uint64_t first_event;  /* of the epoch `now`; 0: there is no other */
         bool behind;           /* frames have not reached that epoch yet */
         uint64_t first_number; /* near which it began */
         uint64_t former_frame; /* newest frame that continued the epoch before since then */
+        uint64_t base;         /* lowest number of a frame of that epoch; 0: there is no other */
+        uint64_t top;          /* highest number of a trigger of that epoch, plus 1 */
         uint64_t lag;          /* of believed frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed;       /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
@@ -45,6 +48,11 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
 uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
+
+/* What names a frame to the DFM: its L1 ID, or before the first trigger its counter. */
+uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number);
+/* The L1 ID after the highest one of a trigger; 0: none is known. */
+uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n);
 
 enum number_place {
         NUMBER_OPEN,
@@ -67,6 +75,8 @@ uint64_t ros_numbers_expected(const struct ros_numbers *n);
 
 /* Every event below `oldest` has ended. True: `passed` has moved. */
 bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest);
+/* The board's counter begins again somewhere, and all events have ended. */
+void ros_numbers_restart(struct ros_numbers *n);
 /* The counters of trigger and boards were reset: those of this event, and of later ones, begin near `number`.
  */
 void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number);

@@ -170,6 +170,8 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 trace_add(t, " %s%s%s", trace_state(m->alive.state),
                           m->alive.flags & ALIVE_XOFF ? " xoff" : "",
                           m->alive.flags & ALIVE_FAILED ? " failed" : "");
+                if (m->alive.flags & ALIVE_OUT_OF_STEP)
+                        trace_add(t, " out of step");
                 break;
         case MESSAGE_JOIN:
                 if (m->header.cookie != 0)
@@ -187,6 +189,16 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 break;
         case MESSAGE_UPDATE_ACK:
                 trace_add(t, " %u", m->update_ack.finished_ack);
+                break;
+        case MESSAGE_HAVE:
+                trace_add(t, " #%u", m->header.transaction);
+                if (m->have.knows)
+                        trace_add(t, " next %u", m->have.next);
+                for (size_t k = 0; k < m->n; k++)
+                        trace_add(t, " %u", m->have.numbers[k]);
+                break;
+        case MESSAGE_HAVE_ACK:
+                trace_add(t, " %u%s", m->have_ack.ack, m->have_ack.go_on ? " go on" : "");
                 break;
         case MESSAGE_RATE:
                 trace_add(t, " %u", m->rate.permille);

@@ -1,0 +1,119 @@
+/* A DFM whose triggers are the frames: the test plays the ROSs that announce them. */
+#pragma once
+
+#include "../dfm_outside.h"
+
+#define WINDOW_NS (100 * NS_PER_MS)
+
+static uint32_t have_next[DRIVER_NODES_MAX], have_acked[DRIVER_NODES_MAX];
+static uint32_t went_on; /* HaveAcks that reported room */
+
+/* Two required ROSs, and as many optional ones as `n_ros` allows. */
+static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
+{
+        static struct ros_rule rules[DRIVER_NODES_MAX];
+        struct dfm_config c = outside_standard(32);
+
+        for (uint32_t i = 0; i < ARRAY_SIZE(rules); i++)
+                rules[i] = (struct ros_rule){.frames = true, .leads = true, .optional = i >= 2};
+        c.trigger_source = DFM_TRIGGER_FRAMES;
+        c.n_ros = n_ros;
+        c.number_bits = 16;
+        c.window_ns = WINDOW_NS;
+        c.announced_max = room;
+        c.ros_rules = rules;
+        return c;
+}
+
+/* `next`: the L1 ID after the newest trigger that the ROS knows; 0: it knows none. */
+static inline void have_after(struct dfm_driver *t, uint16_t ros, uint32_t next, const uint32_t *numbers,
+                              size_t n)
+{
+        t->message.n = n;
+        t->message.have.incarnation = 1;
+        t->message.have.resets = t->resets;
+        t->message.have.knows = next > 0;
+        t->message.have.next = next;
+        for (size_t k = 0; k < n; k++)
+                t->message.have.numbers[k] = numbers[k];
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_HAVE, have_next[ros]));
+        have_next[ros] += (uint32_t)n;
+}
+
+static inline void have(struct dfm_driver *t, uint16_t ros, const uint32_t *numbers, size_t n)
+{
+        have_after(t, ros, 0, numbers, n);
+}
+
+static inline void have_range(struct dfm_driver *t, uint16_t ros, uint32_t from, uint32_t n)
+{
+        uint32_t numbers[MESSAGE_ENTRIES_MAX];
+
+        for (uint32_t k = 0; k < n; k++)
+                numbers[k] = from + k;
+        have(t, ros, numbers, n);
+}
+
+static inline void have_one(struct dfm_driver *t, uint16_t ros, uint32_t number)
+{
+        have_range(t, ros, number, 1);
+}
+
+/* The numbers of the triggers that the DFM assigns now. All end at once. */
+static inline const char *takes(struct dfm_driver *t)
+{
+        struct message_to to;
+
+        trace_clear(&t->trace);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                struct message m = t->message;
+
+                if (m.header.type == MESSAGE_KEEP_ALIVE && m.keep_alive.resets != t->resets)
+                        ross_know(t, m.keep_alive.resets);
+                if (m.header.type == MESSAGE_HAVE_ACK) {
+                        went_on += m.have_ack.go_on;
+                        have_acked[to.index] = m.have_ack.ack;
+                }
+                if (m.header.type != MESSAGE_ASSIGN || m.assign.announces)
+                        continue;
+                for (size_t k = 0; k < m.n; k++) {
+                        trace_add(&t->trace, "%s%llu", t->trace.n > 0 ? " " : "",
+                                  (unsigned long long)m.assign.infos[k].global_id);
+                        assert_int_equal(m.assign.entries[k].l1_id, (uint32_t)m.assign.infos[k].global_id);
+                }
+                sfi_acks(t, 0, m.header.transaction + (uint32_t)m.n);
+                for (size_t k = 0; k < m.n; k++)
+                        sfi_ends(t, 0, m.assign.entries[k].event, EVENT_COMPLETE, 0);
+        }
+        return t->trace.text;
+}
+
+#define assert_takes(t, expected) assert_string_equal(takes(t), expected)
+
+static inline void start(struct dfm_driver *t, const struct dfm_config *c)
+{
+        memset(have_next, 0, sizeof have_next);
+        went_on = 0;
+        dfm_driver_start(t, c);
+        ross_know(t, 1);
+        sfi_grants(t, 0, 100000);
+        assert_dfm_says(t, "");
+}
+
+/* ... and numbers up to `last` were taken. */
+static inline void start_after(struct dfm_driver *t, const struct dfm_config *c, uint32_t last)
+{
+        start(t, c);
+        have_one(t, 0, last);
+        have_one(t, 1, last);
+        assert_string_not_equal(takes(t), "");
+}
+
+static inline void finish(struct dfm_driver *t)
+{
+        const struct dfm_counts *c = dfm_counts(t->dfm);
+
+        assert_int_equal(c->announced.numbers, c->offered.triggers + c->announced.confirmed +
+                                                       c->announced.late + dfm_announced_waiting(t->dfm));
+        outside_ends(t);
+}

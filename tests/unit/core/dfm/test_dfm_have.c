@@ -1,0 +1,204 @@
+/* The streams in which ROSs announce the numbers of frames: each number is taken over once, and counted. */
+#include "dfm_lead_driver.h"
+#include "evb/base/random.h"
+
+static void numbers_without_room_wait_in_the_ros(void **state)
+{
+        struct dfm_config c = frames_config(2, 16);
+        struct dfm_driver t;
+
+        (void)state;
+        start_after(&t, &c, 7);
+        assert_dfm_says(&t, "");
+        /* 14 of 16 places are for numbers ahead. */
+        have_range(&t, 0, 9, 20);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
+        assert_int_equal(dfm_announced_waiting(t.dfm), 14);
+        have_range(&t, 1, 8, 16);
+        assert_takes(&t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22");
+        have_next[0] = 15;
+        have_range(&t, 0, 23, 6);
+        have_next[1] = 16;
+        have_range(&t, 1, 23, 6);
+        assert_takes(&t, "23 24 25 26 27 28");
+        finish(&t);
+}
+
+static void a_blocked_ros_learns_of_room(void **state)
+{
+        struct dfm_config c = frames_config(2, 16);
+        struct dfm_driver t;
+
+        (void)state;
+        start_after(&t, &c, 7);
+        have_range(&t, 0, 8, 15);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
+        have_range(&t, 1, 8, 6);
+        assert_int_equal(went_on, 0);
+        assert_takes(&t, "8 9 10 11 12 13");
+        assert_int_equal(went_on, 1);
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "ros1: HaveAck 7 | sfi0: UpdateAck 7");
+        finish(&t);
+}
+
+/* Triggers are held back: numbers wait in the queue, then here, then in the ROSs; none is lost. */
+static void numbers_wait_for_credits(void **state)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        (void)state;
+        c.trigger_queue = 4;
+        start_after(&t, &c, 7);
+        ros_says_switch(&t, 0, false);
+        have_range(&t, 0, 8, 20);
+        have_range(&t, 1, 8, 20);
+        assert_takes(&t, "");
+        dfm_pass_ns(&t, 10 * NS_PER_S);
+        assert_takes(&t, "");
+        assert_int_equal(dfm_waiting(t.dfm), 4);
+        assert_int_equal(dfm_announced_waiting(t.dfm), 16);
+        ros_says_switch(&t, 0, true);
+        assert_takes(&t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27");
+        assert_int_equal(offered(&t)->refused, 0);
+        finish(&t);
+}
+
+static void streams_lose_nothing_and_repeat_nothing(void **state)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        (void)state;
+        start_after(&t, &c, 7);
+        have_range(&t, 1, 8, 8);
+        /* A lost message: the next one is ignored until the first is repeated. */
+        have_next[0] += 2;
+        have_range(&t, 0, 10, 2);
+        assert_takes(&t, "");
+        have_next[0] -= 4;
+        have_range(&t, 0, 8, 4);
+        assert_takes(&t, "8 9 10 11");
+        have_next[0] -= 4;
+        have_range(&t, 0, 8, 4);
+        assert_takes(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->announced.confirmed, 5);
+        /* A former process of the ROS, and a stranger. */
+        t.message.n = 1;
+        t.message.have.incarnation = 2;
+        driver_say(&t, ROLE_ROS, 0, MESSAGE_HAVE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->foreign, 1);
+        assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_HAVE, 0));
+        assert_false(driver_say(&t, ROLE_ROS, 2, MESSAGE_HAVE, 0));
+        finish(&t);
+}
+
+static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
+{
+        uint16_t ros = (uint16_t)random_below(r, 3);
+        uint32_t sequence = have_next[ros];
+
+        if (random_below(r, 8) == 0)
+                sequence += (uint32_t)random_below(r, 9) - 4;
+        if (random_below(r, 50) == 0)
+                sequence = (uint32_t)random_next(r);
+        t->message.n = random_below(r, 6);
+        t->message.have.incarnation = random_below(r, 30) > 0;
+        t->message.have.resets = t->resets - (random_below(r, 30) == 0);
+        t->message.have.knows = random_below(r, 2);
+        t->message.have.next = (uint32_t)random_next(r);
+        for (size_t k = 0; k < t->message.n; k++)
+                t->message.have.numbers[k] = random_below(r, 10) > 0 ? base + (uint32_t)random_below(r, 40)
+                                                                     : (uint32_t)random_next(r);
+        if (t->message.have.incarnation == 1 && t->message.have.resets == t->resets &&
+            sequence == have_next[ros])
+                have_next[ros] += (uint32_t)t->message.n;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_HAVE, sequence));
+}
+
+/* Each number that is taken over is offered once, or counted; and the DFM never has work that it does not do.
+ */
+static void whatever_ross_announce_is_counted(void **state)
+{
+        struct dfm_config c = frames_config(3, 64);
+        struct dfm_driver t;
+        struct random r;
+
+        (void)state;
+        random_init(&r, 1);
+        start_after(&t, &c, 7);
+        for (uint32_t round = 0; round < 20000; round++) {
+                const struct dfm_counts *counts = dfm_counts(t.dfm);
+                uint32_t resets = t.resets;
+
+                say_anything(&t, &r, round / 4);
+                if (random_below(&r, 100) == 0)
+                        ros_says_alive(&t, (uint16_t)random_below(&r, 3), RUN_RUNNING, ALIVE_OUT_OF_STEP);
+                dfm_pass_ns(&t, random_below(&r, 20) * NS_PER_MS);
+                if (random_below(&r, 4) == 0)
+                        takes(&t);
+                if (t.resets != resets)
+                        memset(have_acked, 0, sizeof have_acked);
+                if (t.resets != resets || random_below(&r, 20) == 0)
+                        memcpy(have_next, have_acked, sizeof have_next);
+                assert_int_equal(counts->announced.numbers,
+                                 counts->offered.triggers + counts->announced.confirmed +
+                                         counts->announced.late + dfm_announced_waiting(t.dfm));
+        }
+        for (int k = 0; k < 3; k++)
+                takes(&t);
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        assert_true(dfm_counts(t.dfm)->triggers > 1000);
+        finish(&t);
+}
+
+/* Another DFM process: what ROSs know is taken, and the run goes on with the next number. */
+static void a_resumed_run_continues(void **state)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        (void)state;
+        memset(have_next, 0, sizeof have_next);
+        dfm_driver_init(&t, &c);
+        t.resets = 1;
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(&t, i, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < 2; i++)
+                sfi_says_alive(&t, i, RUN_RUNNING, 0);
+        sfi_grants(&t, 0, 1000);
+        assert_takes(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        /* Numbers that come before all ROSs have said what they know are not taken over. */
+        have_after(&t, 0, 70000, NULL, 0);
+        assert_dfm_says(&t, "ros0: HaveAck 0");
+        have_after(&t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
+        assert_dfm_says(&t, "");
+        dfm_pass_ns(&t, 5 * NS_PER_MS);
+        assert_dfm_says(&t, "ros0: HaveAck 0");
+        have_after(&t, 1, 70001, NULL, 0);
+        assert_dfm_says(&t, "ros1: HaveAck 0 | ros0: HaveAck 0 go on");
+        have_next[0] = 0;
+        have_after(&t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
+        have_after(&t, 1, 70001, (const uint32_t[]){70001}, 1);
+        assert_takes(&t, "70001");
+        assert_int_equal(dfm_counts(t.dfm)->announced.confirmed, 2);
+        finish(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(numbers_without_room_wait_in_the_ros),
+                cmocka_unit_test(a_blocked_ros_learns_of_room),
+                cmocka_unit_test(numbers_wait_for_credits),
+                cmocka_unit_test(streams_lose_nothing_and_repeat_nothing),
+                cmocka_unit_test(whatever_ross_announce_is_counted),
+                cmocka_unit_test(a_resumed_run_continues),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,284 @@
+/* Announcements: a ROS reports to the DFM the numbers of frames whose trigger it does not know. */
+#include "numbered_driver.h"
+
+static struct ros_config announcing(void)
+{
+        struct ros_config c = numbered(16);
+
+        c.announces = c.leads = true;
+        c.message_bytes = 1472;
+        return c;
+}
+
+static void ack(struct ros_driver *t, uint32_t sequence, bool go_on)
+{
+        t->message.have_ack.incarnation = (uint32_t)t->config.member.incarnation;
+        t->message.have_ack.ack = sequence;
+        t->message.have_ack.resets = t->resets;
+        t->message.have_ack.go_on = go_on;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_HAVE_ACK, 0));
+}
+
+/* The run has begun, and the DFM has heard of this ROS. */
+static void start(struct ros_driver *t, const struct ros_config *c)
+{
+        ros_driver_init(t, c);
+        assert_true(ros_deadline_ns(t->ros) > t->now_ns);
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        assert_ros_says(t, "dfm: Have #0");
+        ack(t, 0, false);
+        assert_ros_says(t, "");
+        t->now_ns += NS_PER_MS;
+}
+
+static void the_first_number_leaves_at_once(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        frame_comes(&t, 7);
+        assert_ros_says(&t, "dfm: Have #0 7");
+        frame_comes(&t, 8);
+        frame_comes(&t, 9);
+        assert_ros_says(&t, "");
+        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + NS_PER_MS);
+        t.now_ns += NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #1 8 9");
+        ack(&t, 3, false);
+        t.now_ns += 50 * NS_PER_MS;
+        assert_ros_says(&t, "");
+        end(&t, 3);
+}
+
+static void nothing_is_announced_before_the_run_or_after_it(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        frames_come(&t, 5, 3);
+        assert_ros_says(&t, "");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        assert_ros_says(&t, "dfm: Have #0");
+        ack(&t, 0, false);
+        t.now_ns += NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #0 5 6 7");
+        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
+        frame_comes(&t, 8);
+        t.now_ns += 50 * NS_PER_MS;
+        assert_ros_says(&t, "");
+        end(&t, 4);
+}
+
+static void what_is_not_acknowledged_is_repeated(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        c.keep_alive_ns = NS_PER_S;
+        start(&t, &c);
+        frames_come(&t, 7, 2);
+        assert_ros_says(&t, "dfm: Have #0 7 8");
+        t.now_ns += 2 * NS_PER_MS;
+        frame_comes(&t, 9);
+        assert_ros_says(&t, "dfm: Have #2 9");
+        ack(&t, 1, false);
+        t.now_ns += 20 * NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #1 8 9");
+        t.now_ns += 20 * NS_PER_MS - 1;
+        assert_ros_says(&t, "");
+        t.now_ns += 1;
+        assert_ros_says(&t, "dfm: Have #1 8 9");
+        t.now_ns += 40 * NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #1 8 9");
+        /* There was no room, and there is now. */
+        ack(&t, 2, true);
+        assert_ros_says(&t, "dfm: Have #2 9");
+        /* Acknowledgements of what was never sent, of another process, and of another epoch. */
+        ack(&t, 4, false);
+        t.config.member.incarnation++;
+        ack(&t, 3, false);
+        t.config.member.incarnation--;
+        t.resets++;
+        ack(&t, 3, false);
+        t.resets--;
+        t.now_ns += 20 * NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #2 9");
+        ack(&t, 3, false);
+        t.now_ns += 400 * NS_PER_MS;
+        assert_ros_says(&t, "");
+        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_HAVE_ACK, 0));
+        end(&t, 3);
+}
+
+static void frames_with_a_trigger_are_not_announced(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        trigger(&t, 0, 65536 + 7);
+        frame_comes(&t, 7);
+        assert_ros_says(&t, "");
+        /* The numbers are now L1 IDs. */
+        frames_come(&t, 8, 2);
+        assert_ros_says(&t, "dfm: Have #0 next 65544 65544 65545");
+        frames_come(&t, 10, 3);
+        trigger(&t, 1, 65536 + 10);
+        t.now_ns += NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #2 next 65547 65547 65548");
+        end(&t, 6);
+}
+
+static void a_full_message_leaves_without_pause(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 1000;
+        start(&t, &c);
+        frames_come(&t, 0, 1);
+        ros_says(&t);
+        t.config.entries = 1000;
+        for (uint32_t k = 0; k < 300; k++) {
+                struct ros_fragment f = {.bytes = 0};
+                uint64_t counter = 1 + k, at;
+
+                assert_int_equal(ros_arrive(t.ros, &counter, &f, &at), ROS_STORE);
+                ros_commit(t.ros);
+        }
+        assert_true(trace_begins(ros_says(&t), "dfm: Have #1 1 2 3 "));
+        assert_int_equal(t.message.n, 256);
+        t.now_ns += NS_PER_MS;
+        ros_says(&t);
+        assert_int_equal(t.message.n, 44);
+        end(&t, 301);
+}
+
+static void another_dfm_hears_of_all_frames_again(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        frames_come(&t, 7, 3);
+        trigger(&t, 0, 7);
+        assert_ros_says(&t, "dfm: Have #0 next 8 8 9");
+        ack(&t, 2, false);
+        t.dfm = TRACE_DFM + 1;
+        t.keep_alive_next = 0;
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 7);
+        t.now_ns += NS_PER_S;
+        ros_says(&t);
+        ros_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 7);
+        assert_ros_says(&t, "dfm: Alive running");
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        assert_ros_says(&t, "dfm: Have #0 next 8");
+        ack(&t, 0, false);
+        t.now_ns += NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #0 next 8 8 9");
+        end(&t, 3);
+}
+
+static void a_reset_begins_with_any_number(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        t.resets = 1;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        ros_says(&t);
+        /* The first trigger of a run is no reset. */
+        frames_come(&t, 1000, 2);
+        assert_ros_says(&t, "dfm: Have #0 1000 1001");
+        ack(&t, 2, false);
+        trigger(&t, 0, 1000);
+        frames_come(&t, 0, ROS_STRAYS_MAX);
+        assert_ros_says(&t, "dfm: Alive running out of step");
+        t.resets = 2;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
+        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0");
+        ack(&t, 0, false);
+        t.now_ns += NS_PER_MS;
+        /* What came meanwhile was refused. */
+        frames_come(&t, 5000, 2);
+        assert_ros_says(&t, "dfm: Have #0 5000 5001");
+        trigger(&t, 1, 5000);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        end(&t, 2 + ROS_STRAYS_MAX + 2);
+}
+
+/* Its board did not begin again, or its ROS has not noticed. */
+static void a_ros_in_step_expects_number_0(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        t.resets = 1;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        ros_says(&t);
+        frames_come(&t, 1000, 2);
+        trigger(&t, 0, 1000);
+        ros_says(&t);
+        t.resets = 2;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
+        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0 next 0");
+        ack(&t, 0, false);
+        t.now_ns += NS_PER_MS;
+        frame_comes(&t, 1002); /* on its way before */
+        frames_come(&t, 0, 2);
+        assert_ros_says(&t, "dfm: Have #0 next 0 0 1");
+        trigger(&t, 1, 0);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        end(&t, 5);
+}
+
+static void a_ros_that_does_not_lead_only_reports_its_triggers(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        c.leads = false;
+        ros_driver_init(&t, &c);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        frames_come(&t, 7, 3);
+        trigger(&t, 0, 7);
+        assert_ros_says(&t, "dfm: Have #0 next 8");
+        t.now_ns += 20 * NS_PER_MS;
+        assert_ros_says(&t, "dfm: Have #0 next 8");
+        ack(&t, 0, false);
+        frame_comes(&t, 10);
+        t.now_ns += 70 * NS_PER_MS;
+        assert_ros_says(&t, "");
+        end(&t, 4);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_first_number_leaves_at_once),
+                cmocka_unit_test(nothing_is_announced_before_the_run_or_after_it),
+                cmocka_unit_test(what_is_not_acknowledged_is_repeated),
+                cmocka_unit_test(frames_with_a_trigger_are_not_announced),
+                cmocka_unit_test(a_full_message_leaves_without_pause),
+                cmocka_unit_test(another_dfm_hears_of_all_frames_again),
+                cmocka_unit_test(a_reset_begins_with_any_number),
+                cmocka_unit_test(a_ros_in_step_expects_number_0),
+                cmocka_unit_test(a_ros_that_does_not_lead_only_reports_its_triggers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
