@@ -22,7 +22,7 @@ static const struct {
         {"level2", "regions", "level2.regions"},
 };
 
-enum { DIGEST_LEVEL2 = ARRAY_SIZE(common), DIGEST_SOURCE, DIGEST_NODES, DIGESTS };
+enum { DIGEST_LEVEL2 = ARRAY_SIZE(common), DIGEST_SOURCE, DIGEST_NODES, DIGEST_FRAMES, DIGESTS };
 _Static_assert(DIGESTS <= MESSAGE_KEYS_MAX, "a Join has room for all");
 
 static uint32_t add_text(uint32_t h, const char *text)
@@ -62,6 +62,12 @@ static uint32_t digest_sources(const struct scenario *s)
         return h;
 }
 
+/* ROSs must know whether the DFM makes events of their frames. */
+static uint32_t digest_frames(const struct scenario *s)
+{
+        return add_text(FNV_BASIS, s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.leader : "");
+}
+
 void scenario_digest(const struct scenario *s, struct member_keys *ret)
 {
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
@@ -71,6 +77,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         ret->values[DIGEST_LEVEL2] = add_text(FNV_BASIS, s->level2.port > 0 ? "on" : "off");
         ret->values[DIGEST_SOURCE] = digest_sources(s);
         ret->values[DIGEST_NODES] = digest_nodes(s);
+        ret->values[DIGEST_FRAMES] = digest_frames(s);
         for (uint32_t i = 0; i < DIGESTS; i++)
                 ret->table = add_text(ret->table, scenario_digest_name(i));
 }
@@ -82,5 +89,6 @@ const char *scenario_digest_name(unsigned key)
         return key == DIGEST_LEVEL2   ? "level2.listen"
                : key == DIGEST_SOURCE ? "ros.source"
                : key == DIGEST_NODES  ? "[node] sections"
+               : key == DIGEST_FRAMES ? "trigger.source or trigger.leader"
                                       : "another version of evb";
 }

@@ -52,14 +52,22 @@ const struct scenario_key scenario_keys[] = {
                "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
                "done)."),
 
-        TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT or clock",
+        TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT, frames or clock",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
-             "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), or "
-             "clock (one event per slice of time, for readout without triggers).",
+             "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), frames "
+             "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
+             "event per slice of time, for readout without triggers).",
              LOCAL),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
                "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
                "refuses further ones, and the run ends with exit status 1."),
+        TEXT("trigger", "leader", trigger.leader, "any", "any, or the name of a ROS",
+             "ROS whose frames make the events if trigger.source is frames (any: the frames of each ROS). "
+             "Frames of other ROSs whose number the leader does not have are left over."),
+        NUMBER(KEY_TIME, "trigger", "window", trigger.window_ns, "100ms", MS / 10, HOUR,
+               "Time for which a number waits for the frames of the other ROSs if trigger.source is frames, "
+               "so that events follow the order of numbers. It becomes an event earlier if all required "
+               "ROSs got that far."),
         NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
                "Length of a slice of time if trigger.source is clock."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",

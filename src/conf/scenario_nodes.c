@@ -56,11 +56,22 @@ bool scenario_all_from(const struct scenario *s, enum scenario_source kind)
         return true;
 }
 
+bool scenario_has_front_end(const struct scenario_node *n)
+{
+        return n->source_kind == SOURCE_UDP || n->source_kind == SOURCE_TCP;
+}
+
+bool scenario_leads(const struct scenario *s, const struct scenario_node *n)
+{
+        return s->trigger.source_kind == TRIGGER_FRAMES && scenario_has_front_end(n) &&
+               (strcmp(s->trigger.leader, "any") == 0 || strcmp(s->trigger.leader, n->name) == 0);
+}
+
 bool scenario_has_front_ends(const struct scenario *s)
 {
         FOR_EACH_ROS(n, s)
         {
-                if (n->source_kind == SOURCE_UDP || n->source_kind == SOURCE_TCP)
+                if (scenario_has_front_end(n))
                         return true;
         }
         return false;

@@ -19,9 +19,12 @@ static void resolve_source(struct loading *l)
                 s->trigger.port = (uint16_t)atoi(text + 4);
         } else if (strcmp(text, "clock") == 0) {
                 s->trigger.source_kind = TRIGGER_CLOCK;
+        } else if (strcmp(text, "frames") == 0) {
+                s->trigger.source_kind = TRIGGER_FRAMES;
         } else
                 conf_key_error(l, "trigger", "source",
-                               "invalid source \"%.100s\"; expected internal, udp:PORT or clock", text);
+                               "invalid source \"%.100s\"; expected internal, udp:PORT, frames or clock",
+                               text);
 }
 
 void conf_resolve_trigger(struct loading *l)
@@ -57,6 +60,33 @@ static void check_busy_family(struct loading *l)
                         s->trigger.busy_to, dfm->address, dfm->name);
 }
 
+static bool is_ros_with_front_end(const struct scenario *s, const char *name)
+{
+        for (unsigned i = 0; i < s->ros.count; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_ROS, i);
+
+                if (strcmp(n->name, name) == 0)
+                        return scenario_has_front_end(n);
+        }
+        return false;
+}
+
+static void check_frames(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const char *leader = s->trigger.leader;
+
+        if (s->trigger.source_kind != TRIGGER_FRAMES)
+                return;
+        if (s->ros.number.bits == 0)
+                conf_key_error(l, "trigger", "source",
+                               "frames make the triggers only if they carry numbers; set ros.event-number");
+        if (strcmp(leader, "any") != 0 && !is_ros_with_front_end(s, leader))
+                conf_key_error(l, "trigger", "leader",
+                               "\"%.60s\" is not a ROS with a front-end; expected any, or the name of one",
+                               leader);
+}
+
 void conf_check_trigger(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -72,5 +102,6 @@ void conf_check_trigger(struct loading *l)
         if (s->trigger.busy_above <= s->trigger.busy_below)
                 conf_key_error(l, "trigger", "busy-below",
                                "too large; expected less than trigger.busy-above");
+        check_frames(l);
         check_busy_family(l);
 }

@@ -213,6 +213,9 @@ void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
         stats_set(&stats->triggers_not_taken, c->not_taken + all->not_taken);
         stats_set(&stats->trigger_numbers_missing, c->missing);
         stats_set(&stats->trigger_resets, c->resets);
+        stats_set(&stats->numbers_announced, all->announced.numbers);
+        stats_set(&stats->numbers_confirmed, all->announced.confirmed);
+        stats_set(&stats->numbers_late, all->announced.late);
         stats_set(&stats->spills_begun, c->spills_begun);
         stats_set(&stats->spills_ended, c->spills_ended);
         stats_set(&stats->triggers_in_spills, c->in_spills);

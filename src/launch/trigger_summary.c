@@ -21,6 +21,9 @@ static const struct {
         COUNTER(triggers_implausible),
         COUNTER(trigger_numbers_missing),
         COUNTER(trigger_resets),
+        COUNTER(numbers_announced),
+        COUNTER(numbers_confirmed),
+        COUNTER(numbers_late),
         COUNTER(trigger_datagrams),
         COUNTER(trigger_datagrams_lost),
         COUNTER(trigger_datagrams_repeated),
@@ -85,9 +88,19 @@ bool trigger_summary_balances(const struct launch *l, struct accounts *a)
         const struct node_stats *s = launch_dfm(l)->stats;
         uint64_t not_taken = stats_get(&s->triggers_refused) + stats_get(&s->triggers_repeated) +
                              stats_get(&s->triggers_implausible) + stats_get(&s->triggers_not_taken);
-        uint64_t offered = stats_get(&s->triggers_offered);
+        uint64_t offered = stats_get(&s->triggers_offered), announced = stats_get(&s->numbers_announced),
+                 others = stats_get(&s->numbers_confirmed) + stats_get(&s->numbers_late);
 
-        if (!is_outside(l) || child_state(launch_dfm(l)) != NODE_ENDED || offered == a->triggers + not_taken)
+        if (!is_outside(l) || child_state(launch_dfm(l)) != NODE_ENDED)
+                return true;
+        if (l->scenario->trigger.source_kind == TRIGGER_FRAMES && announced != offered + others) {
+                snprintf(a->difference, sizeof a->difference,
+                         "%" PRIu64 " numbers were announced, but %" PRIu64
+                         " offered as triggers, and %" PRIu64 " confirmed or late",
+                         announced, offered, others);
+                return false;
+        }
+        if (offered == a->triggers + not_taken)
                 return true;
         snprintf(a->difference, sizeof a->difference,
                  "%" PRIu64 " triggers were offered, but %" PRIu64 " taken and %" PRIu64 " not taken",

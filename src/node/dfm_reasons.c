@@ -92,7 +92,9 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
                 strbuf_add(b, "%s%s", b->length > 0 ? "; " : "",
                            dfm_is_busy(d)                          ? "no SFI had a free credit"
                            : s->trigger.source_kind == TRIGGER_UDP ? "no trigger came from outside"
-                                                                   : "the first trigger was not due yet");
+                           : s->trigger.source_kind == TRIGGER_FRAMES
+                                   ? "no ROS that makes the triggers got a frame with a number"
+                                   : "the first trigger was not due yet");
 }
 
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)

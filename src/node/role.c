@@ -25,7 +25,12 @@ void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_R
 {
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 if (n->role == ROLE_ROS)
-                        rules[n->index] = (struct ros_rule){.optional = !n->required, .wait_ns = n->wait_ns};
+                        rules[n->index] = (struct ros_rule){
+                                .optional = !n->required,
+                                .wait_ns = n->wait_ns,
+                                .frames = scenario_has_front_end(n),
+                                .leads = scenario_leads(s, n),
+                        };
         }
 }
 

@@ -19,6 +19,8 @@
 #include "run_record.h"
 
 #define EVENTS_MAX 65536u
+/* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */
+#define ANNOUNCED_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
 /* Keep-alives without a turn after which the DFM counts as suspended; it normally has one turn in each. */
@@ -151,11 +153,15 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
                 [TRIGGER_INTERNAL] = DFM_TRIGGER_SCHEDULE,
                 [TRIGGER_UDP] = DFM_TRIGGER_OFFERED,
                 [TRIGGER_CLOCK] = DFM_TRIGGER_CLOCK,
+                [TRIGGER_FRAMES] = DFM_TRIGGER_FRAMES,
         };
 
         config->trigger_source = sources[s->trigger.source_kind];
         config->trigger_queue = (uint32_t)s->trigger.queue;
         config->slice_ns = s->trigger.slice_ns;
+        config->number_bits = MIN(s->ros.number.bits, 32u);
+        config->window_ns = s->trigger.window_ns;
+        config->announced_max = ANNOUNCED_MAX;
         config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);
         config->busy_below_permille = (uint32_t)(1000 * s->trigger.busy_below);
 }

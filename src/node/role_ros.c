@@ -68,6 +68,9 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         }
         config->number_bits = s->ros.number.bits;
         config->number_from = s->ros.number_from_value;
+        config->announces = s->trigger.source_kind == TRIGGER_FRAMES;
+        config->leads = scenario_leads(s, n->self);
+        config->message_bytes = n->control.message_bytes;
         config->datagrams = n->self->source_kind == SOURCE_UDP;
         config->level2 = s->level2.port > 0;
         return 0;

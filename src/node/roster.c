@@ -93,8 +93,11 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_error("the output of %s failed; stopping the run", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT_OUT:
-                log_warning("%s gets nothing from its front-end; events go on without its fragments",
-                            name_of(n, o->role, o->index));
+                log_warning("%s gets nothing from its front-end; %s", name_of(n, o->role, o->index),
+                            strcmp(n->scenario->trigger.leader, name_of(n, o->role, o->index)) == 0 &&
+                                            n->scenario->trigger.source_kind == TRIGGER_FRAMES
+                                    ? "it makes the triggers, so there are no events until it returns"
+                                    : "events go on without its fragments");
                 break;
         case NOTICE_TAKEN_IN:
                 log_warning("%s gets frames from its front-end again; events wait for its fragments",

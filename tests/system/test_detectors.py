@@ -171,24 +171,38 @@ def waits(evb):
             assert boards.poll() is None
 
 
-def desk(evb):
-    """The first scenario: boards and a trigger box at addresses of a network, the veto is dead and may be."""
+def run_scenario(evb, which, addresses, lines):
+    """Returns the report of a run with a scenario of the page, at these addresses of a network, and with 500 triggers."""
     need_root()
-    (first,) = (body for language, body in blocks(PAGE[:PAGE.index("\n## From boards")]) if language == "ini" and "[node " in body)
+    before = PAGE[:PAGE.index("\n## From boards")]
+    scenario = [body for language, body in blocks(before) if language == "ini" and "[node " in body][which]
     with folder() as where:
         prepare(evb, where, sys.executable)
-        (where / "desk.conf").write_text(first.replace("directory = /data", f"directory = {where}"))
+        (where / "desk.conf").write_text(scenario.replace("directory = /data", f"directory = {where}"))
         done = shell(where, [
             "ip link add desk0 type veth peer name desk1 && ip link set desk0 up && ip link set desk1 up",
-            "ip address add 192.168.1.10/24 dev desk0 && ip address add 192.168.1.20/24 dev desk0",
-            "build/evb check desk.conf --node veto >/dev/null || exit 3",
+            *(f"ip address add {address}/24 dev desk0" for address in addresses),
             "build/evb run desk.conf --set trigger.events=500 --json run.json &",
-            "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --dead 2 --events 500 "
-            "--trigger-to 192.168.1.10:26910 --busy-from 192.168.1.20:26911",
+            *lines,
             "wait %1"])
         assert done.returncode == 0, done
-        report = json.loads((where / "run.json").read_text())
-        assert report["events_complete"] == report["triggers"] == 500 and report["fragments"]["absent"] == 500, report
+        return json.loads((where / "run.json").read_text())
 
 
-main({"plot": plot, "waits": waits, "desk": desk})
+def desk(evb):
+    """The first scenario: boards and a trigger box at addresses of a network, the veto is dead and may be."""
+    report = run_scenario(evb, 0, ("192.168.1.10", "192.168.1.20"), [
+        "build/evb check desk.conf --node veto >/dev/null || exit 3",
+        "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --dead 2 --events 500 "
+        "--trigger-to 192.168.1.10:26910 --busy-from 192.168.1.20:26911"])
+    assert report["events_complete"] == report["triggers"] == 500 and report["fragments"]["absent"] == 500, report
+
+
+def without_trigger(evb):
+    """The scenario with frames as triggers: the boards count, and nobody sends triggers."""
+    report = run_scenario(evb, 1, ("192.168.1.21", "192.168.1.22"), [
+        "build/evb frontend --boards tcp:192.168.1.21:9000,tcp:192.168.1.22:9000 --events 500"])
+    assert report["events_complete"] == report["triggers"] == 500 == report["triggers_offered"], report
+
+
+main({"plot": plot, "waits": waits, "desk": desk, "without-trigger": without_trigger})

@@ -723,7 +723,75 @@ def whole_beam(evb, **reset):
     assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
 
 
-main({"usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
+@contextlib.contextmanager
+def frame_triggers(evb, transport, keys=None, **options):
+    """Runs with events of the numbers in frames. Ends when each frame is in an ended event or refused; yields the exit status and
+    both reports."""
+    need_keys(evb, "trigger.source=frames")
+    with experiment(evb, transport, {"ros.event-number": "8:16", "trigger.source": "frames", "trigger.events": 0, **(keys or {})},
+                    counter="8:16", **options) as (running, frontend):
+        sent, _ = frontend.end()
+        frames = sum(board["frames"] for board in sent["boards"])
+        classes = ("used", "late", "duplicate", "impossible", "dropped")
+        if "trigger.leader" in (keys or {}):
+            ended = lambda: sum(running.counter("dfm", f"events_{end}") for end in ("complete", "partial", "lost"))  # noqa: E731
+            running.wait_for("end of all events", lambda: ended() == max(b["frames"] for b in sent["boards"]))
+        else:
+            running.wait_for("end of all frames", lambda: frames == sum(
+                running.counter(f"ros{i}", f"front_end_{name}") for i in (1, 2, 3) for name in classes))
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        report = json.loads(out)
+        assert report["balanced"] and report["triggers_refused"] == report["triggers_implausible"] == 0, (report, err)
+        assert report["numbers_announced"] == report["triggers_offered"] + report["numbers_confirmed"] + report["numbers_late"], report
+        yield running.process.returncode, report, sent
+
+
+def frames(evb, transport, **keys):
+    """Each number that a board sends is one event, with all frames that have it."""
+    n = 3000
+    with frame_triggers(evb, transport, {"sfi.timeout": "4s", **keys}, events=n, rate="2kHz", missed="1%", late="2%:50ms") as (
+            status, report, sent):
+        assert status == 1 and report["triggers"] == n == report["triggers_offered"], report
+        missed = sum(board["missed"] for board in sent["boards"])
+        assert n - missed <= report["events_complete"] < n == report["events_complete"] + report["events_partial"], report
+        check_frames(evb, report, sent)
+
+
+def frames_fast(evb):
+    """Boards on TCP wait for the disk, or for credits, and lose nothing."""
+    n = 30000
+    with frame_triggers(evb, "tcp", {"sfi.output": "null", "sfi.credits": 20, "ros.buffer-events": 300}, events=n, rate="100kHz") as (
+            status, report, sent):
+        assert status == 0 and report["events_complete"] == n == report["triggers"], (report, sent)
+
+
+def frames_reset(evb):
+    """All boards count from 0 again: the events of before end, and the run goes on."""
+    with frame_triggers(evb, "tcp", {"sfi.timeout": "2s"}, events=4000, rate="2kHz", reset="1s:1s") as (status, report, sent):
+        assert status == 1 and report["trigger_resets"] == sent["resets"] == 1, report
+        ros = [node for node in report["nodes"] if node["role"] == "ros"]
+        assert all(node["front_end_restarts"] == 1 and node["front_end_used"] > 2000 for node in ros), ros
+        assert report["events_complete"] > 2000 and report["events_lost"] == 0, report
+        for payloads in rods_of(evb, report["files"][0]):
+            found = [Frame(p, offset=8, bits=16) for p in payloads if p]
+            assert len({f.serial for f in found}) == 1, [vars(f) for f in found]
+
+
+def frames_led(evb):
+    """Only frames of the leader make events; those of other boards without it are left over."""
+    n = 2000
+    with frame_triggers(evb, "udp", {"sfi.timeout": "2s", "trigger.leader": "ros2"}, events=n, rate="2kHz", restart="1:200ms:200ms") as (
+            status, report, sent):
+        ros = {node["name"]: node for node in report["nodes"] if node["role"] == "ros"}
+        assert report["triggers"] == ros["ros2"]["front_end_frames"] == ros["ros2"]["front_end_used"] == n, report
+        assert report["numbers_confirmed"] == 0 and report["triggers_not_taken"] == 0, report
+
+
+main({"frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
+      "frames-pull": lambda evb: frames(evb, "tcp", **{"scenario.mode": "pull"}), "frames-fast": frames_fast, "frames-reset": frames_reset,
+      "frames-led": frames_led,
+      "usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
       "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "slow-board-push": lambda evb: slow_board(evb, "push"),
       "slow-board-pull": lambda evb: slow_board(evb, "pull"), "missed-frames": missed_frames,
       "numbered-udp": lambda evb: numbered(evb, "udp"), "numbered-tcp": lambda evb: numbered(evb, "tcp"),

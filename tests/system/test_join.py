@@ -400,6 +400,70 @@ def restarted_numbered(evb):
         assert "refused" not in b.log("dfm")
 
 
+FRAMES = {**COUNTED, "ros.event-number": "6:32:be", "trigger.source": "frames", "ros.wait": "2s", "trigger.events": 0,
+          "dfm.node-timeout": "30s"}
+
+
+def end_after(b, n, names):
+    """Waits until the event of the boards' last trigger is written, and stops the run; returns the reports."""
+    last = b"frame " + struct.pack(">I", n - 1)
+    b.wait("event of the last frames", lambda: any(last in path.read_bytes() for path in b.folder.glob("*.writing")))
+    b.processes["dfm"].send_signal(signal.SIGTERM)
+    for name in names:
+        b.processes[name].wait(timeout=LIMIT_S)
+    return {name: json.loads((b.folder / f"{name}.json").read_text()) for name in names}
+
+
+def frames_ros_restart(evb):
+    """A ROS restarts while its frames and those of others make the events: only what it held is lost."""
+    n = 3000
+    with bed(evb, FRAMES) as b, contextlib.closing(FrontEnds(b)) as front_ends:
+        b.start_all()
+        front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
+        for k in range(0, 1000, 100):
+            for node in ("ros1", "ros2", "ros3"):
+                front_ends.send_numbers(node, range(k, k + 100))
+        b.wait_written(20_000)
+        b.kill("ros2")
+        b.start("ros2", name="again")
+        b.wait_log("again", "joined run 1")
+        for k in range(1000, n, 100):
+            for node in ("ros1", "ros2", "ros3"):
+                front_ends.send_numbers(node, range(k, k + 100))
+            time.sleep(0.02)
+        reports = end_after(b, n, ("dfm", "ros1", "ros3", "sfi1", "sfi2", "again"))
+        dfm, again = reports["dfm"], reports["again"]
+        assert dfm["triggers"] == n == dfm["events_complete"] + dfm["events_partial"] and dfm["events_complete"] >= n - 1000, dfm
+        assert again["front_end_frames"] == n - 1000 == again["front_end_used"], again
+
+
+def frames_dfm_restart(evb):
+    """The DFM restarts while frames make the events: it continues after the numbers that were taken."""
+    n = 3000
+    with bed(evb, FRAMES) as b, contextlib.closing(FrontEnds(b)) as front_ends:
+        b.start_all()
+        front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
+        for k in range(0, n, 100):
+            for node in ("ros1", "ros2", "ros3"):
+                front_ends.send_numbers(node, range(k, k + 100))
+            if k == 1000:
+                b.wait_written(20_000)
+                b.kill("dfm")
+                b.start("dfm")
+                b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+            time.sleep(0.02)
+        reports = end_after(b, n, ("dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2"))
+        dfm = reports["dfm"]
+        assert dfm["triggers"] == dfm["events_complete"] + dfm["events_partial"] + dfm["events_lost"], dfm
+        found = b.events()
+        # What the former DFM had taken and given to no SFI is lost.
+        assert len(set(found)) >= n - 300 and set(range(2000, n)) <= set(found), (len(found), len(set(found)), dfm)
+        for name in ("ros1", "ros2", "ros3"):
+            ros = reports[name]
+            assert ros["front_end_frames"] == n == sum(
+                ros[f"front_end_{kind}"] for kind in ("used", "late", "duplicate", "impossible", "dropped", "left_over")), ros
+
+
 if __name__ == "__main__":
     main({
         "dfm-restart-push": lambda evb: restart(evb, "push", "udp"),
@@ -417,4 +481,5 @@ if __name__ == "__main__":
         "lost-frame": lost_frame,
         "equal-frames": equal_frames,
         "restarted-front-end": restarted_front_end, "restarted-numbered": restarted_numbered,
+        "frames-ros-restart": frames_ros_restart, "frames-dfm-restart": frames_dfm_restart,
     })

@@ -264,7 +264,9 @@ def no_trigger(evb):
 
 def refused(evb):
     """`evb check` refuses what a run would refuse."""
-    for keys, text in (({"trigger.source": "frames"}, "expected internal, udp:PORT or clock"),
+    for keys, text in (({"trigger.source": "tcp:26801"}, "expected internal, udp:PORT, frames or clock"),
+                       ({"trigger.source": "frames"}, "frames make the triggers only if they carry numbers; set ros.event-number"),
+                       ({"trigger.source": "frames", "ros.event-number": "0:32", "trigger.leader": "sfi1"}, "not a ROS with a front-end"),
                        ({"trigger.source": "udp:26801"}, "is network.data-port"),
                        ({"trigger.busy-to": "somewhere:1"}, "expected none, or HOST:PORT"),
                        ({"trigger.busy-to": "[::1]:1"}, None),

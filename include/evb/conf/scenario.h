@@ -41,7 +41,7 @@ enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
 enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
 enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
-enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK };
+enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -70,10 +70,11 @@ struct scenario {
                 uint64_t mode, transport, duration_ns;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns;
+                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns, window_ns;
                 double busy_above, busy_below; /* shares */
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
+                char leader[SCENARIO_TEXT_MAX];  /* "any", or the name of a ROS */
                 /* Parsed from `source`: */
                 enum scenario_trigger source_kind;
                 uint16_t port;
@@ -179,6 +180,9 @@ bool scenario_split_stand_in(const char *text, struct scenario_stand_in *ret);
 bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
 /* Whether any ROS has a front-end. */
 bool scenario_has_front_ends(const struct scenario *s);
+bool scenario_has_front_end(const struct scenario_node *n);
+/* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
+bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
 /* The event file that all ROSs replay; NULL: they have other sources, or different files. */
 const char *scenario_common_file(const struct scenario *s);
 /* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */

@@ -22,7 +22,10 @@
         X(triggers_implausible, "triggers offered whose number jumped too far to be trusted")                \
         X(triggers_not_taken, "triggers before the run began, after its last one, or unanswered at a stop")  \
         X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
-        X(trigger_resets, "counter resets that triggers reported")                                           \
+        X(trigger_resets, "counter resets that triggers reported, or that all boards showed")                \
+        X(numbers_announced, "numbers of frames that ROSs announced (trigger.source = frames)")              \
+        X(numbers_confirmed, "numbers announced that another ROS, or the same one, had announced before")    \
+        X(numbers_late, "numbers announced too late to become events")                                       \
         X(trigger_datagrams, "datagrams with triggers received")                                             \
         X(trigger_datagrams_lost, "datagrams with triggers missing by their sequence numbers")               \
         X(trigger_datagrams_repeated, "datagrams with triggers received more than once")                     \

@@ -229,7 +229,7 @@ static void test_contradictory_keys(void **state)
 
 static void test_trigger(void **state)
 {
-        static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frames", "tcp:5", ""};
+        static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", ""};
         static const char *const wrong_to[] = {"5000",  "host:5000",    "::1:5000",
                                                "[::1]", "0.0.0.0:5000", "10.0.0.1:0"};
         char setting[64];
@@ -244,7 +244,7 @@ static void test_trigger(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 snprintf(setting, sizeof setting, "trigger.source=%s", wrong[i]);
                 assert_int_equal(sample_set(setting), -EINVAL);
-                assert_one_error("--set ", "expected internal, udp:PORT or clock");
+                assert_one_error("--set ", "expected internal, udp:PORT, frames or clock");
         }
         assert_int_equal(sample_set("trigger.source=udp:26800"), -EINVAL);
         assert_one_error("--set ", "port 26800 is network.control-port; expected another port");
@@ -308,6 +308,25 @@ static void test_stand_in(void **state)
         assert_false(scenario_split_stand_in("1:22222222222222222222222222222222", &s));
 }
 
+static void test_frames_as_triggers(void **state)
+{
+        assert_int_equal(sample_load(COUNTS "[trigger]\nsource = frames\n[ros]\nsource = udp:5000\n"),
+                         -EINVAL);
+        assert_one_error(":6: trigger.source: ", "set ros.event-number");
+        assert_int_equal(sample_load(COUNTS
+                                     "[trigger]\nsource = frames\nleader = ros2\n[ros]\nsource = udp:5000\n"
+                                     "event-number = 0:32\n"),
+                         0);
+        assert_int_equal(sample.trigger.source_kind, TRIGGER_FRAMES);
+        assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
+        assert_false(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 0)));
+        assert_int_equal(sample_load(COUNTS
+                                     "[trigger]\nsource = frames\nleader = sfi1\n[ros]\nsource = udp:5000\n"
+                                     "event-number = 0:32\n"),
+                         -EINVAL);
+        assert_one_error(":7: trigger.leader: ", "expected any, or the name of one");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -326,6 +345,7 @@ int main(void)
                 cmocka_unit_test(test_trigger),
                 cmocka_unit_test(test_level2),
                 cmocka_unit_test(test_stand_in),
+                cmocka_unit_test(test_frames_as_triggers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
