@@ -62,10 +62,16 @@ static uint32_t digest_sources(const struct scenario *s)
         return h;
 }
 
-/* ROSs must know whether the DFM makes events of their frames. */
+/* ROSs must know whether the DFM makes events of their frames, and agree on slices of time. */
 static uint32_t digest_frames(const struct scenario *s)
 {
-        return add_text(FNV_BASIS, s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.leader : "");
+        const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns,
+                                  s->ros.tick_ns, s->ros.time.bits};
+        uint32_t h = add_text(FNV_BASIS, s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.leader : "");
+
+        for (size_t i = 0; scenario_has_slices(s) && i < ARRAY_SIZE(times); i++)
+                h = (h ^ (uint32_t)(times[i] ^ times[i] >> 32)) * FNV_PRIME;
+        return h;
 }
 
 void scenario_digest(const struct scenario *s, struct member_keys *ret)
@@ -89,6 +95,6 @@ const char *scenario_digest_name(unsigned key)
         return key == DIGEST_LEVEL2   ? "level2.listen"
                : key == DIGEST_SOURCE ? "ros.source"
                : key == DIGEST_NODES  ? "[node] sections"
-               : key == DIGEST_FRAMES ? "trigger.source or trigger.leader"
+               : key == DIGEST_FRAMES ? "trigger.source, trigger.leader, or the times of slices"
                                       : "another version of evb";
 }

@@ -67,9 +67,12 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "trigger", "window", trigger.window_ns, "100ms", MS / 10, HOUR,
                "Time for which a number waits for the frames of the other ROSs if trigger.source is frames, "
                "so that events follow the order of numbers. It becomes an event earlier if all required "
-               "ROSs got that far."),
+               "ROSs got that far. With ros.event-time, a slice closes this time after its end."),
         NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
                "Length of a slice of time if trigger.source is clock."),
+        NUMBER(KEY_TIME, "trigger", "slice-overlap", trigger.overlap_ns, "0", 0, HOUR,
+               "Last part of each slice whose frames are copied into the next slice too; less than "
+               "trigger.slice. Needs ros.event-time."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
@@ -163,6 +166,12 @@ const struct scenario_key scenario_keys[] = {
              "a loss, the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
              "Number that a board gives to the trigger with number 0."),
+        TEXT("ros", "event-time", ros.event_time, "none", "none, OFFSET:BITS or OFFSET:BITS:be",
+             "Place of the time in a frame of a front-end, as ros.event-number has that of a number: a "
+             "counter "
+             "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "
+             "fragment, and the times of the boards make the events."),
+        NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
         NUMBER_OR(
                 KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
                 "Time for which a triggered event waits for a frame from a front-end (auto: three quarters "

@@ -48,6 +48,12 @@ static void resolve_number(struct loading *l)
                         "invalid place \"%.100s\"; expected count, OFFSET:BITS or OFFSET:BITS:be with an "
                         "offset up to %u and 16, 24, 32 or 64 bits, e.g. 4:32",
                         s->ros.event_number, NUMBER_OFFSET_MAX_BYTES);
+        if (strcmp(s->ros.event_time, "none") != 0 && !parse_number_field(s->ros.event_time, &s->ros.time))
+                conf_key_error(
+                        l, "ros", "event-time",
+                        "invalid place \"%.100s\"; expected none, OFFSET:BITS or OFFSET:BITS:be with an "
+                        "offset up to %u and 16, 24, 32 or 64 bits, e.g. 8:64",
+                        s->ros.event_time, NUMBER_OFFSET_MAX_BYTES);
         errno = 0;
         s->ros.number_from_value = strtoll(s->ros.number_from, &end, 10);
         if (end == s->ros.number_from || *end || errno == ERANGE)

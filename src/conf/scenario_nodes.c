@@ -61,10 +61,22 @@ bool scenario_has_front_end(const struct scenario_node *n)
         return n->source_kind == SOURCE_UDP || n->source_kind == SOURCE_TCP;
 }
 
+bool scenario_has_slices(const struct scenario *s)
+{
+        return s->trigger.source_kind == TRIGGER_CLOCK && s->ros.time.bits > 0;
+}
+
+unsigned scenario_number_bits(const struct scenario *s)
+{
+        return scenario_has_slices(s) ? 32 : s->ros.number.bits;
+}
+
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n)
 {
-        return s->trigger.source_kind == TRIGGER_FRAMES && scenario_has_front_end(n) &&
-               (strcmp(s->trigger.leader, "any") == 0 || strcmp(s->trigger.leader, n->name) == 0);
+        return scenario_has_front_end(n) &&
+               (scenario_has_slices(s) ||
+                (s->trigger.source_kind == TRIGGER_FRAMES &&
+                 (strcmp(s->trigger.leader, "any") == 0 || strcmp(s->trigger.leader, n->name) == 0)));
 }
 
 bool scenario_has_front_ends(const struct scenario *s)

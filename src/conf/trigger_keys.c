@@ -87,6 +87,29 @@ static void check_frames(struct loading *l)
                                leader);
 }
 
+static void check_slices(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+
+        if (s->trigger.overlap_ns >= s->trigger.slice_ns)
+                conf_key_error(l, "trigger", "slice-overlap", "too long; expected less than trigger.slice");
+        if (s->ros.time.bits == 0) {
+                if (s->trigger.overlap_ns > 0)
+                        conf_key_error(l, "trigger", "slice-overlap",
+                                       "only frames with times can be copied; set ros.event-time");
+                return;
+        }
+        if (s->trigger.source_kind != TRIGGER_CLOCK)
+                conf_key_error(l, "ros", "event-time",
+                               "only slices of time need the times of frames; set trigger.source = clock, or "
+                               "remove this key");
+        else if (s->ros.number.bits > 0)
+                conf_key_error(l, "ros", "event-number",
+                               "frames belong to slices by their time, not by a number; remove this key");
+        else if (!scenario_has_front_ends(s))
+                conf_key_error(l, "ros", "event-time", "no ROS has a front-end whose frames have times");
+}
+
 void conf_check_trigger(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -103,5 +126,6 @@ void conf_check_trigger(struct loading *l)
                 conf_key_error(l, "trigger", "busy-below",
                                "too large; expected less than trigger.busy-above");
         check_frames(l);
+        check_slices(l);
         check_busy_family(l);
 }

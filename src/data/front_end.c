@@ -32,6 +32,8 @@
 struct front_end {
         struct ros *core;
         uint8_t *buffer;
+        struct slicer *slicer; /* NULL: each frame is a fragment */
+        uint64_t now_ns;       /* of this turn */
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
@@ -41,8 +43,7 @@ struct front_end {
         bool has_counter; /* the last frame */
         uint64_t counter;
         uint64_t frames; /* counted */
-        uint64_t gaps, first_gap_frame;
-        const char *first_gap;
+        struct front_end_gaps gaps;
         bool full_logged;
         /* UDP */
         struct endpoint *endpoint;
@@ -57,9 +58,9 @@ struct front_end {
         uint64_t down_since_ns; /* 0: before the first turn */
         int why_down;
         struct tcp_reader reader;
-        /* The frame being received, at offset `at` of the buffer unless it is discarded. */
+        /* The frame being received; its bytes go to `place` unless it is discarded. */
         bool in_frame, stored;
-        uint64_t at;
+        uint8_t *place;
         uint32_t frame_bytes, frame_done;
         uint8_t discarded[65536];
 };
@@ -78,20 +79,11 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
-/* Notes lost frames that got no number; the first of them would have been the next frame. `detail` may be "".
- */
+/* Notes lost frames that got no number; the first of them would have been the next frame. */
 static void note_gap(struct front_end *f, uint64_t n, const char *what, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
-        f->gaps += n;
-        if (f->first_gap)
-                return;
-        f->first_gap = what;
-        f->first_gap_frame = f->frames;
-        log_error("front-end: %s at frame %" PRIu64 "%s%s%s", what, f->frames, detail[0] ? ": " : "", detail,
-                  f->number.bits > 0 ? "; the events of lost frames are built without them"
-                                     : "; later frames may belong to other triggers, because only their "
-                                       "count matches them");
+        front_end_note_gap(&f->gaps, n, f->frames, what, detail, f->number.bits > 0);
 }
 
 static int open_udp(struct front_end *f, const char *port)
@@ -137,8 +129,7 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                 r = open_udp(f, at);
         else if ((r = net_address_parse_with_port(&f->to, at)) < 0)
                 log_error("ros.source: invalid front-end address \"%s\"; expected ADDRESS:PORT with a "
-                          "numeric IPv4 or "
-                          "[IPv6] address",
+                          "numeric IPv4 or [IPv6] address",
                           at);
         if (r < 0) {
                 front_end_free(f);
@@ -166,27 +157,55 @@ struct front_end *front_end_free(struct front_end *f)
         if (f->tcp)
                 disconnect(f);
         endpoint_free(f->endpoint);
+        slicer_free(f->slicer);
         free(f);
         return NULL;
 }
 
+void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
+{
+        f->slicer = slicer;
+}
+
 /* A frame of `bytes` begins, of which the first `n` are here. */
-static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes,
-                               uint64_t *ret_at)
+static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
+        enum ros_verdict verdict;
+        const uint64_t *counter;
+        uint64_t at = 0;
 
         f->has_counter =
                 f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &f->counter);
-        return ros_arrive(f->core, f->has_counter ? &f->counter : NULL, &fragment, ret_at);
+        counter = f->has_counter ? &f->counter : NULL;
+        if (f->slicer)
+                return slicer_arrive(f->slicer, counter, bytes, &f->place);
+        verdict = ros_arrive(f->core, counter, &fragment, &at);
+        f->place = verdict == ROS_STORE && bytes > 0 ? f->buffer + at : NULL;
+        return verdict;
 }
 
-static void end_frame(struct front_end *f)
+/* Ends the frame; `whole`: all of it was read. */
+static void end_frame(struct front_end *f, bool whole)
 {
         f->in_frame = false;
         f->frames++;
-        stats_add(&f->stats->front_end_frames, 1);
-        ros_commit(f->core);
+        if (f->slicer) {
+                whole ? slicer_commit(f->slicer, f->now_ns) : slicer_skip(f->slicer);
+                return;
+        }
+        stats_add(&f->stats->front_end_frames, whole || !f->tcp);
+        whole ? ros_commit(f->core) : ros_skip(f->core, 1);
+}
+
+/* Passes closed slices on. The time of a board that has nothing to say goes on. */
+static void deliver(struct front_end *f, bool full)
+{
+        bool idle = !f->ready && !f->paused;
+
+        if (f->slicer)
+                stats_add(&f->stats->front_end_frames,
+                          slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer, f->stats));
 }
 
 static void take_malformed(struct front_end *f, const struct datagram *d)
@@ -203,27 +222,28 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
 {
         uint32_t bytes = d->size_bytes - LENGTH_BYTES;
         enum ros_verdict verdict;
-        uint64_t at;
 
         if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != bytes) {
                 take_malformed(f, d);
                 return;
         }
-        verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes, &at);
+        verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes);
+        if (verdict == ROS_FULL && f->slicer) {
+                deliver(f, true);
+                verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes);
+        }
         if (verdict == ROS_STORE && bytes > 0)
-                memcpy(f->buffer + at, d->bytes + LENGTH_BYTES, bytes);
+                memcpy(f->place, d->bytes + LENGTH_BYTES, bytes);
         if (verdict != ROS_FULL) {
-                end_frame(f);
+                end_frame(f, true);
                 return;
         }
         if (!f->full_logged)
-                log_warning("front-end: frame %" PRIu64 " does not fit into ros.buffer-size or "
+                log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
                             "ros.buffer-events and is lost; further such frames are only counted",
                             f->frames);
         f->full_logged = true;
-        f->frames++;
-        stats_add(&f->stats->front_end_frames, 1);
-        ros_skip(f->core, 1);
+        end_frame(f, false);
 }
 
 /* Datagrams that the kernel dropped at the full socket get no numbers. */
@@ -262,21 +282,11 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
         if (f->up) {
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
-                /* An orderly close between two frames loses nothing, and is usual at the end. */
-                if (why == -EPIPE && !f->in_frame && begun == 0)
-                        log_info("front-end: the board closed the connection after frame %" PRIu64,
-                                 f->frames);
-                else {
-                        log_warning("front-end: connection lost%s: %s", f->in_frame ? " in a frame" : "",
-                                    front_end_explain_loss(why));
+                if (front_end_log_loss(why, f->in_frame, begun > 0, f->frames))
                         note_gap(f, 1, "broken connection", "");
-                }
         }
-        if (f->in_frame) {
-                f->in_frame = false;
-                f->frames++;
-                ros_skip(f->core, 1);
-        }
+        if (f->in_frame)
+                end_frame(f, false);
         disconnect(f);
         f->again_ns = now_ns + tcp_backoff_next_ns(&f->backoff);
 }
@@ -304,8 +314,7 @@ static int read_payload(struct front_end *f)
                 if (f->taken_bytes >= TURN_BYTES)
                         return 1;
                 uint32_t left = f->frame_bytes - f->frame_done;
-                ssize_t got = tcp_reader_read(&f->reader,
-                                              f->stored ? f->buffer + f->at + f->frame_done : f->discarded,
+                ssize_t got = tcp_reader_read(&f->reader, f->stored ? f->place + f->frame_done : f->discarded,
                                               f->stored ? left : MIN(left, (uint32_t)sizeof f->discarded));
 
                 if (got <= 0)
@@ -313,7 +322,7 @@ static int read_payload(struct front_end *f)
                 f->frame_done += (uint32_t)got;
                 f->taken_bytes += (size_t)got;
         }
-        end_frame(f);
+        end_frame(f, true);
         return 1;
 }
 
@@ -342,7 +351,7 @@ static int read_start(struct front_end *f)
         length = read_length(bytes);
         if (length > EVB_FRAGMENT_MAX_BYTES)
                 return -EPROTO;
-        verdict = arrive(f, bytes + LENGTH_BYTES, n - LENGTH_BYTES, length, &f->at);
+        verdict = arrive(f, bytes + LENGTH_BYTES, n - LENGTH_BYTES, length);
         if (verdict == ROS_FULL)
                 return -EAGAIN;
         f->stored = verdict == ROS_STORE;
@@ -388,24 +397,18 @@ uint64_t front_end_down_since_ns(const struct front_end *f)
 /* Logs each loss of the connection once. */
 static void complain(struct front_end *f, uint64_t now_ns)
 {
-        char to[NET_ADDRESS_TEXT_MAX];
-
         if (f->down_since_ns == 0)
                 f->down_since_ns = now_ns;
         if (f->up || f->complained || now_ns - f->down_since_ns < MISSING_NS)
                 return;
         f->complained = true;
-        log_warning("no connection to front-end %s for %.1f s (%s)", net_address_format(&f->to, to),
-                    (double)(now_ns - f->down_since_ns) / 1e9, front_end_explain_loss(f->why_down));
+        front_end_log_missing(&f->to, now_ns - f->down_since_ns, f->why_down);
 }
 
 static void note_up(struct front_end *f, uint64_t now_ns)
 {
-        char to[NET_ADDRESS_TEXT_MAX];
-
         if (f->complained)
-                log_warning("connected to front-end %s after %.1f s", net_address_format(&f->to, to),
-                            (double)(now_ns - f->down_since_ns) / 1e9);
+                front_end_log_return(&f->to, now_ns - f->down_since_ns);
         f->up = f->was_up = true;
         f->complained = false;
         loop_modify(f->loop, &f->io, EPOLLIN);
@@ -424,17 +427,7 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
         if (f->tcp && !f->was_up)
                 reasons_add(to, "could not connect to front-end %s: %s", net_address_format(&f->to, address),
                             front_end_explain_loss(f->why_down));
-        if (f->gaps > 0 && f->number.bits > 0)
-                reasons_add(to,
-                            "frames of the front-end were lost before the ROS read them: %" PRIu64
-                            ", the first (%s) at frame %" PRIu64,
-                            f->gaps, f->first_gap, f->first_gap_frame);
-        else if (f->gaps > 0)
-                reasons_add(to,
-                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
-                            ", the first (%s) at frame %" PRIu64
-                            "; later frames may belong to other triggers",
-                            f->gaps, f->first_gap, f->first_gap_frame);
+        front_end_gap_reasons(&f->gaps, f->number.bits > 0, to);
 }
 
 static void turn_tcp(struct front_end *f, uint64_t now_ns)
@@ -447,18 +440,18 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
                 begin_connection(f, now_ns);
         if (f->io.fd < 0 || (!f->ready && now_ns < f->again_ns))
                 return;
-        if (!f->up && (r = tcp_connected(f->io.fd)) == 0) {
+        if (!f->up && (r = tcp_connected(f->io.fd)) == 0)
                 note_up(f, now_ns);
-        }
         f->again_ns = NEVER_NS;
         if (r == 0)
                 r = take_frames(f);
         if (f->taken_bytes > 0 || f->frames > frames)
                 f->heard_ns = now_ns;
         f->ready = r > 0;
-        if (r == -EAGAIN)
+        if (r == -EAGAIN) {
                 pause_stream(f, now_ns);
-        else if (r < 0 || (r = resume_stream(f)) < 0) {
+                deliver(f, true);
+        } else if (r < 0 || (r = resume_stream(f)) < 0) {
                 if (r == -EPROTO)
                         stats_add(&f->stats->packets_malformed, 1);
                 lose(f, now_ns, r);
@@ -467,18 +460,26 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
+        f->now_ns = now_ns;
         if (f->tcp)
                 turn_tcp(f, now_ns);
         else if (f->ready)
                 turn_udp(f, now_ns);
+        deliver(f, false);
 }
 
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
+        /* What was due at this turn found no room in the core. */
+        uint64_t next_ns = f->slicer ? slicer_deadline_ns(f->slicer) : NEVER_NS,
+                 slice_ns = MAX(next_ns, f->now_ns + FULL_PAUSE_NS);
+
         if (f->ready)
                 return 0;
         if (!f->tcp)
-                return NEVER_NS;
+                return slice_ns;
+        if (f->up && !f->paused)
+                return MIN(f->again_ns, slice_ns);
         return f->up || f->complained ? f->again_ns : MIN(f->again_ns, f->down_since_ns + MISSING_NS);
 }
 
@@ -494,5 +495,5 @@ bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 
 bool front_end_is_unreliable(const struct front_end *f)
 {
-        return f->gaps > 0 && f->number.bits == 0;
+        return f->gaps.n > 0 && f->number.bits == 0;
 }

@@ -1,5 +1,5 @@
 /* Explains frames that data/front_end.c cannot use: what was read, what was expected, and the mistake that it
- * looks like. */
+ * looks like. Logs and reports lost frames and connections. */
 #include "front_end_text.h"
 
 #include <byteswap.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 
 #define LENGTH_BYTES 4
@@ -81,4 +82,61 @@ const char *front_end_explain_loss(int why)
                 return "a frame gives a length of more than 4 MiB, expected 32 bits, little-endian";
         }
         return strerror(abs(why));
+}
+
+void front_end_note_gap(struct front_end_gaps *g, uint64_t n, uint64_t frame, const char *what,
+                        const char *detail, bool numbered)
+{
+        g->n += n;
+        if (g->first)
+                return;
+        g->first = what;
+        g->first_frame = frame;
+        log_error("front-end: %s at frame %" PRIu64 "%s%s%s", what, frame, detail[0] ? ": " : "", detail,
+                  numbered ? "; the events of lost frames are built without them"
+                           : "; later frames may belong to other triggers, because only their count matches "
+                             "them");
+}
+
+void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to)
+{
+        if (g->n > 0 && numbered)
+                reasons_add(to,
+                            "frames of the front-end were lost before the ROS read them: %" PRIu64
+                            ", the first (%s) at frame %" PRIu64,
+                            g->n, g->first, g->first_frame);
+        else if (g->n > 0)
+                reasons_add(to,
+                            "the run is unreliable: gaps in the frames of the front-end: %" PRIu64
+                            ", the first (%s) at frame %" PRIu64
+                            "; later frames may belong to other triggers",
+                            g->n, g->first, g->first_frame);
+}
+
+bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
+{
+        /* An orderly close between two frames loses nothing, and is usual at the end. */
+        if (why == -EPIPE && !in_frame && !begun) {
+                log_info("front-end: the board closed the connection after frame %" PRIu64, frames);
+                return false;
+        }
+        log_warning("front-end: connection lost%s: %s", in_frame ? " in a frame" : "",
+                    front_end_explain_loss(why));
+        return true;
+}
+
+void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why)
+{
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        log_warning("no connection to front-end %s for %.1f s (%s)", net_address_format(to, text),
+                    (double)for_ns / 1e9, front_end_explain_loss(why));
+}
+
+void front_end_log_return(const struct net_address *to, uint64_t after_ns)
+{
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        log_warning("connected to front-end %s after %.1f s", net_address_format(to, text),
+                    (double)after_ns / 1e9);
 }

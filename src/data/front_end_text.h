@@ -1,9 +1,12 @@
-/* What is wrong with frames, in words for a log line. Pure. */
+/* What is wrong with frames and connections of a front-end, in words for a log line or a report. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/data/reasons.h"
+#include "evb/net/address.h"
 #include "evb/protocol/number.h"
 
 /* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or they give a wrong length. */
@@ -14,3 +17,20 @@ void front_end_explain_number(const struct number_field *field, const uint64_t *
                               char *text, size_t text_bytes);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);
+
+/* Frames that were lost before the ROS read them. */
+struct front_end_gaps {
+        uint64_t n, first_frame;
+        const char *first; /* what it was; NULL: none */
+};
+
+/* `n` frames were lost, of which the first would have been frame `frame`. Logs the first gap. `detail` may be
+ * "". `numbered`: frames carry numbers or times. */
+void front_end_note_gap(struct front_end_gaps *g, uint64_t n, uint64_t frame, const char *what,
+                        const char *detail, bool numbered);
+void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
+
+/* The connection ended after this number of frames. True: a frame is lost. */
+bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
+void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
+void front_end_log_return(const struct net_address *to, uint64_t after_ns);

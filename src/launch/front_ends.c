@@ -48,6 +48,21 @@ static struct frames sum(const struct launch *l)
         return f;
 }
 
+/* Each frame with a time is in a slice, or counts in another class. */
+static bool slices_balance(const struct child *c, char *difference, size_t size_bytes)
+{
+        const struct node_stats *s = c->stats;
+        uint64_t ended = stats_get(&s->slice_frames_used) + stats_get(&s->slice_frames_late) +
+                         stats_get(&s->slice_frames_dropped) + stats_get(&s->slice_frames_left_over);
+
+        if (ended == stats_get(&s->slice_frames))
+                return true;
+        snprintf(difference, size_bytes,
+                 "%s read %" PRIu64 " frames for slices of time, and accounts for %" PRIu64, c->node->name,
+                 stats_get(&s->slice_frames), ended);
+        return false;
+}
+
 static bool has_front_ends(const struct launch *l)
 {
         return scenario_has_front_ends(l->scenario);
@@ -65,6 +80,8 @@ bool front_ends_balance(const struct launch *l, char *difference, size_t size_by
                 add(&f, c->stats);
                 for (size_t k = 0; k < CLASS_COUNT; k++)
                         ended += f.classes[k];
+                if (!slices_balance(c, difference, size_bytes))
+                        return false;
                 if (ended == f.frames)
                         continue;
                 snprintf(difference, size_bytes,

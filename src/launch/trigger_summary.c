@@ -93,7 +93,8 @@ bool trigger_summary_balances(const struct launch *l, struct accounts *a)
 
         if (!is_outside(l) || child_state(launch_dfm(l)) != NODE_ENDED)
                 return true;
-        if (l->scenario->trigger.source_kind == TRIGGER_FRAMES && announced != offered + others) {
+        if ((l->scenario->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(l->scenario)) &&
+            announced != offered + others) {
                 snprintf(a->difference, sizeof a->difference,
                          "%" PRIu64 " numbers were announced, but %" PRIu64
                          " offered as triggers, and %" PRIu64 " confirmed or late",

@@ -156,10 +156,11 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
                 [TRIGGER_FRAMES] = DFM_TRIGGER_FRAMES,
         };
 
-        config->trigger_source = sources[s->trigger.source_kind];
+        config->trigger_source =
+                scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
         config->trigger_queue = (uint32_t)s->trigger.queue;
         config->slice_ns = s->trigger.slice_ns;
-        config->number_bits = MIN(s->ros.number.bits, 32u);
+        config->number_bits = MIN(scenario_number_bits(s), 32u);
         config->window_ns = s->trigger.window_ns;
         config->announced_max = ANNOUNCED_MAX;
         config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);

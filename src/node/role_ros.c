@@ -15,6 +15,9 @@
 #include "node_internal.h"
 #include "shaping.h"
 
+/* Frames whose slice of time is not closed. */
+#define SLICER_FRAMES_MAX 262144u
+
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
 
@@ -66,9 +69,9 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
                 config->describe_ctx = r->source;
                 return 0;
         }
-        config->number_bits = s->ros.number.bits;
-        config->number_from = s->ros.number_from_value;
-        config->announces = s->trigger.source_kind == TRIGGER_FRAMES;
+        config->number_bits = scenario_number_bits(s);
+        config->number_from = scenario_has_slices(s) ? 0 : s->ros.number_from_value;
+        config->announces = s->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(s);
         config->leads = scenario_leads(s, n->self);
         config->message_bytes = n->control.message_bytes;
         config->datagrams = n->self->source_kind == SOURCE_UDP;
@@ -76,8 +79,31 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         return 0;
 }
 
+static int open_slicer(struct node *n, struct ros_node *r)
+{
+        const struct scenario *s = n->scenario;
+        struct slicer_config config = {
+                .slice_ns = s->trigger.slice_ns,
+                .overlap_ns = s->trigger.overlap_ns,
+                .window_ns = s->trigger.window_ns,
+                .tick_ns = s->ros.tick_ns,
+                .bits = s->ros.time.bits,
+                .frames_max = SLICER_FRAMES_MAX,
+                .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
+                .idle_max_ns = node_ros_wait_ns(s, n->self),
+        };
+        struct slicer *slicer;
+        int k = slicer_new(&slicer, &config);
+
+        if (k < 0)
+                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+        front_end_set_slicer(r->front_end, slicer);
+        return 0;
+}
+
 static int open_front_end(struct node *n, struct ros_node *r)
 {
+        const struct scenario *s = n->scenario;
         bool tcp = n->self->source_kind == SOURCE_TCP;
         const char *at = n->self->source_at;
         struct net_address local;
@@ -87,8 +113,9 @@ static int open_front_end(struct node *n, struct ros_node *r)
                 return k;
         if (!tcp && strrchr(at, ':'))
                 at = strrchr(at, ':') + 1;
-        return front_end_new(&r->front_end, tcp, at, &n->scenario->ros.number, &local, n->loop, r->core,
-                             r->buffer, n->stats);
+        k = front_end_new(&r->front_end, tcp, at, scenario_has_slices(s) ? &s->ros.time : &s->ros.number,
+                          &local, n->loop, r->core, r->buffer, n->stats);
+        return k < 0 || !scenario_has_slices(s) ? k : open_slicer(n, r);
 }
 
 static int open_role(struct node *n)
@@ -372,6 +399,10 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
                         "were dropped: %llu",
                         (unsigned long long)c->dropped);
+        if (stats_get(&n->stats->slice_frames_dropped) > 0)
+                reasons_add(to,
+                            "frames with times were dropped, as they were incomplete or did not fit: %llu",
+                            (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
         if (c->restarts > 0)
                 reasons_add(
                         to,

@@ -533,6 +533,12 @@ def experiment(evb, transport, keys=None, trigger_port=None, prepare=None, **opt
 
 def rods_of(evb, path):
     """Yields the payloads of each event."""
+    for _, payloads in events_of(evb, path):
+        yield payloads
+
+
+def events_of(evb, path):
+    """Yields the number and the payloads of each event."""
     done = subprocess.run([evb, "dump", path, "--tree", "--hex", "--json"], capture_output=True, text=True, check=True)
     for event in json.loads(done.stdout)["event_list"]:
         data = struct.pack(f"<{len(event['words'])}I", *event["words"])
@@ -543,7 +549,7 @@ def rods_of(evb, path):
                 at = f["offset_bytes"] - begin
                 rod = data[at:at + f["size_bytes"]]
                 payloads.append(rod[36:36 + struct.unpack_from("<I", rod, len(rod) - 16)[0]])
-        yield payloads
+        yield event["fragments"][0]["specific"][1], payloads
 
 
 def compare(evb, report, sent, n):
@@ -788,7 +794,49 @@ def frames_led(evb):
         assert report["numbers_confirmed"] == 0 and report["triggers_not_taken"] == 0, report
 
 
-main({"frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
+def frames_of(payload):
+    """The counters of the frames in a fragment of a slice."""
+    found = []
+    while payload:
+        length, = struct.unpack_from("<I", payload)
+        found.append(Frame(payload[4:4 + length], bits=64))
+        payload = payload[4 + length:]
+    return found
+
+
+def slices(evb, transport):
+    """Slices of 20 ms, 20 counts of 1 ms, of which the last 4 are in the next slice too. Each frame is in its slice."""
+    n = 3000
+    with experiment(evb, transport, {"trigger.source": "clock", "trigger.slice": "20ms", "trigger.slice-overlap": "4ms",
+                                     "trigger.window": "500ms", "ros.event-time": "0:64", "ros.tick": "1ms", "trigger.events": 0},
+                    events=n, rate="1kHz", counter="0:64", missed="1%", late="2%:30ms") as (running, frontend):
+        sent, _ = frontend.end()
+        frames = sum(board["frames"] for board in sent["boards"])
+        running.wait_for("end of all slices", lambda: frames == sum(
+            running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2, 3) for kind in ("used", "late", "dropped")))
+        last = max(running.counter(f"ros{i}", "front_end_frames") for i in (1, 2, 3))
+        running.wait_for("end of the last slice", lambda: running.counter("dfm", "events_complete") >= last)
+        running.signal()
+        out, err = running.process.communicate(timeout=LIMIT_S)
+        report = json.loads(out)
+        assert running.process.returncode == 0 and report["balanced"], (report, err)
+        assert report["events_partial"] == report["events_lost"] == 0, report
+        ros = [node for node in report["nodes"] if node["role"] == "ros"]
+        assert all(node["slice_frames_used"] + node["slice_frames_late"] == node["slice_frames"] for node in ros), ros
+        own, copied = [], {}
+        for number, payloads in events_of(evb, report["files"][0]):
+            assert len(payloads) == 3, payloads
+            found = [(frame.number, frame.board) for payload in payloads for frame in frames_of(payload)]
+            own += [frame for frame in found if frame[0] // 20 == number]
+            copied[number] = {frame for frame in found if frame[0] // 20 != number}
+        assert len(own) == len(set(own)) == sum(node["slice_frames_used"] for node in ros), (len(own), ros)
+        for number, overlap in copied.items():
+            assert overlap == {frame for frame in own if number * 20 - 4 <= frame[0] < number * 20}, (number, overlap)
+        assert own and {frame[0] // 20 for frame in own} <= set(copied), copied.keys()
+
+
+main({"slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
+      "frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
       "frames-pull": lambda evb: frames(evb, "tcp", **{"scenario.mode": "pull"}), "frames-fast": frames_fast, "frames-reset": frames_reset,
       "frames-led": frames_led,
       "usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,

@@ -70,7 +70,7 @@ struct scenario {
                 uint64_t mode, transport, duration_ns;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns, window_ns;
+                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns, overlap_ns, window_ns;
                 double busy_above, busy_below; /* shares */
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
@@ -98,8 +98,11 @@ struct scenario {
                 char fragment_sizes[SCENARIO_TEXT_MAX];
                 char event_number[SCENARIO_TEXT_MAX];
                 char number_from[SCENARIO_TEXT_MAX];
+                char event_time[SCENARIO_TEXT_MAX];
+                uint64_t tick_ns;
                 /* Parsed from the texts: */
                 struct number_field number; /* 0 bits: frames are counted */
+                struct number_field time;   /* 0 bits: frames carry no times */
                 int64_t number_from_value;
                 enum scenario_source source_kind;
                 char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
@@ -181,6 +184,10 @@ bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
 /* Whether any ROS has a front-end. */
 bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
+/* Frames with times are collected in slices, and the boards' times make the events. */
+bool scenario_has_slices(const struct scenario *s);
+/* Bits of the numbers by which frames, or slices of them, are matched to events; 0: frames are counted. */
+unsigned scenario_number_bits(const struct scenario *s);
 /* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
 /* The event file that all ROSs replay; NULL: they have other sources, or different files. */

@@ -8,6 +8,7 @@
 
 #include "evb/core/ros.h"
 #include "evb/data/reasons.h"
+#include "evb/data/slicer.h"
 #include "evb/data/stats.h"
 #include "evb/net/address.h"
 #include "evb/protocol/number.h"
@@ -21,6 +22,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
+/* The counters in frames are times: frames are collected in slices. Takes the slicer over; call it once. */
+void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);

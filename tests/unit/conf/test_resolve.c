@@ -327,6 +327,38 @@ static void test_frames_as_triggers(void **state)
         assert_one_error(":7: trigger.leader: ", "expected any, or the name of one");
 }
 
+static void test_slices_of_time(void **state)
+{
+        static const struct {
+                const char *text, *where, *what;
+        } wrong[] = {
+                {"[ros]\nsource = udp:5000\nevent-time = 0:64\n",
+                 ":7: ros.event-time: ", "trigger.source = clock"},
+                {"[trigger]\nsource = clock\n[ros]\nevent-time = 0:64\n",
+                 ":8: ros.event-time: ", "no ROS has"},
+                {"[trigger]\nsource = clock\nslice-overlap = 1ms\n",
+                 ":7: trigger.slice-overlap: ", "set ros.event-time"},
+                {"[trigger]\nsource = clock\nslice-overlap = 10ms\n[ros]\nsource = udp:5000\nevent-time = "
+                 "0:64\n",
+                 ":7: trigger.slice-overlap: ", "less than trigger.slice"},
+                {"[ros]\nevent-time = 0:65\n", ":6: ros.event-time: ", "expected none, OFFSET:BITS"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                char text[512];
+
+                snprintf(text, sizeof text, "%s%s", COUNTS, wrong[i].text);
+                assert_int_equal(sample_load(text), -EINVAL);
+                assert_one_error(wrong[i].where, wrong[i].what);
+        }
+        assert_int_equal(sample_load(COUNTS "[trigger]\nsource = clock\nslice-overlap = 1ms\n[ros]\nsource = "
+                                            "udp:5000\nevent-time = 4:32:be\ntick = 8ns\n"),
+                         0);
+        assert_true(scenario_has_slices(&sample) && scenario_number_bits(&sample) == 32);
+        assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
+        assert_int_equal(sample.ros.tick_ns, 8);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -346,6 +378,7 @@ int main(void)
                 cmocka_unit_test(test_level2),
                 cmocka_unit_test(test_stand_in),
                 cmocka_unit_test(test_frames_as_triggers),
+                cmocka_unit_test(test_slices_of_time),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

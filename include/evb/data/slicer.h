@@ -1,0 +1,54 @@
+/* Collects the frames of a front-end that carry times into slices of time, for readout without triggers. The
+ * frames of a slice become one fragment: each with its length before it, in the order of arrival. With an
+ * overlap, the frames of the last part of the slice before come first, as copies. A slice closes when the
+ * board's time has passed its end by a window; frames that come later are late. Slices without frames are
+ * closed too. One thread; all memory is allocated by slicer_new(). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "evb/core/ros.h"
+#include "evb/data/stats.h"
+
+struct slicer_config {
+        uint64_t slice_ns, overlap_ns, window_ns; /* overlap_ns is less than slice_ns */
+        uint64_t tick_ns;                         /* time of one count */
+        unsigned bits;                            /* of the counter of time */
+        uint32_t frames_max;
+        uint64_t buffer_bytes; /* for frames of slices that are not closed */
+        /* The board's time goes on with the clock for so long after its last frame: then it may be dead. */
+        uint64_t idle_max_ns;
+};
+
+struct slicer_counts {
+        uint64_t frames; /* each is used, late, dropped, or waits for the end of its slice */
+        uint64_t used, copied;
+        uint64_t late;    /* their slice was closed */
+        uint64_t dropped; /* broke off, had no time, or did not fit */
+        uint64_t waiting;
+        uint64_t restarts; /* times that the board's time went back, or far ahead */
+};
+
+struct slicer;
+
+int slicer_new(struct slicer **ret, const struct slicer_config *config); /* -EINVAL, -ENOMEM */
+struct slicer *slicer_free(struct slicer *s);
+
+/* A frame of `bytes` begins, with its counter of time (NULL: it has none). ROS_STORE: its bytes go to
+ * *ret_to. ROS_DISCARD: read it. Then slicer_commit(), or slicer_skip() if it breaks off. ROS_FULL: there is
+ * no room now; try again, or call slicer_skip(). */
+enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32_t bytes, uint8_t **ret_to);
+void slicer_commit(struct slicer *s, uint64_t now_ns);
+void slicer_skip(struct slicer *s);
+
+/* Passes the slices that close to the core as frames with their numbers, as far as it has room. `idle`: all
+ * frames that the board has sent were read, so that its time goes on with the clock. `full`: the oldest slice
+ * closes although frames of it may still come. Returns the number of slices. */
+uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
+                        uint8_t *buffer, struct node_stats *stats);
+/* When the oldest slice closes if no frame comes; UINT64_MAX: not known. */
+uint64_t slicer_deadline_ns(const struct slicer *s);
+
+const struct slicer_counts *slicer_counts(const struct slicer *s);

@@ -1,0 +1,339 @@
+/* Slices of time: which frames belong to which, and when a slice closes. front_end.c reads the frames, and
+ * passes closed slices to the ROS's core as its fragments. */
+#include "evb/data/slicer.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/arena.h"
+#include "evb/base/util.h"
+#include "evb/protocol/event.h"
+#include "evb/protocol/number.h"
+#include "evb/sys/memory.h"
+
+#define NONE UINT32_MAX
+#define LENGTH_BYTES 4u
+#define BLOCK_MIN_BYTES 64u
+/* Slices that may be open at the same time. */
+#define OPEN_MAX 65536u
+/* Frames in a row whose slice is closed, or too far ahead: the board's time began again. */
+#define STRAYS_MAX 64u
+/* Slices that close in one turn. */
+#define CLOSE_MAX 4096
+
+struct frame {
+        uint64_t at, time_ns;
+        uint32_t bytes, next;
+};
+
+struct frames {
+        uint32_t first, last;
+        uint64_t bytes; /* with the lengths */
+        uint32_t n;
+};
+
+static const struct frames no_frames = {NONE, NONE, 0, 0};
+
+struct slicer {
+        struct slicer_config config;
+        struct arena *arena;
+        uint8_t *memory;
+        struct frame *frames;
+        uint32_t free_frame, arriving; /* NONE: none */
+        bool discards;
+        struct frames *open; /* of slice k, at index k % OPEN_MAX */
+        struct frames kept;  /* of the slice before the oldest one, for its overlap */
+        bool started;
+        uint64_t oldest;            /* first slice that is not closed */
+        uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came */
+        uint32_t strays;
+        struct slicer_counts counts;
+};
+
+int slicer_new(struct slicer **ret, const struct slicer_config *config)
+{
+        struct slicer *s;
+        int r;
+
+        if (config->slice_ns == 0 || config->overlap_ns >= config->slice_ns || config->tick_ns == 0 ||
+            config->bits == 0 || config->frames_max == 0)
+                return -EINVAL;
+        s = calloc(1, sizeof *s);
+        if (!s)
+                return -ENOMEM;
+        s->config = *config;
+        s->arriving = NONE;
+        s->kept = no_frames;
+        s->frames = calloc(config->frames_max, sizeof *s->frames);
+        s->open = calloc(OPEN_MAX, sizeof *s->open);
+        s->memory = memory_map(config->buffer_bytes);
+        r = arena_new(&s->arena, config->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
+        if (r < 0 || !s->frames || !s->open || !s->memory) {
+                slicer_free(s);
+                return r < 0 ? r : -ENOMEM;
+        }
+        for (uint32_t i = 0; i < config->frames_max; i++)
+                s->frames[i].next = i + 1 < config->frames_max ? i + 1 : NONE;
+        for (uint32_t i = 0; i < OPEN_MAX; i++)
+                s->open[i] = no_frames;
+        *ret = s;
+        return 0;
+}
+
+struct slicer *slicer_free(struct slicer *s)
+{
+        if (!s)
+                return NULL;
+        arena_free(s->arena);
+        memory_unmap(s->memory, s->config.buffer_bytes);
+        free(s->frames);
+        free(s->open);
+        free(s);
+        return NULL;
+}
+
+static struct frames *open_slice(const struct slicer *s, uint64_t slice)
+{
+        return &s->open[slice % OPEN_MAX];
+}
+
+static void append(struct slicer *s, struct frames *list, uint32_t i)
+{
+        s->frames[i].next = NONE;
+        *(list->last == NONE ? &list->first : &s->frames[list->last].next) = i;
+        list->last = i;
+        list->bytes += LENGTH_BYTES + s->frames[i].bytes;
+        list->n++;
+}
+
+static void release(struct slicer *s, uint32_t i)
+{
+        arena_release(s->arena, s->frames[i].at);
+        s->frames[i].next = s->free_frame;
+        s->free_frame = i;
+}
+
+/* Empties the list; frames from `from_ns` on move to `kept`, if it is given. */
+static void empty(struct slicer *s, struct frames *list, struct frames *kept, uint64_t from_ns)
+{
+        for (uint32_t i = list->first, next; i != NONE; i = next) {
+                next = s->frames[i].next;
+                if (kept && s->frames[i].time_ns >= from_ns)
+                        append(s, kept, i);
+                else
+                        release(s, i);
+        }
+        *list = no_frames;
+}
+
+/* The board's time began again: what waits cannot be completed. */
+static void restart(struct slicer *s, uint64_t slice)
+{
+        for (uint64_t k = 0; s->started && k < OPEN_MAX; k++)
+                empty(s, &s->open[k], NULL, 0);
+        empty(s, &s->kept, NULL, 0);
+        s->counts.dropped += s->counts.waiting;
+        s->counts.waiting = 0;
+        s->counts.restarts += s->started;
+        s->started = true;
+        s->oldest = slice;
+        s->newest_ns = 0;
+        s->strays = 0;
+}
+
+static bool is_open(const struct slicer *s, uint64_t slice)
+{
+        return slice - s->oldest < OPEN_MAX;
+}
+
+static uint64_t time_of(const struct slicer *s, uint64_t counter)
+{
+        uint64_t near = s->newest_ns / s->config.tick_ns;
+
+        return (s->started ? number_extend(counter, s->config.bits, near) : counter) * s->config.tick_ns;
+}
+
+/* Whether the frame's slice is open. A row of frames elsewhere opens it. */
+static bool accept(struct slicer *s, uint64_t slice)
+{
+        if (s->started && is_open(s, slice)) {
+                s->strays = 0;
+                return true;
+        }
+        if (s->started && ++s->strays < STRAYS_MAX)
+                return false;
+        restart(s, slice);
+        return true;
+}
+
+enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32_t bytes, uint8_t **ret_to)
+{
+        struct frames *list;
+        struct frame *f;
+        uint64_t time_ns, slice;
+
+        assert(s->arriving == NONE && !s->discards);
+        s->discards = true;
+        if (!counter) {
+                s->counts.dropped++;
+                return ROS_DISCARD;
+        }
+        time_ns = time_of(s, *counter);
+        slice = time_ns / s->config.slice_ns;
+        if (!accept(s, slice)) {
+                s->counts.late++;
+                return ROS_DISCARD;
+        }
+        list = open_slice(s, slice);
+        /* Room for an overlap of the same size remains. */
+        if (list->bytes + LENGTH_BYTES + bytes > EVB_FRAGMENT_MAX_BYTES / 2) {
+                s->counts.dropped++;
+                return ROS_DISCARD;
+        }
+        s->discards = false;
+        if (s->free_frame == NONE)
+                return ROS_FULL;
+        f = &s->frames[s->free_frame];
+        f->at = arena_alloc(s->arena, MAX(bytes, 1u));
+        if (f->at == ARENA_NONE)
+                return ROS_FULL;
+        s->arriving = s->free_frame;
+        s->free_frame = f->next;
+        f->time_ns = time_ns;
+        f->bytes = bytes;
+        *ret_to = s->memory + f->at;
+        return ROS_STORE;
+}
+
+void slicer_commit(struct slicer *s, uint64_t now_ns)
+{
+        uint32_t i = s->arriving;
+
+        s->counts.frames++;
+        s->arriving = NONE;
+        if (s->discards) {
+                s->discards = false;
+                return;
+        }
+        s->counts.waiting++;
+        append(s, open_slice(s, s->frames[i].time_ns / s->config.slice_ns), i);
+        if (s->frames[i].time_ns < s->newest_ns)
+                return;
+        s->newest_ns = s->frames[i].time_ns;
+        s->now_ns = now_ns;
+}
+
+void slicer_skip(struct slicer *s)
+{
+        s->counts.frames++;
+        s->counts.dropped += !s->discards;
+        if (s->arriving != NONE)
+                release(s, s->arriving);
+        s->arriving = NONE;
+        s->discards = false;
+}
+
+/* The board's time at which the oldest slice closes. */
+static uint64_t closes_ns(const struct slicer *s)
+{
+        return (s->oldest + 1) * s->config.slice_ns + s->config.window_ns;
+}
+
+/* The clock when the oldest slice closes if no frame comes. */
+static uint64_t closes_at_ns(const struct slicer *s)
+{
+        uint64_t closes = closes_ns(s);
+
+        return s->newest_ns >= closes ? 0 : s->now_ns + (closes - s->newest_ns);
+}
+
+uint64_t slicer_deadline_ns(const struct slicer *s)
+{
+        uint64_t at_ns = closes_at_ns(s);
+
+        return s->started && at_ns < s->now_ns + s->config.idle_max_ns ? at_ns : UINT64_MAX;
+}
+
+static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)
+{
+        /* A frame that is arriving may belong to it. */
+        if (!s->started || s->arriving != NONE)
+                return false;
+        return full || s->newest_ns >= closes_ns(s) || (idle && now_ns >= slicer_deadline_ns(s));
+}
+
+static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t *to)
+{
+        for (uint32_t i = list->first; i != NONE; i = s->frames[i].next) {
+                const struct frame *f = &s->frames[i];
+                uint32_t length = htole32(f->bytes);
+
+                memcpy(to, &length, LENGTH_BYTES);
+                memcpy(to + LENGTH_BYTES, s->memory + f->at, f->bytes);
+                to += LENGTH_BYTES + f->bytes;
+        }
+        return to;
+}
+
+static void close_oldest(struct slicer *s)
+{
+        struct frames *list = open_slice(s, s->oldest);
+        uint64_t end_ns = (s->oldest + 1) * s->config.slice_ns;
+
+        s->counts.copied += s->kept.n;
+        s->counts.used += list->n;
+        s->counts.waiting -= list->n;
+        empty(s, &s->kept, NULL, 0);
+        empty(s, list, s->config.overlap_ns > 0 ? &s->kept : NULL, end_ns - s->config.overlap_ns);
+        s->oldest++;
+}
+
+/* False: the core has no room. */
+static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
+{
+        const struct frames *list = open_slice(s, s->oldest);
+        struct ros_fragment fragment = {.bytes = (uint32_t)(s->kept.bytes + list->bytes), .form = FORM_RAW};
+        uint64_t at;
+
+        switch (ros_arrive(core, &s->oldest, &fragment, &at)) {
+        case ROS_FULL:
+                return false;
+        case ROS_STORE:
+                if (fragment.bytes > 0)
+                        copy(s, list, copy(s, &s->kept, buffer + at));
+                break;
+        case ROS_DISCARD:
+                break;
+        }
+        ros_commit(core);
+        close_oldest(s);
+        return true;
+}
+
+uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
+                        uint8_t *buffer, struct node_stats *stats)
+{
+        const struct slicer_counts *c = &s->counts;
+        uint64_t n;
+
+        for (n = 0; n < CLOSE_MAX && may_close(s, now_ns, idle, full && n == 0); n++) {
+                if (!deliver_oldest(s, core, buffer))
+                        break;
+        }
+        stats_set(&stats->slice_frames, c->frames);
+        stats_set(&stats->slice_frames_used, c->used);
+        stats_set(&stats->slice_frames_copied, c->copied);
+        stats_set(&stats->slice_frames_late, c->late);
+        stats_set(&stats->slice_frames_dropped, c->dropped);
+        stats_set(&stats->slice_frames_left_over, c->waiting);
+        stats_set(&stats->slice_restarts, c->restarts);
+        return n;
+}
+
+const struct slicer_counts *slicer_counts(const struct slicer *s)
+{
+        return &s->counts;
+}
