@@ -9,7 +9,7 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Keys whose values have a text. The last three digests, below, cover the rest. */
+/* Keys whose values have a text. The last four digests, below, cover the rest. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {
@@ -62,12 +62,16 @@ static uint32_t digest_sources(const struct scenario *s)
         return h;
 }
 
-/* ROSs must know whether the DFM makes events of their frames, and agree on slices of time. */
+/* ROSs must know whether the DFM makes events of their frames, and agree on the width of numbers and on
+ * slices of time. */
 static uint32_t digest_frames(const struct scenario *s)
 {
         const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns,
                                   s->ros.tick_ns, s->ros.time.bits};
-        uint32_t h = add_text(FNV_BASIS, s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.leader : "");
+        uint32_t h = FNV_BASIS;
+
+        if (s->trigger.source_kind == TRIGGER_FRAMES)
+                h = (add_text(h, s->trigger.leader) ^ s->ros.number.bits) * FNV_PRIME;
 
         for (size_t i = 0; scenario_has_slices(s) && i < ARRAY_SIZE(times); i++)
                 h = (h ^ (uint32_t)(times[i] ^ times[i] >> 32)) * FNV_PRIME;
@@ -95,6 +99,7 @@ const char *scenario_digest_name(unsigned key)
         return key == DIGEST_LEVEL2   ? "level2.listen"
                : key == DIGEST_SOURCE ? "ros.source"
                : key == DIGEST_NODES  ? "[node] sections"
-               : key == DIGEST_FRAMES ? "trigger.source, trigger.leader, or the times of slices"
-                                      : "another version of evb";
+               : key == DIGEST_FRAMES
+                       ? "trigger.source, trigger.leader, ros.event-number, or the times of slices"
+                       : "another version of evb";
 }

@@ -85,11 +85,42 @@ static void settings_of_one_node_change_none(void **state)
         }
 }
 
+/* All at once, as each needs the others. */
+static void load_frames(const char *source, const char *leader, const char *number)
+{
+        const char *settings[] = {"ros.source=udp:5000", source, leader, number};
+        char text[512];
+
+        snprintf(text, sizeof text, nodes, "2", "s");
+        assert_int_equal(sample_load_with(text, settings, ARRAY_SIZE(settings)), 0);
+}
+
+static void frames_that_make_events_are_common(void **state)
+{
+        static const char *const others[][3] = {
+                {"trigger.source=internal", "trigger.leader=any", "ros.event-number=0:32"},
+                {"trigger.source=frames", "trigger.leader=r", "ros.event-number=0:32"},
+                {"trigger.source=frames", "trigger.leader=any", "ros.event-number=0:16"},
+        };
+        struct member_keys keys;
+
+        (void)state;
+        load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=0:32");
+        scenario_digest(&sample, &keys);
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+                load_frames(others[i][0], others[i][1], others[i][2]);
+                assert_differs(&keys, keys.n - 1, scenario_digest_name(keys.n - 1));
+        }
+        load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=4:32:be");
+        assert_differs(&keys, UINT_MAX, "the place of the number");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_common_key_changes_its_own_digest),
                 cmocka_unit_test(settings_of_one_node_change_none),
+                cmocka_unit_test(frames_that_make_events_are_common),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
