@@ -199,7 +199,7 @@ def desk(evb):
 
 
 def without_trigger(evb):
-    """The scenario with frames as triggers: the boards count, and nobody sends triggers."""
+    """The scenario with frames as triggers: the boards count, and there is no trigger box."""
     report = run_scenario(evb, 1, ("192.168.1.21", "192.168.1.22"), [
         "build/evb frontend --boards tcp:192.168.1.21:9000,tcp:192.168.1.22:9000 --events 500"])
     assert report["events_complete"] == report["triggers"] == 500 == report["triggers_offered"], report

@@ -67,7 +67,7 @@ static enum busy_reason judge(const struct dfm *d)
         return output_is_slow(d) ? BUSY_OUTPUT : BUSY_CREDITS;
 }
 
-/* Frames come after a trigger from outside. That time is no busy time, unless the trigger is told so. */
+/* Frames come after a trigger from outside. That wait counts as busy only once the DFM has reported busy. */
 static bool waits_as_usual(const struct dfm *d)
 {
         return d->awaits_frames && dfm_triggers_are_outside(d) && !d->busy.busy;

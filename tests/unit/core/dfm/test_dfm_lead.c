@@ -37,7 +37,7 @@ static void a_number_waits_for_the_window_at_most(void **state)
         assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 1);
         dfm_pass_ns(&t, 1);
         assert_takes(&t, "8 9");
-        /* What others have of it is no further event. */
+        /* What others have of it adds no event. */
         have_range(&t, 1, 8, 2);
         dfm_pass_ns(&t, WINDOW_NS);
         assert_takes(&t, "");

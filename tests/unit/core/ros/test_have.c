@@ -198,7 +198,7 @@ static void a_reset_begins_with_any_number(void **state)
         t.resets = 1;
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
         ros_says(&t);
-        /* The first trigger of a run is no reset. */
+        /* The first trigger of a run is not a reset. */
         frames_come(&t, 1000, 2);
         assert_ros_says(&t, "dfm: Have #0 1000 1001");
         ack(&t, 2, false);
