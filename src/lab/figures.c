@@ -1,17 +1,22 @@
 /* Computes the figures of event building from a run's report and its scenario; see run_events.c. */
 #include "evb/lab/figures.h"
 
+#include <math.h>
+
 #include "evb/base/util.h"
+
+/* Bytes of a datagram before the payload (docs/protocol.md): IP, UDP and message headers, and the first
+ * entry of the directory. A further entry takes one byte, and a datagram is filled in blocks. */
+#define HEADERS_BYTES (28 + 20 + 10)
+#define ENTRY_BYTES 1
+#define BLOCK_BYTES 32
 
 double lab_payload_limit(double link_bps, double mtu_bytes, double fragment_bytes)
 {
-        /* Each datagram has IP, UDP and message headers; each chunk has a header and begins at a multiple of
-         * 32 bytes (docs/protocol.md). */
-        double room = mtu_bytes - 28 - 32, frame = mtu_bytes + 14;
-        double whole = 32 + 32 * (double)(uint64_t)((fragment_bytes + 31) / 32);
+        double room = (mtu_bytes - HEADERS_BYTES) * fragment_bytes / (fragment_bytes + ENTRY_BYTES);
+        double payload = BLOCK_BYTES * floor(room / BLOCK_BYTES);
 
-        /* One fragment per datagram continues in the next one and needs a second chunk header. */
-        return link_bps / 8 * (room / frame) * fragment_bytes / (whole + 32 * whole / room);
+        return link_bps / 8 * payload / (mtu_bytes + 14);
 }
 
 static double number(const json_t *report, const char *name)
@@ -34,16 +39,14 @@ static double trigger_rate_hz(const struct scenario *s)
         return s->trigger.rate_millihertz == SCENARIO_MAX ? 0 : (double)s->trigger.rate_millihertz / 1e3;
 }
 
-/* The longest of: the configured duration; the time from the first to the last complete event, which may come
- * long after the last trigger; and the triggers' number over their rate, since n triggers span n - 1
+/* The longest of: the configured duration; the time from the first trigger to the last complete event, which
+ * may come long after the last trigger; and the triggers' number over their rate, since n triggers span n - 1
  * periods. */
 static double building_seconds(const json_t *report, const struct scenario *s)
 {
-        double throughput = number(report, "throughput_bytes_per_second"), rate_hz = trigger_rate_hz(s);
-        double seconds = (double)s->scenario.duration_ns / 1e9;
+        double seconds = MAX((double)s->scenario.duration_ns / 1e9, number(report, "building_seconds"));
+        double rate_hz = trigger_rate_hz(s);
 
-        if (throughput > 0)
-                seconds = MAX(seconds, number(report, "payload_bytes") / throughput);
         if (rate_hz > 0)
                 seconds = MAX(seconds, number(report, "triggers") / rate_hz);
         return seconds;

@@ -9,6 +9,7 @@
 
 /* Further fields that a report needs. */
 #define REPORT_FIELDS(X)                                                                                     \
+        X(first_trigger_ns)                                                                                  \
         X(first_complete_ns)                                                                                 \
         X(last_complete_ns)                                                                                  \
         X(qos_backend)                                                                                       \

@@ -168,3 +168,25 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                         json_array_append_new(written, json_string(path));
         }
 }
+
+/* Prints only some of them, as a run may have many. */
+static void write_paths(const char *what, const json_t *paths)
+{
+        const json_t *path;
+        size_t i;
+
+        json_array_foreach(paths, i, path)
+        {
+                if (i == 5) {
+                        printf("  %-10s ... and %zu more\n", what, json_array_size(paths) - 5);
+                        break;
+                }
+                printf("  %-10s %s\n", what, json_string_value(path));
+        }
+}
+
+void run_files_print(const json_t *report, const json_t *records)
+{
+        write_paths("file", json_object_get(report, "files"));
+        write_paths("record", records);
+}

@@ -97,6 +97,7 @@ static struct accounts account(const struct launch *l)
                 .fragments_lost = stats_get(&s->fragments_lost),
                 .fragments_absent = stats_get(&s->fragments_optional),
                 .payload_bytes = stats_get(&s->payload_bytes),
+                .begin_ns = stats_get(&s->first_trigger_ns),
                 .first_ns = stats_get(&s->first_complete_ns),
                 .last_ns = stats_get(&s->last_complete_ns),
         };
@@ -298,6 +299,12 @@ static double span_seconds(const struct accounts *a)
         return (double)(a->last_ns - a->first_ns) / 1e9;
 }
 
+/* In that time, all complete events but the first were built. */
+static double bytes_per_second(const struct accounts *a)
+{
+        return (double)a->payload_bytes / (double)a->complete * (double)(a->complete - 1) / span_seconds(a);
+}
+
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
@@ -324,7 +331,10 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
                             span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
         set(o, "payload_bytes", a->payload_bytes);
         json_object_set_new(o, "throughput_bytes_per_second",
-                            span > 0 ? json_real((double)a->payload_bytes / span) : json_null());
+                            span > 0 ? json_real(bytes_per_second(a)) : json_null());
+        json_object_set_new(o, "building_seconds",
+                            a->last_ns > 0 ? json_real((double)(a->last_ns - a->begin_ns) / 1e9)
+                                           : json_null());
         set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         trigger_summary_add(o, l);
@@ -410,22 +420,6 @@ static void write_control(const struct launch *l, double span)
                        bound_bps > 0 ? quantity_format_rate(bound_bps, bound) : "unknown");
 }
 
-/* Shows only some of them, as a run may have many. */
-static void write_paths(const char *what, const json_t *paths)
-{
-        const json_t *path;
-        size_t i;
-
-        json_array_foreach(paths, i, path)
-        {
-                if (i == 5) {
-                        printf("  %-10s ... and %zu more\n", what, json_array_size(paths) - 5);
-                        break;
-                }
-                printf("  %-10s %s\n", what, json_string_value(path));
-        }
-}
-
 static void write_text(const struct launch *l, const struct accounts *a, const json_t *report,
                        const json_t *records)
 {
@@ -445,7 +439,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         if (span > 0)
                 printf("  rate       %s events/s, %s/s of payload\n",
                        quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
-                       quantity_format_bytes((uint64_t)((double)a->payload_bytes / span), bytes));
+                       quantity_format_bytes((uint64_t)bytes_per_second(a), bytes));
         printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost", a->expected,
                a->received, a->fragments_lost);
         if (a->fragments_absent > 0)
@@ -463,8 +457,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
         printf("  busy       triggers held back for %.2f s\n",
                (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
-        write_paths("file", json_object_get(report, "files"));
-        write_paths("record", records);
+        run_files_print(report, records);
 }
 
 static void set_reasons(json_t *report, const struct reasons *reasons)

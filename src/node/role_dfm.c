@@ -459,6 +459,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->fragments_received, c->fragments_received);
         stats_set(&s->fragments_lost, c->fragments_lost);
         stats_set(&s->fragments_optional, c->fragments_absent);
+        atomic_store(&s->first_trigger_ns, c->first_trigger_ns);
         atomic_store(&s->first_complete_ns, c->first_complete_ns);
         atomic_store(&s->last_complete_ns, c->last_complete_ns);
         if (now_ns - d->latency_copied_ns >= LATENCY_COPY_NS || dfm_state(d->core) == RUN_ENDED) {

@@ -164,7 +164,8 @@ struct dfm_counts {
         uint64_t busy_ns;       /* up to the last step */
         struct dfm_offered offered;
         struct dfm_announced announced;
-        uint64_t first_complete_ns, last_complete_ns; /* 0: none */
+        /* 0: none */
+        uint64_t first_trigger_ns, first_complete_ns, last_complete_ns;
 };
 
 /* The receiver of a message: one node, all nodes (index MESSAGE_TO_ALL, any role), or all ROSs

@@ -123,8 +123,8 @@
 struct node_stats {
         uint64_t magic; /* NODE_STATS_MAGIC once the rest is initialized */
         _Atomic uint32_t state;
-        /* CLOCK_MONOTONIC time of the first and the last complete event; 0: none yet. */
-        _Atomic uint64_t first_complete_ns, last_complete_ns;
+        /* CLOCK_MONOTONIC times of the first and last complete event and the first trigger; 0: none yet. */
+        _Atomic uint64_t first_complete_ns, last_complete_ns, first_trigger_ns;
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;

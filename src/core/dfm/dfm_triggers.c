@@ -242,6 +242,7 @@ void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
         const struct dfm_waiting *w;
 
         d->counts.triggers++;
+        d->counts.first_trigger_ns = d->counts.first_trigger_ns ?: now_ns;
         if (!dfm_triggers_are_outside(d)) {
                 trigger_take(&d->trigger, now_ns, 1);
                 return;

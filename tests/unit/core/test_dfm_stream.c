@@ -398,6 +398,7 @@ static void latency_runs_from_trigger_to_end(void **state)
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         dfm_pass_ns(&t, 4 * NS_PER_MS);
         sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->first_trigger_ns, TRACE_BEGIN_NS);
         assert_int_equal(dfm_counts(t.dfm)->first_complete_ns, TRACE_BEGIN_NS + 3 * NS_PER_MS);
         assert_int_equal(dfm_counts(t.dfm)->last_complete_ns, TRACE_BEGIN_NS + 7 * NS_PER_MS);
         assert_in_range(histogram_quantile(dfm_latency_ns(t.dfm), 1.0), 69 * NS_PER_MS / 10,

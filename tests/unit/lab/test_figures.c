@@ -19,13 +19,12 @@ static struct scenario scenario = {
         .network = {.link_rate_bps = LINK_BPS, .mtu_bytes = 1500},
 };
 
-/* The figures of a run with `complete` events, `span_s` seconds from the first to the last. */
-static json_t *figures(const struct scenario *s, double triggers, double complete, double span_s)
+/* The figures of a run with `complete` events, the last one `building_s` seconds after the first trigger. */
+static json_t *figures(const struct scenario *s, double triggers, double complete, double building_s)
 {
         double bytes = complete * SOURCES * FRAGMENT_BYTES;
         json_t *report = json_pack("{s:f, s:f, s:f, s:f}", "triggers", triggers, "events_complete", complete,
-                                   "payload_bytes", bytes, "throughput_bytes_per_second",
-                                   span_s > 0 ? bytes / span_s : 0.0);
+                                   "payload_bytes", bytes, "building_seconds", building_s);
         json_t *o = json_object();
 
         figures_add_building(o, report, s);
@@ -51,7 +50,6 @@ static void an_early_stop_lowers_the_rate(void **state)
         assert_figure(o, "whole_events_per_second", 5);
         assert_figure(o, "whole_bytes_per_second", 5.0 * SOURCES * FRAGMENT_BYTES);
         json_decref(o);
-        /* A single event has no span. */
         o = figures(&scenario, 100, 1, 0);
         assert_figure(o, "whole_events_per_second", 0.5);
         json_decref(o);
@@ -104,6 +102,16 @@ static void shares_refer_to_port_and_offered_load(void **state)
         o = figures(&fast, 20000, 1000, 1);
         assert_figure(o, "port_share", 500.0 * SOURCES * FRAGMENT_BYTES / (2 * limit));
         json_decref(o);
+}
+
+/* docs/protocol.md states how much a full datagram carries. */
+static void the_limit_follows_from_full_datagrams(void **state)
+{
+        const double per_byte = LINK_BPS / 8.0 / 1514;
+
+        (void)state;
+        assert_float_equal(lab_payload_limit(LINK_BPS, 1500, 14 << 10), 1440 * per_byte, 1);
+        assert_float_equal(lab_payload_limit(LINK_BPS, 1500, 256), 1408 * per_byte, 1);
 }
 
 static void unlimited_links_and_rates_give_null(void **state)
@@ -162,6 +170,7 @@ int main(void)
                 cmocka_unit_test(a_long_drain_lowers_the_rate),
                 cmocka_unit_test(both_end_triggers_count_one_period),
                 cmocka_unit_test(shares_refer_to_port_and_offered_load),
+                cmocka_unit_test(the_limit_follows_from_full_datagrams),
                 cmocka_unit_test(unlimited_links_and_rates_give_null),
         };
 

@@ -107,10 +107,32 @@ static void failed_packets_are_reported_and_not_lost_in_the_network(void **state
         json_decref(o);
 }
 
+/* 10 events of 1000 bytes: triggers from 1 s, complete from 2 s to 3 s. */
+static void throughput_leaves_the_first_event_out(void **state)
+{
+        struct sample s;
+        int status;
+
+        (void)state;
+        begin(&s);
+        stats_add(&s.stats[0]->payload_bytes, EVENTS * 1000);
+        stats_set(&s.stats[0]->first_trigger_ns, NS_PER_S);
+        stats_set(&s.stats[0]->first_complete_ns, 2 * NS_PER_S);
+        stats_set(&s.stats[0]->last_complete_ns, 3 * NS_PER_S);
+        json_t *o = report(&s, &status);
+
+        assert_float_equal(json_number_value(json_object_get(o, "event_rate_hz")), EVENTS - 1, 1e-6);
+        assert_float_equal(json_number_value(json_object_get(o, "throughput_bytes_per_second")),
+                           (EVENTS - 1) * 1000, 1e-3);
+        assert_float_equal(json_number_value(json_object_get(o, "building_seconds")), 2, 1e-9);
+        json_decref(o);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_dfm_counts_what_the_sfis_built),
+                cmocka_unit_test(throughput_leaves_the_first_event_out),
                 cmocka_unit_test(failed_packets_are_reported_and_not_lost_in_the_network),
         };
 
