@@ -13,6 +13,9 @@
 #define FULL_SHARE 0.96
 /* Throughputs that differ by less count as equal. */
 #define EQUAL_SHARE 0.99
+/* At the start of a run, the first events wait for nodes that have just joined. Measured: triggers are held
+ * back for up to 8 ms on an idle machine, and for up to 26 ms beside a compile job. */
+#define START_S 0.03
 #define IS_QUICK(buffer, load) ((load) == 50 || (load) == 150) && (buffer) <= 256
 #define PANEL(buffer, load, seconds)                                                                         \
         {                                                                                                    \
@@ -92,6 +95,14 @@ struct shaped_push {
         size_t n;
 };
 
+/* The built share of the load, if nothing of it was due at the start. */
+static double share_after_start(struct judging *j, size_t i)
+{
+        double seconds = setting_of(&j->points[i], "scenario.duration", 2);
+
+        return figure_of(j, i, "built_share") / (1 - START_S / seconds);
+}
+
 static void look_at(struct judging *j, struct shaped_push *s, size_t i)
 {
         const struct lab_point *p = &j->points[i];
@@ -99,7 +110,7 @@ static void look_at(struct judging *j, struct shaped_push *s, size_t i)
 
         s->n++;
         if (figure_of(j, i, "offered_share") <= 1) {
-                keep_worst(j, &s->spare, figure_of(j, i, "built_share"), EQUAL_SHARE, p);
+                keep_worst(j, &s->spare, MIN(share_after_start(j, i), 1), EQUAL_SHARE, p);
                 return;
         }
         best = best_pull(j, i, EQUAL_SHARE);
@@ -129,7 +140,7 @@ JUDGE(c6)
                    lost, dropped, s.n);
         add_worst(&b, "; under overload it builds", "the port's payload limit", &s.full);
         add_worst(&b, " and", "the best pull", &s.pull);
-        add_worst(&b, "; otherwise it builds", "the offered load", &s.spare);
+        add_worst(&b, "; otherwise it builds", "the load that is offered after the first 30 ms", &s.spare);
         if (!s.full.at || !is_at_least(&s.full, FULL_SHARE) || !is_at_least(&s.pull, EQUAL_SHARE) ||
             !is_at_least(&s.spare, EQUAL_SHARE))
                 return LAB_DIFFERS;

@@ -58,8 +58,7 @@ static const struct {
         {"C5", "whole_bytes_per_second switch_packets", LAB_BETTER},
         {"C6",
          "events_lost events_partial switch_packets source_packets socket_packets offered_share built_share "
-         "port_share "
-         "whole_bytes_per_second",
+         "port_share whole_bytes_per_second",
          LAB_BETTER},
         {"C7", "whole_bytes_per_second switch_packets", LAB_BETTER},
         {"C8", "whole_bytes_per_second switch_packets", LAB_BETTER},
@@ -384,20 +383,21 @@ static void verdicts_can_differ(void **state)
         assert_int_equal(judge_changed("C10", "shaped push", port, "socket_packets", 1), LAB_DIFFERS);
 }
 
-/* One lost packet, one underused port, one better pull, or one load that is not built makes C6 differ. */
+/* A loss, an unfilled port, a better pull or a load not built counts; drops of unshaped push do not. */
 static void c6_is_strict(void **state)
 {
-        static const char over[] = "buffer 256 KiB, offered 150 %", spare[] = "buffer 256 KiB, offered 50 %",
-                          shaped[] = "push, shaped";
+        static const char over[] = "buffer 256 KiB, offered 150 %", shaped[] = "push, shaped",
+                          spare[] = "buffer 256 KiB, offered 50 %";
 
         (void)state;
         assert_int_equal(judge_changed("C6", shaped, over, "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, spare, "source_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", "pull, 4", over, "whole_bytes_per_second", 120e6), LAB_DIFFERS);
-        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.98), LAB_DIFFERS);
+        /* The start may take 30 ms of 1 s. */
+        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.95), LAB_DIFFERS);
+        assert_int_equal(judge_changed("C6", shaped, spare, "built_share", 0.97), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "", over, "port_share", 0.8), LAB_DIFFERS);
-        /* Neither a pull without overload nor drops of unshaped push count. */
         assert_int_equal(judge_changed("C6", "pull, 4", spare, "whole_bytes_per_second", 120e6), LAB_BETTER);
         assert_int_equal(judge_changed("C6", "push", over, "switch_packets", 1000), LAB_BETTER);
 }
