@@ -10,7 +10,6 @@ between bursts, the second one does not.
 """
 import argparse
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -19,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import need
 
 PORT = 47300
 CREDITS = 200  # of two SFIs
@@ -85,9 +86,7 @@ def main():
     parser.add_argument("--cycles", type=int, default=5000)
     parser.add_argument("--json")
     options = parser.parse_args()
-    if not os.access(options.evb, os.X_OK):
-        print(f"bench-busy.py: {options.evb} does not exist; build it with scripts/build.sh, or set --evb", file=sys.stderr)
-        return 77
+    need.check((), options.evb, root=False)
     busy, rows = Signal(), {}
     with tempfile.TemporaryDirectory() as where:
         path = pathlib.Path(where) / "busy.conf"
