@@ -9,8 +9,9 @@
  */
 #define SOME_LOSS_PERCENT 0.5
 
-/* The receivers take 55,000 packets/s, which A3 and A4 imply for the published ones. */
-#define MULTICAST "kind=1 senders=1 receivers=3 receiver_pps=55000 seconds=1"
+/* The receivers take 58,000 packets/s. The published ones lost packets at 60 bytes and 50 Mbit/s (A3: 61,275
+ * packets/s with 42 bytes of headers), but not at 70 bytes (55,804). */
+#define MULTICAST "kind=1 senders=1 receivers=3 receiver_pps=58000 seconds=1"
 #define MULTICAST_SIZES                                                                                      \
         LAB_SWEEP(LAB_LIST(10, 20, 40, 60, 80, 100, 200, 400, 800, 1200, 1472), LAB_LIST(40, 100, 1472))
 
@@ -19,9 +20,8 @@ JUDGE(a1)
         double loss = least(of(j, NULL), "loss_percent");
 
         snprintf(why, size,
-                 "loss is %.1f %% to %.1f %% over all sizes; each receiver accepts 55,000 packets/s, as A3 "
-                 "and "
-                 "A4 imply for the published ones",
+                 "loss is %.1f %% to %.1f %% over all sizes; each receiver accepts 58,000 packets/s, as A3 "
+                 "implies for the published ones",
                  loss, most(of(j, NULL), "loss_percent"));
         return loss > SOME_LOSS_PERCENT ? LAB_AGREES : LAB_DIFFERS;
 }
