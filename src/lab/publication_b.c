@@ -68,16 +68,19 @@ JUDGE(b4)
         return low > 0.97 ? LAB_AGREES : LAB_DIFFERS;
 }
 
+/* The full rate leaves no time to make up for a late timer: in seven runs on two processors, one of them
+ * beside a compile job, the slowest flow reached 84 to 98 %. */
+#define RATE_KEPT 0.99
+
 JUDGE(b5)
 {
         double low = worst_share(j, "least_mbps", 200), full = worst_share(j, "least_mbps", NEVER_X);
 
         snprintf(why, size,
-                 "the slowest of three flows reaches at least %.1f %% of its rate up to 200 Mbit/s, and %.1f "
-                 "%% "
-                 "up to 320 Mbit/s",
+                 "the slowest of three flows reaches at least %.1f %% of its rate up to 200 Mbit/s, and "
+                 "%.1f %% up to 320 Mbit/s",
                  100 * low, 100 * full);
-        return full > 0.95 ? LAB_BETTER : low > 0.95 ? LAB_AGREES : LAB_DIFFERS;
+        return full > RATE_KEPT ? LAB_BETTER : low > 0.95 ? LAB_AGREES : LAB_DIFFERS;
 }
 
 /* "Works well". Two processors reach 96 to 98 %, and 94 % in half a second beside a compile job. */
