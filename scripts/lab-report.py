@@ -175,6 +175,12 @@ def draw_bands(m, axes):
         axes.fill_between(*zip(*spread), color=COLOURS[i % 8], alpha=0.18, linewidth=0, zorder=1.5)
 
 
+def is_wide(values):
+    """Whether the axis of these values is logarithmic. It cannot show 0."""
+    known = [v for v in values if not math.isnan(v)]
+    return bool(known) and min(known) > 0 and max(known) > 1000 * min(known)
+
+
 def draw_curves(m, axes):
     series = series_of(m)
     if m["y"].startswith("sender_cpu"):
@@ -185,8 +191,7 @@ def draw_curves(m, axes):
                   markersize=13, markeredgewidth=2.5, linestyle="none", zorder=5)
     if m["log_x"]:
         set_log_x(axes, m, lambda x: f"{x:,.0f}")
-    values = [v for points in series.values() for _, (v, _) in points if v > 0]
-    if values and max(values) > 1000 * min(values):
+    if is_wide([v for points in series.values() for _, (v, _) in points] + [scale(m, mark["y"]) for mark in m["marks"]]):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)

@@ -4,6 +4,7 @@
     test_scripts.py CASE
 """
 import importlib.util
+import math
 import os
 import pathlib
 import subprocess
@@ -69,12 +70,14 @@ def demo(_):
 
 
 def numbers(_):
-    """The lab's report shows no signed zero."""
+    """The lab's report shows no signed zero, and 0 on no logarithmic axis."""
     spec = importlib.util.spec_from_file_location("lab_report", SCRIPTS / "lab-report.py")
     report = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(report)
     for value, text in ((-0.0, "0"), (-0.4, "0"), (-1e-9, "0"), (0, "0"), (-1.2, "-1"), (4832.0, "4,832")):
         assert report.number_text(value) == text, (value, report.number_text(value))
+    for values, wide in (([0.02, 36], True), ([0.02, 36, 0], False), ([0.02, math.nan, 36], True), ([math.nan], False), ([1, 36], False)):
+        assert report.is_wide(values) == wide, values
     assert report.loss_text([], 3) == "unknown"
     assert report.loss_text([-0.3, -2], 3) == "0, unknown at 1 of 3"
 
