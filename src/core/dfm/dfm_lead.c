@@ -354,12 +354,13 @@ static bool boards_began_again(const struct dfm *d)
         return n > 0;
 }
 
+/* A Clear of before must not reach a ROS after the reset: it may carry an L1 ID. */
 static void close_epoch(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
         struct dfm_lead *f = &d->lead;
 
-        if (f->n > 0 || dfm_triggers_waiting(q) > 0 || d->table.used > 0 ||
+        if (f->n > 0 || dfm_triggers_waiting(q) > 0 || d->table.used > 0 || d->n_clears > 0 ||
             d->announce_tail != d->announce_head)
                 return;
         f->closing = false;

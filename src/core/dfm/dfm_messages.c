@@ -195,7 +195,8 @@ uint64_t dfm_streams_deadline_ns(const struct dfm *d)
 uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 {
         /* A reset waits for the last Clear. */
-        bool last = d->state == RUN_DRAINING || (d->table.used == 0 && dfm_reset_is_pending(&d->triggers));
+        bool reset = dfm_reset_is_pending(&d->triggers) || d->lead.closing;
+        bool last = d->state == RUN_DRAINING || (d->table.used == 0 && reset);
         uint64_t due_ns =
                 d->n_clears >= d->clear_group || last ? 0 : d->clear_since_ns + d->config.clear_after_ns;
 

@@ -1,0 +1,34 @@
+/* All boards begin to count again: everything of before ends, and then the numbers are reset. */
+#include "dfm_lead_driver.h"
+
+/* After the reset, the L1 ID of a Clear would be that of another trigger. */
+static void clears_precede_a_reset(void **state)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct message_to to;
+        struct dfm_driver t;
+        uint32_t resets = 0;
+
+        (void)state;
+        c.clear_group = 100;
+        start_after(&t, &c, 7);
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(&t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
+        while (dfm_step(t.dfm, t.now_ns, &to, &t.message)) {
+                if (t.message.header.type != MESSAGE_KEEP_ALIVE || t.message.keep_alive.resets != 2)
+                        continue;
+                resets++;
+                assert_int_equal(t.message.keep_alive.oldest, 1);
+        }
+        assert_int_equal(resets, 1);
+        finish(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(clears_precede_a_reset),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
