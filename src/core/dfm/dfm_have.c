@@ -38,11 +38,17 @@ static void note_floor(struct dfm_lead *f, const struct message *m)
         f->has_floor = true;
 }
 
+/* While the boards begin again, a ROS in step could go on for ever with numbers of before. */
+static bool may_take(const struct dfm *d, uint32_t ros)
+{
+        return d->lead.open && (!d->lead.closing || (dfm_node(d, ROLE_ROS, ros)->flags & ALIVE_OUT_OF_STEP));
+}
+
 /* False: there is no room. */
 static bool take(struct dfm *d, uint64_t now_ns, struct dfm_have *h, uint64_t number, bool leading,
                  uint32_t n_leading)
 {
-        if (!d->lead.open || !dfm_lead_take(d, now_ns, number, leading, n_leading))
+        if (!dfm_lead_take(d, now_ns, number, leading, n_leading))
                 return false;
         h->has_last = true;
         h->last = number;
@@ -67,7 +73,8 @@ static void hear_numbers(struct dfm *d, uint64_t now_ns, uint32_t ros, const str
                         continue;
                 if (sequence != h->next)
                         return;
-                h->blocked = !take(d, now_ns, h, extend(d, h, m->have.numbers[k], m->have.knows), leading,
+                h->blocked = !may_take(d, ros) ||
+                             !take(d, now_ns, h, extend(d, h, m->have.numbers[k], m->have.knows), leading,
                                    n_leading);
                 if (h->blocked)
                         return;

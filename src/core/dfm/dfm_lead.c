@@ -328,7 +328,7 @@ static void offer_due(struct dfm *d, uint64_t now_ns)
                 else
                         offer_first(d);
         }
-        if (f->open && f->n <= f->size / 2)
+        if (f->open && !f->closing && f->n <= f->size / 2)
                 go_on(d, now_ns);
 }
 

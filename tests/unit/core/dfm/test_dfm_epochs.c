@@ -24,10 +24,42 @@ static void clears_precede_a_reset(void **state)
         finish(&t);
 }
 
+/* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
+static void a_ros_in_step_does_not_prevent_a_reset(void **state)
+{
+        struct dfm_config c = frames_config(3, 64);
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        start_after(&t, &c, 7);
+        have_one(&t, 0, 8);
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(&t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
+        went_on = 0;
+        /* Event 1 stays open. */
+        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
+                continue;
+        have_range(&t, 2, 9, 3);
+        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
+                assert_int_not_equal(t.message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(dfm_announced_waiting(t.dfm), 0);
+        /* A late number of before the boards began again still counts. */
+        have_one(&t, 1, 9);
+        assert_takes(&t, "9");
+        sfi_acks(&t, 0, 3);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        assert_takes(&t, "");
+        assert_int_equal(offered(&t)->resets, 1);
+        assert_int_equal(went_on, 0);
+        finish(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(clears_precede_a_reset),
+                cmocka_unit_test(a_ros_in_step_does_not_prevent_a_reset),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
