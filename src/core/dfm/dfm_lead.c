@@ -378,7 +378,8 @@ void dfm_lead_tick(struct dfm *d, uint64_t now_ns)
                 return;
         if (!f->open)
                 open_streams(d, now_ns);
-        f->closing = f->closing || (f->open && boards_began_again(d));
+        /* A ROS that returns to the triggers prevents the reset: its board counts on. */
+        f->closing = f->open && boards_began_again(d);
         offer_due(d, now_ns);
         if (f->closing)
                 close_epoch(d, now_ns);
