@@ -8,6 +8,8 @@
 /* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
  * restarted follow each other. */
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
+/* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
+#define DOUBTS 3u
 
 /* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
 static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)
@@ -202,6 +204,8 @@ static void set_out_of_step(struct ros *r, bool out)
 {
         if (r->config.announces && r->out_of_step != out)
                 r->keep_alive_due_ns = 0;
+        if (r->out_of_step && !out)
+                r->doubts = DOUBTS;
         r->out_of_step = out;
 }
 
@@ -371,17 +375,19 @@ uint64_t ros_expected_counter(const struct ros *r)
 }
 
 /* What was announced before has become an event, or never will. A board that began again may count on from
- * anywhere, as its frames were refused for a while. */
+ * anywhere, as its frames were refused for a while, even if they agreed with the triggers just before the
+ * reset. */
 static void begin_epoch(struct ros *r, const struct message *keep_alive)
 {
         drop_early(r);
-        if (r->out_of_step) {
+        if (r->out_of_step || r->doubts > 0) {
                 reject_suspects(r);
                 ros_numbers_restart(&r->numbers);
                 set_out_of_step(r, false);
                 r->strays = r->agreeing = 0;
         } else
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
+        r->doubts = 0;
         ros_have_restart(r);
 }
 
@@ -389,8 +395,12 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
  * it. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
 {
-        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.resets == r->resets)
+        if (keep_alive->keep_alive.state < RUN_RUNNING)
                 return;
+        if (keep_alive->keep_alive.resets == r->resets) {
+                r->doubts -= r->doubts > 0;
+                return;
+        }
         /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
          * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
         if (r->config.announces && r->resets > 0)

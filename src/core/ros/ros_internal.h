@@ -135,6 +135,9 @@ struct ros {
         bool strays_are_late; /* all of the row are good or late */
         uint32_t suspects[ROS_STRAYS_MAX];
         bool out_of_step;
+        /* KeepAlives after which the DFM has surely heard that the front-end is in step again; 0: it was
+         * before. */
+        uint32_t doubts;
         uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
         bool xoff, xoff_sent;

@@ -218,6 +218,37 @@ static void a_reset_begins_with_any_number(void **state)
         end(&t, 2 + ROS_STRAYS_MAX + 2);
 }
 
+/* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
+static void a_reset_may_cross_the_return_to_step(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start(&t, &c);
+        t.resets = 1;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+        ros_says(&t);
+        frames_come(&t, 1000, 2);
+        ros_says(&t);
+        ack(&t, 2, false);
+        trigger(&t, 0, 1000);
+        frames_come(&t, 0, ROS_STRAYS_MAX);
+        assert_ros_says(&t, "dfm: Alive running out of step");
+        frames_come(&t, 1002, ROS_AGREEING_MIN);
+        assert_false(ros_is_out_of_step(t.ros));
+        t.resets = 2;
+        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
+        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0");
+        ack(&t, 0, false);
+        t.now_ns += NS_PER_MS;
+        frames_come(&t, 1006, 2);
+        assert_ros_says(&t, "dfm: Have #0 1006 1007");
+        trigger(&t, 1, 1006);
+        assert_ros_sends(&t, 0, "e1[0,1000)");
+        end(&t, 2 + ROS_STRAYS_MAX + ROS_AGREEING_MIN + 2);
+}
+
 /* Its board did not begin again, or its ROS has not noticed. */
 static void a_ros_in_step_expects_number_0(void **state)
 {
@@ -276,6 +307,7 @@ int main(void)
                 cmocka_unit_test(a_full_message_leaves_without_pause),
                 cmocka_unit_test(another_dfm_hears_of_all_frames_again),
                 cmocka_unit_test(a_reset_begins_with_any_number),
+                cmocka_unit_test(a_reset_may_cross_the_return_to_step),
                 cmocka_unit_test(a_ros_in_step_expects_number_0),
                 cmocka_unit_test(a_ros_that_does_not_lead_only_reports_its_triggers),
         };
