@@ -263,6 +263,12 @@ static bool agree(const struct dfm *d)
         return true;
 }
 
+/* A single leading ROS agrees with nobody: a far number is damaged unless it goes on from there. */
+static bool is_believed(const struct dfm *d, uint64_t number)
+{
+        return !is_far(d, number) || d->lead.n > 1 || dfm_leaders(d) > 1;
+}
+
 /* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. */
 static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
 {
@@ -272,7 +278,7 @@ static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool 
         *ret_drop = false;
         if (!f->begun)
                 return f->agreed != UINT64_MAX ? 0 : f->first_ns + d->config.window_ns;
-        if (e->number < reached_by_all)
+        if (e->number < reached_by_all && is_believed(d, e->number))
                 return 0;
         if (!is_far(d, e->number))
                 return f->closing ? 0 : e->since_ns + d->config.window_ns;

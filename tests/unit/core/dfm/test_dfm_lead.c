@@ -243,6 +243,33 @@ static void a_ros_may_lie_once(void **state)
         }
 }
 
+/* A single leading ROS agrees with nobody. */
+static void a_leader_may_lie_once(void **state)
+{
+        static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        (void)state;
+        c.ros_rules = rules;
+        start_after(&t, &c, 7);
+        have_one(&t, 0, 5000);
+        assert_takes(&t, "");
+        dfm_pass_ns(&t, 1);
+        have_one(&t, 0, 8);
+        assert_takes(&t, "8");
+        dfm_pass_ns(&t, NS_PER_S);
+        have_one(&t, 0, 9);
+        assert_takes(&t, "9");
+        assert_int_equal(offered(&t)->implausible, 1);
+        /* It goes on from there. */
+        have_one(&t, 0, 20000);
+        assert_takes(&t, "");
+        have_one(&t, 0, 20001);
+        assert_takes(&t, "20000 20001");
+        finish(&t);
+}
+
 static void what_is_far_ends_with_its_epoch(void **state)
 {
         struct dfm_config c = frames_config(2, 64);
@@ -383,6 +410,7 @@ int main(void)
                 cmocka_unit_test(a_lying_ros_costs_its_own_frames),
                 cmocka_unit_test(a_liar_that_is_first_after_a_pause_is_not_believed),
                 cmocka_unit_test(a_ros_may_lie_once),
+                cmocka_unit_test(a_leader_may_lie_once),
                 cmocka_unit_test(what_is_far_ends_with_its_epoch),
                 cmocka_unit_test(a_jump_is_believed_if_all_agree_or_nothing_else_comes),
                 cmocka_unit_test(numbers_leave_in_order),
