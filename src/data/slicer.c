@@ -23,6 +23,8 @@
 #define STRAYS_MAX 64u
 /* Slices that close in one turn. */
 #define CLOSE_MAX 4096
+/* No board has a later time: times and slices after it would overflow. */
+#define TIME_MAX_NS (UINT64_C(1) << 63)
 
 struct frame {
         uint64_t at, time_ns;
@@ -149,11 +151,16 @@ static bool is_open(const struct slicer *s, uint64_t slice)
         return slice - s->oldest < OPEN_MAX;
 }
 
-static uint64_t time_of(const struct slicer *s, uint64_t counter)
+/* False: the time is impossible. */
+static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 {
         uint64_t near = s->newest_ns / s->config.tick_ns;
+        uint64_t count = s->started ? number_extend(counter, s->config.bits, near) : counter;
 
-        return (s->started ? number_extend(counter, s->config.bits, near) : counter) * s->config.tick_ns;
+        if (count > TIME_MAX_NS / s->config.tick_ns)
+                return false;
+        *ret_ns = count * s->config.tick_ns;
+        return true;
 }
 
 /* Whether the frame's slice is open. A row of frames elsewhere opens it. */
@@ -177,11 +184,10 @@ enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32
 
         assert(s->arriving == NONE && !s->discards);
         s->discards = true;
-        if (!counter) {
+        if (!counter || !time_of(s, *counter, &time_ns)) {
                 s->counts.dropped++;
                 return ROS_DISCARD;
         }
-        time_ns = time_of(s, *counter);
         slice = time_ns / s->config.slice_ns;
         if (!accept(s, slice)) {
                 s->counts.late++;

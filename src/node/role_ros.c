@@ -401,7 +401,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)c->dropped);
         if (stats_get(&n->stats->slice_frames_dropped) > 0)
                 reasons_add(to,
-                            "frames with times were dropped, as they were incomplete or did not fit: %llu",
+                            "frames with times were dropped, as they were incomplete, had no possible time, "
+                            "or did not fit: %llu",
                             (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
         if (c->restarts > 0)
                 reasons_add(

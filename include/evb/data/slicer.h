@@ -26,7 +26,7 @@ struct slicer_counts {
         uint64_t frames; /* each is used, late, dropped, or waits for the end of its slice */
         uint64_t used, copied;
         uint64_t late;    /* their slice was closed */
-        uint64_t dropped; /* broke off, had no time, or did not fit */
+        uint64_t dropped; /* broke off, had no possible time, or did not fit */
         uint64_t waiting;
         uint64_t restarts; /* times that the board's time went back, or far ahead */
 };

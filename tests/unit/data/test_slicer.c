@@ -18,6 +18,7 @@ struct bench {
         uint8_t *buffer;
         struct node_stats stats;
         uint64_t now_ns, frames, slices;
+        uint64_t mask; /* of the board's counter */
 };
 
 #define COOKIE UINT64_C(0xC00C1E)
@@ -46,7 +47,11 @@ static void begin(struct bench *b, const struct slicer_config *config)
         static struct message m;
         struct message_to to;
 
-        *b = (struct bench){.now_ns = NS_PER_S, .buffer = malloc(BUFFER_BYTES)};
+        *b = (struct bench){
+                .now_ns = NS_PER_S,
+                .buffer = malloc(BUFFER_BYTES),
+                .mask = config->bits < 64 ? (UINT64_C(1) << config->bits) - 1 : UINT64_MAX,
+        };
         assert_int_equal(ros_new(&b->core, &c, b->now_ns), 0);
         assert_int_equal(slicer_new(&b->slicer, config), 0);
         assert_true(ros_step(b->core, b->now_ns, &to, &m));
@@ -72,7 +77,7 @@ static void end(struct bench *b)
 /* A frame of the board at this count, whose payload is its count. */
 static enum ros_verdict comes(struct bench *b, uint64_t count)
 {
-        uint64_t counter = count & 0xffff;
+        uint64_t counter = count & b->mask;
         uint8_t *to;
         enum ros_verdict verdict = slicer_arrive(b->slicer, &counter, sizeof count, &to);
 
@@ -291,6 +296,28 @@ static void broken_frames_are_counted(void **state)
         end(&b);
 }
 
+/* A board may mark a time that it does not know in this way. */
+static void impossible_times_open_no_slice(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        c.bits = 64;
+        begin(&b, &c);
+        assert_int_equal(comes(&b, UINT64_MAX), ROS_DISCARD);
+        assert_int_equal(comes(&b, UINT64_MAX / TICK_NS), ROS_DISCARD);
+        delivers(&b, true, false);
+        assert_int_equal(slices(&b), 0);
+        assert_int_equal(comes(&b, 510), ROS_STORE);
+        assert_int_equal(comes(&b, UINT64_MAX), ROS_DISCARD);
+        assert_int_equal(slicer_counts(b.slicer)->dropped, 3);
+        comes(&b, 800);
+        delivers(&b, false, false);
+        assert_slice(&b, 5, COUNTS(510));
+        end(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -301,6 +328,7 @@ int main(void)
                 cmocka_unit_test(a_full_slicer_closes_slices_early),
                 cmocka_unit_test(a_board_that_begins_again_opens_other_slices),
                 cmocka_unit_test(broken_frames_are_counted),
+                cmocka_unit_test(impossible_times_open_no_slice),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
