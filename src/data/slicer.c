@@ -154,7 +154,8 @@ static bool is_open(const struct slicer *s, uint64_t slice)
 /* False: the time is impossible. */
 static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 {
-        uint64_t near = s->newest_ns / s->config.tick_ns;
+        /* After a restart, no frame of the new time may be stored yet. */
+        uint64_t near = MAX(s->newest_ns, s->oldest * s->config.slice_ns) / s->config.tick_ns;
         uint64_t count = s->started ? number_extend(counter, s->config.bits, near) : counter;
 
         if (count > TIME_MAX_NS / s->config.tick_ns)

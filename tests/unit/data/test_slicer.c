@@ -41,7 +41,7 @@ static void begin(struct bench *b, const struct slicer_config *config)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
-                               .entries = 100,
+                               .entries = 4096,
                                .buffer_bytes = BUFFER_BYTES,
                                .number_bits = 32};
         static struct message m;
@@ -296,6 +296,31 @@ static void broken_frames_are_counted(void **state)
         end(&b);
 }
 
+/* The frame with which it begins again is too long. */
+static void times_wrap_after_a_restart(void **state)
+{
+        struct slicer_config c = standard();
+        uint64_t counter = 199100 & 0xffff;
+        struct bench b;
+        uint8_t *to;
+
+        (void)state;
+        begin(&b, &c);
+        for (uint64_t count = 0; count < 210000; count += 10000) {
+                comes(&b, count);
+                delivers(&b, false, false);
+        }
+        for (uint64_t k = 0; k < 63; k++)
+                assert_int_equal(comes(&b, 199000 + k), ROS_DISCARD);
+        assert_int_equal(slicer_arrive(b.slicer, &counter, EVB_FRAGMENT_MAX_BYTES, &to), ROS_DISCARD);
+        slicer_commit(b.slicer, b.now_ns);
+        b.frames++;
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
+        assert_int_equal(comes(&b, 200010), ROS_STORE);
+        assert_int_equal(slicer_counts(b.slicer)->late, 63);
+        end(&b);
+}
+
 /* A board may mark a time that it does not know in this way. */
 static void impossible_times_open_no_slice(void **state)
 {
@@ -328,6 +353,7 @@ int main(void)
                 cmocka_unit_test(a_full_slicer_closes_slices_early),
                 cmocka_unit_test(a_board_that_begins_again_opens_other_slices),
                 cmocka_unit_test(broken_frames_are_counted),
+                cmocka_unit_test(times_wrap_after_a_restart),
                 cmocka_unit_test(impossible_times_open_no_slice),
         };
 
