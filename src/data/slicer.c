@@ -259,9 +259,12 @@ static uint64_t closes_at_ns(const struct slicer *s)
 
 uint64_t slicer_deadline_ns(const struct slicer *s)
 {
+        const struct slicer_config *c = &s->config;
         uint64_t at_ns = closes_at_ns(s);
 
-        return s->started && at_ns < s->now_ns + s->config.idle_max_ns ? at_ns : UINT64_MAX;
+        /* The slice of the last frame closes in any case. */
+        return s->started && at_ns < s->now_ns + c->slice_ns + c->window_ns + c->idle_max_ns ? at_ns
+                                                                                             : UINT64_MAX;
 }
 
 static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)

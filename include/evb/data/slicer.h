@@ -18,7 +18,8 @@ struct slicer_config {
         unsigned bits;                            /* of the counter of time */
         uint32_t frames_max;
         uint64_t buffer_bytes; /* for frames of slices that are not closed */
-        /* The board's time goes on with the clock for so long after its last frame: then it may be dead. */
+        /* The board's time goes on with the clock for so long after the slice of its last frame has closed:
+         * then it may be dead. */
         uint64_t idle_max_ns;
 };
 
