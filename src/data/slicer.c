@@ -301,6 +301,13 @@ static void close_oldest(struct slicer *s)
         s->oldest++;
 }
 
+/* An empty slice whose event did not wait for it, as the board was silent. Many of them in a row would look
+ * like a board that restarted. */
+static bool is_missed(const struct slicer *s, struct ros *core)
+{
+        return s->kept.n == 0 && open_slice(s, s->oldest)->n == 0 && ros_is_late(core, s->oldest);
+}
+
 /* False: the core has no room. */
 static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
 {
@@ -327,11 +334,16 @@ uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full,
                         uint8_t *buffer, struct node_stats *stats)
 {
         const struct slicer_counts *c = &s->counts;
-        uint64_t n;
+        uint64_t n = 0;
 
-        for (n = 0; n < CLOSE_MAX && may_close(s, now_ns, idle, full && n == 0); n++) {
+        for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
+                if (is_missed(s, core)) {
+                        close_oldest(s);
+                        continue;
+                }
                 if (!deliver_oldest(s, core, buffer))
                         break;
+                n++;
         }
         stats_set(&stats->slice_frames, c->frames);
         stats_set(&stats->slice_frames_used, c->used);

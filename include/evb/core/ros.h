@@ -134,6 +134,8 @@ void ros_forget_sfi(struct ros *r, uint32_t sfi);
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at);
 void ros_commit(struct ros *r);
+/* Whether a frame with this counter would be late. */
+bool ros_is_late(struct ros *r, uint64_t counter);
 /* The next `n` frames were lost, or the one that began broke off, or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */

@@ -46,7 +46,8 @@ void slicer_skip(struct slicer *s);
 
 /* Passes the slices that close to the core as frames with their numbers, as far as it has room. `idle`: all
  * frames that the board has sent were read, so that its time goes on with the clock. `full`: the oldest slice
- * closes although frames of it may still come. Returns the number of slices. */
+ * closes although frames of it may still come. Empty slices that would be late are left out. Returns the
+ * number of slices passed. */
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer, struct node_stats *stats);
 /* When the oldest slice closes if no frame comes; UINT64_MAX: not known. */

@@ -128,6 +128,15 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         return ROS_STORE;
 }
 
+bool ros_is_late(struct ros *r, uint64_t counter)
+{
+        uint32_t expected;
+
+        /* Until frames have reached the present epoch, the number depends on the frame before. */
+        return !r->numbers.behind &&
+               judge_number(r, ros_numbers_of_frame(&r->numbers, counter), &expected) == FRAME_LATE;
+}
+
 /* The entry's frame is complete and believed. */
 static void finish(struct ros *r, uint32_t i)
 {

@@ -100,18 +100,37 @@ static void delivers(struct bench *b, bool idle, bool full)
         b->slices += slicer_deliver(b->slicer, b->now_ns, idle, full, b->core, b->buffer, &b->stats);
 }
 
+static void requests(struct bench *b, uint64_t event, uint64_t slice)
+{
+        static struct message m;
+
+        m = (struct message){.header = {.cookie = COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST},
+                             .n = 1};
+        m.request.entries[0] =
+                (struct request_entry){.event = event, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+}
+
+static void clears(struct bench *b, uint64_t event)
+{
+        static struct message m;
+
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
+                .dfm = 1,
+                .n = 1,
+        };
+        m.clear.events[0] = event;
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+}
+
 /* The fragment of the slice has these counts. */
 static void assert_slice(struct bench *b, uint64_t slice, size_t n, const uint64_t *counts)
 {
         static uint64_t event;
-        static struct message m;
         struct ros_job job;
 
-        m = (struct message){.header = {.cookie = COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST},
-                             .n = 1};
-        m.request.entries[0] = (struct request_entry){
-                .event = event++ % 1000, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
-        assert_true(ros_receive(b->core, b->now_ns, &m));
+        requests(b, event++ % 1000, slice);
         assert_int_equal(ros_jobs(b->core, 0, &job, 1), 1);
         assert_int_equal(job.job.chunk.status, FRAGMENT_OK);
         assert_int_equal(job.job.chunk.fragment_bytes, 12 * n);
@@ -214,6 +233,35 @@ static void a_quiet_board_has_empty_slices(void **state)
         comes(&b, 550 + 6000);
         delivers(&b, true, false);
         assert_true(slices(&b) > 50);
+        end(&b);
+}
+
+/* Events went on without it. It returns in step, without the empty slices that nobody waits for. */
+static void a_silent_board_returns_in_step(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        begin(&b, &c);
+        comes(&b, 550);
+        b.now_ns += 100000;
+        delivers(&b, true, false);
+        assert_int_equal(slices(&b), 21);
+        for (uint64_t event = 0; event < 56; event++)
+                requests(&b, event, 5 + event);
+        for (uint64_t event = 0; event < 56; event++)
+                clears(&b, event);
+        comes(&b, 6550);
+        delivers(&b, false, false);
+        assert_int_equal(slices(&b), 23);
+        assert_int_equal(ros_counts(b.core)->late, 0);
+        assert_int_equal(ros_counts(b.core)->restarts, 0);
+        comes(&b, 6850);
+        delivers(&b, false, false);
+        requests(&b, 56, 65);
+        clears(&b, 56);
+        assert_int_equal(ros_counts(b.core)->used, 22);
         end(&b);
 }
 
@@ -367,6 +415,7 @@ int main(void)
                 cmocka_unit_test(frames_of_a_slice_are_one_fragment),
                 cmocka_unit_test(the_overlap_is_in_both),
                 cmocka_unit_test(a_quiet_board_has_empty_slices),
+                cmocka_unit_test(a_silent_board_returns_in_step),
                 cmocka_unit_test(a_quiet_board_has_its_last_slice),
                 cmocka_unit_test(times_wrap),
                 cmocka_unit_test(a_full_slicer_closes_slices_early),
