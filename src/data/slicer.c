@@ -21,6 +21,8 @@
 #define OPEN_MAX 65536u
 /* Frames in a row whose slice is closed, or too far ahead: the board's time began again. */
 #define STRAYS_MAX 64u
+/* A board's time that is further ahead of the clock counts once another frame confirms it. */
+#define LEAP_NS NS_PER_S
 /* Slices that close in one turn. */
 #define CLOSE_MAX 4096
 /* No board has a later time: times and slices after it would overflow. */
@@ -51,6 +53,7 @@ struct slicer {
         bool started;
         uint64_t oldest;            /* first slice that is not closed */
         uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came */
+        uint64_t leap_ns;           /* time of a frame that leapt, the newest one; 0: none */
         uint32_t strays;
         struct slicer_counts counts;
 };
@@ -142,7 +145,7 @@ static void restart(struct slicer *s, uint64_t slice)
         s->counts.restarts += s->started;
         s->started = true;
         s->oldest = slice;
-        s->newest_ns = 0;
+        s->newest_ns = s->leap_ns = 0;
         s->strays = 0;
 }
 
@@ -215,9 +218,24 @@ enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32
         return ROS_STORE;
 }
 
+/* A single damaged time must not close the slices of the present: it counts if the next frame goes on from
+ * there, or if as much time has passed. */
+static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
+{
+        uint64_t former_ns = s->leap_ns, allowed_ns = LEAP_NS + (now_ns - s->now_ns);
+
+        s->leap_ns = 0;
+        if (s->newest_ns == 0 || time_ns <= s->newest_ns + allowed_ns ||
+            (former_ns > 0 && time_ns + LEAP_NS >= former_ns))
+                return false;
+        s->leap_ns = time_ns;
+        return true;
+}
+
 void slicer_commit(struct slicer *s, uint64_t now_ns)
 {
         uint32_t i = s->arriving;
+        uint64_t time_ns;
 
         s->counts.frames++;
         s->arriving = NONE;
@@ -226,10 +244,11 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
                 return;
         }
         s->counts.waiting++;
-        append(s, open_slice(s, s->frames[i].time_ns / s->config.slice_ns), i);
-        if (s->frames[i].time_ns < s->newest_ns)
+        time_ns = s->frames[i].time_ns;
+        append(s, open_slice(s, time_ns / s->config.slice_ns), i);
+        if (is_leap(s, time_ns, now_ns) || time_ns < s->newest_ns)
                 return;
-        s->newest_ns = s->frames[i].time_ns;
+        s->newest_ns = time_ns;
         s->now_ns = now_ns;
 }
 

@@ -362,6 +362,45 @@ static void broken_frames_are_counted(void **state)
         end(&b);
 }
 
+/* A damaged time: slices of the present stay open. */
+static void a_board_may_leap_once(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        c.bits = 64;
+        c.slice_ns = NS_PER_MS;
+        c.window_ns = 2 * NS_PER_MS;
+        c.tick_ns = 1000;
+        begin(&b, &c);
+        comes(&b, 5500);
+        assert_int_equal(comes(&b, 10005500), ROS_STORE);
+        delivers(&b, false, false);
+        assert_int_equal(slices(&b), 0);
+        assert_int_equal(comes(&b, 5600), ROS_STORE);
+        comes(&b, 8000);
+        delivers(&b, false, false);
+        assert_int_equal(slices(&b), 1);
+        assert_slice(&b, 5, COUNTS(5500, 5600));
+        /* The board goes on from there. */
+        comes(&b, 20000000);
+        delivers(&b, false, false);
+        assert_int_equal(slices(&b), 1);
+        comes(&b, 20000010);
+        delivers(&b, false, false);
+        assert_true(slices(&b) > 1000);
+        end(&b);
+        /* The clock agrees. */
+        begin(&b, &c);
+        comes(&b, 5500);
+        b.now_ns += 10 * NS_PER_S;
+        comes(&b, 10005500);
+        delivers(&b, false, false);
+        assert_true(slices(&b) > 1000);
+        end(&b);
+}
+
 /* The frame with which it begins again is too long. */
 static void times_wrap_after_a_restart(void **state)
 {
@@ -421,6 +460,7 @@ int main(void)
                 cmocka_unit_test(a_full_slicer_closes_slices_early),
                 cmocka_unit_test(a_board_that_begins_again_opens_other_slices),
                 cmocka_unit_test(broken_frames_are_counted),
+                cmocka_unit_test(a_board_may_leap_once),
                 cmocka_unit_test(times_wrap_after_a_restart),
                 cmocka_unit_test(impossible_times_open_no_slice),
         };
