@@ -417,7 +417,8 @@ static void note_up(struct front_end *f, uint64_t now_ns)
 
 void front_end_explain_step(const struct front_end *f, uint64_t expected, char *text, size_t text_bytes)
 {
-        front_end_explain_number(&f->number, f->has_counter ? &f->counter : NULL, expected, text, text_bytes);
+        front_end_explain_number(&f->number, f->has_counter ? &f->counter : NULL,
+                                 f->slicer ? NULL : &expected, text, text_bytes);
 }
 
 void front_end_reasons(const struct front_end *f, struct reasons *to)

@@ -48,27 +48,33 @@ static bool is_near(uint64_t a, uint64_t b, unsigned bits)
         return MIN(ahead, mask(MIN(bits, 32u)) - ahead + 1) < NEAR;
 }
 
-void front_end_explain_number(const struct number_field *field, const uint64_t *counter, uint64_t expected,
-                              char *text, size_t text_bytes)
+void front_end_explain_number(const struct number_field *field, const uint64_t *counter,
+                              const uint64_t *expected, char *text, size_t text_bytes)
 {
         const char *order = field->big_endian ? ":be" : "";
         uint64_t other = counter ? other_order(*counter, field->bits) : 0;
 
         if (!counter)
-                snprintf(text, text_bytes, "the last one is too short for ros.event-number = %u:%u%s",
-                         field->offset_bytes, field->bits, order);
-        else if (is_near(other, expected, field->bits))
+                snprintf(text, text_bytes, "the last one is too short for %s = %u:%u%s",
+                         expected ? "ros.event-number" : "ros.event-time", field->offset_bytes, field->bits,
+                         order);
+        else if (!expected)
+                snprintf(text, text_bytes,
+                         "the last time is %" PRIu64 "; the clock of the board has jumped, or its time is "
+                         "not at ros.event-time = %u:%u%s",
+                         *counter, field->offset_bytes, field->bits, order);
+        else if (is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; in the other byte order it is %" PRIu64
                          ", so ros.event-number should be %u:%u%s instead of %u:%u%s",
-                         *counter, expected, other, field->offset_bytes, field->bits,
+                         *counter, *expected, other, field->offset_bytes, field->bits,
                          field->big_endian ? "" : ":be", field->offset_bytes, field->bits, order);
         else
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; the board has restarted, or its number is not at ros.event-number = %u:%u%s",
-                         *counter, expected, field->offset_bytes, field->bits, order);
+                         *counter, *expected, field->offset_bytes, field->bits, order);
 }
 
 const char *front_end_explain_loss(int why)

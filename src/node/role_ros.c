@@ -407,11 +407,13 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (c->restarts > 0)
                 reasons_add(
                         to,
-                        "its front-end fell out of step with the triggers %s: its board may have restarted, "
-                        "or ros.event-number is wrong; %llu frames have the number of an earlier one, and "
-                        "%llu one of no trigger",
-                        c->restarts == 1 ? "once" : times, (unsigned long long)c->duplicate,
-                        (unsigned long long)c->impossible);
+                        "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames have "
+                        "the number of an earlier one, and %llu one of no trigger",
+                        c->restarts == 1 ? "once" : times,
+                        scenario_has_slices(n->scenario)
+                                ? "the clock of its board may have jumped, or ros.event-time"
+                                : "its board may have restarted, or ros.event-number",
+                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }
