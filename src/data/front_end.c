@@ -479,9 +479,8 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
                 return 0;
         if (!f->tcp)
                 return slice_ns;
-        if (f->up && !f->paused)
-                return MIN(f->again_ns, slice_ns);
-        return f->up || f->complained ? f->again_ns : MIN(f->again_ns, f->down_since_ns + MISSING_NS);
+        slice_ns = MIN(f->again_ns, slice_ns);
+        return f->up || f->complained ? slice_ns : MIN(slice_ns, f->down_since_ns + MISSING_NS);
 }
 
 uint64_t front_end_frames(const struct front_end *f)

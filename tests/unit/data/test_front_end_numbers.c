@@ -93,11 +93,48 @@ static void short_frames_and_gaps_do_not_spoil_the_numbers(void **state)
         }
 }
 
+/* The board closed the connection: the ROS does not wait for its return. */
+static void the_last_slice_of_a_stream_closes(void **state)
+{
+        struct slicer_config c = {
+                .slice_ns = NS_PER_MS,
+                .window_ns = NS_PER_MS,
+                .tick_ns = 1000,
+                .bits = 64,
+                .frames_max = 10,
+                .buffer_bytes = 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES,
+                .idle_max_ns = NS_PER_MS,
+        };
+        static const uint8_t frame[12] = {8};
+        struct slicer *slicer;
+        struct bench b;
+
+        (void)state;
+        bench_open_numbered(&b, true, &(struct number_field){.bits = 64});
+        assert_int_equal(slicer_new(&slicer, &c), 0);
+        front_end_set_slicer(b.front_end, slicer);
+        accept_stream(&b);
+        assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
+        turns_until(&b, 1);
+        close(b.stream);
+        b.stream = -1;
+        for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
+                turn(&b);
+        assert_true(front_end_down_since_ns(b.front_end) > 0);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 0);
+        assert_int_equal(front_end_deadline_ns(b.front_end), b.now_ns + 2 * NS_PER_MS);
+        b.now_ns += 2 * NS_PER_MS;
+        turn(&b);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 1);
+        bench_close(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(frames_are_stored_by_their_numbers),
                 cmocka_unit_test(short_frames_and_gaps_do_not_spoil_the_numbers),
+                cmocka_unit_test(the_last_slice_of_a_stream_closes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
