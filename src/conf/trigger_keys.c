@@ -7,6 +7,9 @@
 #include "evb/core/trigger.h"
 #include "conf_internal.h"
 
+/* Half of the slices that data/slicer.c holds open. */
+#define WINDOW_MAX_SLICES 32768u
+
 static void resolve_source(struct loading *l)
 {
         struct scenario *s = l->scenario;
@@ -108,6 +111,11 @@ static void check_slices(struct loading *l)
                                "frames belong to slices by their time, not by a number; remove this key");
         else if (!scenario_has_front_ends(s))
                 conf_key_error(l, "ros", "event-time", "no ROS has a front-end whose frames have times");
+        else if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
+                conf_key_error(l, "trigger", "window",
+                               "too long; expected less than %u times trigger.slice, as slices that are open "
+                               "need memory",
+                               WINDOW_MAX_SLICES);
 }
 
 void conf_check_trigger(struct loading *l)

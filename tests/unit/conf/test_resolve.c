@@ -342,6 +342,9 @@ static void test_slices_of_time(void **state)
                  "0:64\n",
                  ":7: trigger.slice-overlap: ", "less than trigger.slice"},
                 {"[ros]\nevent-time = 0:65\n", ":6: ros.event-time: ", "expected none, OFFSET:BITS"},
+                {"[trigger]\nsource = clock\nslice = 100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
+                 "event-time = 0:64\n",
+                 ":8: trigger.window: ", "less than 32768 times trigger.slice"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
