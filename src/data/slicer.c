@@ -54,6 +54,7 @@ struct slicer {
         uint64_t oldest;            /* first slice that is not closed */
         uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came */
         uint64_t leap_ns;           /* time of a frame that leapt, the newest one; 0: none */
+        uint64_t clock_ns;          /* at the last turn */
         uint32_t strays;
         struct slicer_counts counts;
 };
@@ -167,9 +168,20 @@ static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
         return true;
 }
 
-/* Whether the frame's slice is open. A row of frames elsewhere opens it. */
-static bool accept(struct slicer *s, uint64_t slice)
+/* The board had nothing to say for longer than slices can be open: those in between are left out. */
+static bool was_silent(const struct slicer *s, uint64_t slice, uint64_t time_ns)
 {
+        return slice > s->oldest && s->counts.waiting == 0 &&
+               time_ns <= s->newest_ns + LEAP_NS + (s->clock_ns - s->now_ns);
+}
+
+/* Whether the frame's slice is open. A row of frames elsewhere opens it. */
+static bool accept(struct slicer *s, uint64_t slice, uint64_t time_ns)
+{
+        if (s->started && !is_open(s, slice) && was_silent(s, slice, time_ns)) {
+                empty(s, &s->kept, NULL, 0);
+                s->oldest = slice;
+        }
         if (s->started && is_open(s, slice)) {
                 s->strays = 0;
                 return true;
@@ -193,7 +205,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32
                 return ROS_DISCARD;
         }
         slice = time_ns / s->config.slice_ns;
-        if (!accept(s, slice)) {
+        if (!accept(s, slice, time_ns)) {
                 s->counts.late++;
                 return ROS_DISCARD;
         }
@@ -355,6 +367,7 @@ uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full,
         const struct slicer_counts *c = &s->counts;
         uint64_t n = 0;
 
+        s->clock_ns = now_ns;
         for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
                 if (is_missed(s, core)) {
                         close_oldest(s);

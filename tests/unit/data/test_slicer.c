@@ -265,6 +265,31 @@ static void a_silent_board_returns_in_step(void **state)
         end(&b);
 }
 
+/* It returns after more slices than can be open. */
+static void a_board_may_be_silent_for_long(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        c.bits = 32;
+        begin(&b, &c);
+        comes(&b, 550);
+        delivers(&b, true, false);
+        /* A damaged time: no such time has passed. */
+        assert_int_equal(comes(&b, 550 + 1200000000), ROS_DISCARD);
+        b.now_ns += 500 * NS_PER_MS;
+        delivers(&b, true, false);
+        assert_int_equal(slices(&b), 21);
+        assert_int_equal(comes(&b, 550 + 50000000), ROS_STORE);
+        assert_int_equal(comes(&b, 850 + 50000000), ROS_STORE);
+        delivers(&b, false, false);
+        assert_slice(&b, 500005, COUNTS(550 + 50000000));
+        assert_int_equal(slicer_counts(b.slicer)->late, 1);
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
+        end(&b);
+}
+
 /* Events wait for its frames for a shorter time than slices do: what it has sent is closed nevertheless. */
 static void a_quiet_board_has_its_last_slice(void **state)
 {
@@ -455,6 +480,7 @@ int main(void)
                 cmocka_unit_test(the_overlap_is_in_both),
                 cmocka_unit_test(a_quiet_board_has_empty_slices),
                 cmocka_unit_test(a_silent_board_returns_in_step),
+                cmocka_unit_test(a_board_may_be_silent_for_long),
                 cmocka_unit_test(a_quiet_board_has_its_last_slice),
                 cmocka_unit_test(times_wrap),
                 cmocka_unit_test(a_full_slicer_closes_slices_early),
