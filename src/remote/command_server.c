@@ -11,7 +11,7 @@
 #include "evb/base/random.h"
 #include "evb/base/util.h"
 #include "evb/conf/standby.h"
-#include "json_connection.h"
+#include "evb/net/json_connection.h"
 
 /* For coordinators, peers about to be refused, and old connections of nodes that reconnect. */
 #define PEERS_BESIDE_NODES 16u

@@ -9,10 +9,10 @@
 #include "evb/base/log.h"
 #include "evb/base/random.h"
 #include "evb/base/util.h"
+#include "evb/net/json_connection.h"
 #include "evb/node/node.h"
 #include "evb/sys/notify.h"
 #include "command_server.h"
-#include "json_connection.h"
 #include "standby_job.h"
 
 #define STATUS_NS NS_PER_S

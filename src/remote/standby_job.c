@@ -15,7 +15,7 @@
 #include "evb/launch/counters_json.h"
 #include "evb/launch/run.h"
 #include "evb/launch/scenario_load.h"
-#include "json_connection.h"
+#include "evb/net/json_connection.h"
 
 #define SETTINGS_MAX 128u
 /* Interval at which the state of flows is polled. */

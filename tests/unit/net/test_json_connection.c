@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
-#include "json_connection.h"
+#include "evb/net/json_connection.h"
 
 static struct {
         struct loop *loop;

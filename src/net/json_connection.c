@@ -1,6 +1,5 @@
-/* Reads and writes lines as the socket permits. standby.c, command_server.c and coordinator.c interpret
- * them. */
-#include "json_connection.h"
+/* Reads and writes lines as the socket permits. It does not interpret them. */
+#include "evb/net/json_connection.h"
 
 #include <errno.h>
 #include <stdio.h>
