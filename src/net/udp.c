@@ -70,6 +70,8 @@ static int set_up(struct udp *u, const struct udp_config *config)
                     0 &&
             errno != EPERM)
                 return -errno;
+        if (config->timestamps)
+                set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
         if (config->group)
                 r = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
         if (r < 0 || bind(fd, &bind_to->any, bind_to->size_bytes) < 0)

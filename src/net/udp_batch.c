@@ -5,6 +5,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 
 #include "evb/base/util.h"
 #include "udp_internal.h"
@@ -23,21 +24,27 @@ void udp_prepare_receive(struct udp *u)
         }
 }
 
-/* Queued datagrams carry an older count than the socket has reported since. */
-static void note_overflow(struct udp *u, uint32_t overflow)
+/* Queued datagrams carry an older count than the socket has reported since. Returns how many are new. */
+static uint32_t note_overflow(struct udp *u, uint32_t overflow)
 {
-        if ((int32_t)(overflow - u->last_overflow) <= 0)
-                return;
-        u->endpoint.counts.dropped += overflow - u->last_overflow;
+        uint32_t more = overflow - u->last_overflow;
+
+        if ((int32_t)more <= 0)
+                return 0;
+        u->endpoint.counts.dropped += more;
         u->last_overflow = overflow;
+        return more;
 }
 
-/* Reads the control messages: the segment size of a joined packet, and the kernel's count of drops. */
+/* Reads the control messages: the segment size of a joined packet, the kernel's count of drops, and the time
+ * of arrival. */
 static void read_control(struct udp *u, int i)
 {
         struct msghdr *h = &u->messages[i].msg_hdr;
 
         u->segment_bytes[i] = u->messages[i].msg_len;
+        u->arrived_ns[i] = 0;
+        u->dropped_before[i] = 0;
         for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
                 if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
                         int segment;
@@ -49,7 +56,12 @@ static void read_control(struct udp *u, int i)
                         uint32_t overflow;
 
                         memcpy(&overflow, CMSG_DATA(c), sizeof overflow);
-                        note_overflow(u, overflow);
+                        u->dropped_before[i] = note_overflow(u, overflow);
+                } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+                        struct timespec at;
+
+                        memcpy(&at, CMSG_DATA(c), sizeof at);
+                        u->arrived_ns[i] = (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
                 }
         }
 }
@@ -111,6 +123,8 @@ int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
                         .bytes = (uint8_t *)u->receive_iov[u->at].iov_base + u->offset,
                         .size_bytes = size,
                         .from = &u->from[u->at],
+                        .arrived_ns = u->arrived_ns[u->at],
+                        .dropped_before = u->offset == 0 ? u->dropped_before[u->at] : 0,
                 };
                 u->offset += size;
                 if (u->offset >= all) {
@@ -122,24 +136,25 @@ int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
         return (int)given;
 }
 
-static void set_segment(struct msghdr *h, uint8_t *control, uint16_t segment_bytes)
+static void set_control(struct msghdr *h, uint8_t *control, int level, int type, const void *value, size_t n)
 {
-        h->msg_control = control;
-        h->msg_controllen = CMSG_SPACE(sizeof segment_bytes);
-        struct cmsghdr *c = CMSG_FIRSTHDR(h);
+        struct cmsghdr *c = (struct cmsghdr *)control;
 
-        c->cmsg_level = SOL_UDP;
-        c->cmsg_type = UDP_SEGMENT;
-        c->cmsg_len = CMSG_LEN(sizeof segment_bytes);
-        memcpy(CMSG_DATA(c), &segment_bytes, sizeof segment_bytes);
+        h->msg_control = control;
+        h->msg_controllen = CMSG_SPACE(n);
+        c->cmsg_level = level;
+        c->cmsg_type = type;
+        c->cmsg_len = CMSG_LEN(n);
+        memcpy(CMSG_DATA(c), value, n);
 }
 
 static bool may_join(const struct udp *u, const struct outgoing *first, const struct outgoing *last,
                      const struct outgoing *next, uint32_t joined, uint32_t bytes, uint32_t n_iov)
 {
         return u->segments && joined < UDP_SEGMENTS_MAX && next->to == first->to && next->size_bytes > 0 &&
-               last->size_bytes == first->size_bytes && next->size_bytes <= first->size_bytes &&
-               bytes + next->size_bytes <= u->super_max_bytes && n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
+               first->leave_ns == 0 && next->leave_ns == 0 && last->size_bytes == first->size_bytes &&
+               next->size_bytes <= first->size_bytes && bytes + next->size_bytes <= u->super_max_bytes &&
+               n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
 }
 
 /* Joins as many datagrams as possible into message `i`, with their gather lists at `iov`. Returns the number
@@ -148,6 +163,7 @@ static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const stru
 {
         struct msghdr *h = &u->send_messages[i].msg_hdr;
         uint32_t joined = 0, bytes = 0, n_iov = 0;
+        uint16_t segment_bytes;
 
         do {
                 memcpy(iov + n_iov, out[joined].iov, out[joined].n_iov * sizeof *iov);
@@ -161,8 +177,13 @@ static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const stru
                 h->msg_name = (void *)&out->to->any;
                 h->msg_namelen = out->to->size_bytes;
         }
+        segment_bytes = (uint16_t)out->size_bytes;
         if (joined > 1)
-                set_segment(h, u->send_control[i], (uint16_t)out->size_bytes);
+                set_control(h, u->send_control[i], SOL_UDP, UDP_SEGMENT, &segment_bytes,
+                            sizeof segment_bytes);
+        else if (out->leave_ns > 0)
+                set_control(h, u->send_control[i], SOL_SOCKET, SCM_TXTIME, &out->leave_ns,
+                            sizeof out->leave_ns);
         u->datagrams_of[i] = joined;
         return n_iov;
 }
@@ -210,6 +231,7 @@ static void fail_first(struct udp *u, const struct outgoing *out, int error, uin
 static void count_sent(struct udp *u, int messages, uint32_t *datagrams)
 {
         u->endpoint.counts.calls++;
+        u->endpoint.counts.messages += (uint64_t)messages;
         for (int i = 0; i < messages; i++) {
                 *datagrams += u->datagrams_of[i];
                 u->endpoint.counts.sent += u->datagrams_of[i];
@@ -251,7 +273,7 @@ void udp_counts(struct endpoint *e)
         socklen_t size = sizeof memory;
 
         if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) == 0 && size == sizeof memory)
-                note_overflow((struct udp *)e, memory[8]);
+                (void)note_overflow((struct udp *)e, memory[8]);
 }
 
 uint64_t udp_unsent(struct endpoint *e)

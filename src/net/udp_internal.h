@@ -28,8 +28,10 @@ struct udp {
         struct net_address from[UDP_RECEIVE_BATCH];
         struct iovec receive_iov[UDP_RECEIVE_BATCH];
         struct mmsghdr messages[UDP_RECEIVE_BATCH];
-        uint8_t receive_control[UDP_RECEIVE_BATCH][64] __attribute__((aligned(16)));
+        uint8_t receive_control[UDP_RECEIVE_BATCH][128] __attribute__((aligned(16)));
         uint32_t segment_bytes[UDP_RECEIVE_BATCH];
+        uint64_t arrived_ns[UDP_RECEIVE_BATCH];
+        uint32_t dropped_before[UDP_RECEIVE_BATCH];
         uint32_t last_overflow; /* the kernel's count of drops, which wraps */
 
         struct iovec send_iov[UDP_SEND_IOV_MAX];

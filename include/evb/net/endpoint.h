@@ -16,6 +16,9 @@ struct datagram {
         const uint8_t *bytes;
         uint32_t size_bytes;
         const struct net_address *from;
+        uint64_t arrived_ns; /* CLOCK_REALTIME, by the kernel; 0: unknown */
+        /* Dropped by the full buffer since the datagram before; a super-packet counts once. */
+        uint32_t dropped_before;
 };
 
 /* A datagram to send, gathered from an iovec. */
@@ -24,14 +27,17 @@ struct outgoing {
         uint32_t n_iov;
         uint32_t size_bytes;
         const struct net_address *to; /* NULL if the endpoint is connected */
+        /* When the qdisc is to send it, on the clock of the socket's SO_TXTIME (0: at once). */
+        uint64_t leave_ns;
 };
 
 struct endpoint_counts {
         uint64_t sent, received; /* datagrams */
         uint64_t send_failed;    /* datagrams that the kernel refused finally; not part of `sent` */
         uint64_t send_failed_bytes;
-        int send_error;            /* errno of the last refusal */
-        uint64_t dropped;          /* datagrams dropped by this endpoint's full receive buffer */
+        int send_error;    /* errno of the last refusal */
+        uint64_t dropped;  /* dropped by this endpoint's full receive buffer; a super-packet counts once */
+        uint64_t messages; /* sent; a super-packet counts once */
         uint64_t super_packets;    /* super-packets sent, each of several datagrams */
         uint64_t calls;            /* system calls that moved datagrams */
         bool segmentation_refused; /* the kernel refuses to segment here: datagrams are sent one by one */
@@ -67,6 +73,7 @@ struct udp_config {
         enum segmentation segmentation;
         uint32_t super_packet_max_bytes; /* 0: the kernel's maximum */
         const char *device;              /* device to bind to; NULL or "": none */
+        bool timestamps;                 /* note when each datagram arrives */
 };
 
 /* Negative errno. */

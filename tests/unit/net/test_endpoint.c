@@ -3,14 +3,17 @@
 #include "../own_network.h"
 
 #include <errno.h>
+#include <linux/net_tstamp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "evb/base/random.h"
 #include "evb/base/util.h"
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
+#include "evb/sys/loop.h"
 
 #define DATAGRAMS 300
 
@@ -188,6 +191,83 @@ static void a_full_buffer_is_counted(void **state)
                 got += (uint64_t)n;
         assert_true(got > 0 && got < 500);
         assert_int_equal(endpoint_counts(to)->dropped, 500 - got);
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+/* The datagram that follows those that were dropped says how many they were. */
+static void drops_have_a_place(void **state)
+{
+        struct udp_config c = {.local = address("127.0.0.1"), .receive_buffer_bytes = 1};
+        struct endpoint *to = NULL, *from;
+        struct iovec iov = {bytes[0], 100};
+        struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
+        struct datagram in;
+        uint32_t received = 0;
+
+        (void)state;
+        assert_int_equal(endpoint_new_udp(&to, &c), 0);
+        from = open_udp("127.0.0.1", &to->local, SEGMENTATION_OFF);
+        for (size_t i = 0; i < DATAGRAMS; i++)
+                assert_int_equal(endpoint_send(from, &out, 1), 1);
+        for (; endpoint_receive(to, &in, 1) > 0; received++)
+                assert_int_equal(in.dropped_before, 0);
+        assert_in_range(received, 1, DATAGRAMS - 1);
+        for (uint32_t i = 0; i < 2; i++) {
+                assert_int_equal(endpoint_send(from, &out, 1), 1);
+                assert_int_equal(endpoint_receive(to, &in, 1), 1);
+                assert_int_equal(in.dropped_before, i == 0 ? DATAGRAMS - received : 0);
+        }
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+static void the_kernel_notes_when_datagrams_arrive(void **state)
+{
+        struct udp_config c = {.local = address("127.0.0.1"), .timestamps = true};
+        struct endpoint *to = NULL, *from;
+        struct iovec iov = {bytes[0], 100};
+        struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
+        uint64_t before_ns = clock_utc_ns();
+        struct datagram in = {};
+
+        (void)state;
+        assert_int_equal(endpoint_new_udp(&to, &c), 0);
+        from = open_udp("127.0.0.1", &to->local, SEGMENTATION_OFF);
+        assert_int_equal(endpoint_send(from, &out, 1), 1);
+        assert_int_equal(poll(&(struct pollfd){.fd = to->fd, .events = POLLIN}, 1, 10000), 1);
+        assert_int_equal(endpoint_receive(to, &in, 1), 1);
+        assert_true(in.arrived_ns >= before_ns && in.arrived_ns <= clock_utc_ns());
+        endpoint_free(from);
+        endpoint_free(to);
+}
+
+/* Datagrams with times of their own are not joined, and the kernel takes the times (SO_TXTIME). */
+static void datagrams_have_times_to_leave(void **state)
+{
+        const struct sock_txtime txtime = {.clockid = CLOCK_MONOTONIC};
+        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF),
+                        *from = open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
+        struct iovec iov[3] = {{bytes[0], 100}, {bytes[1], 100}, {bytes[2], 100}};
+        struct outgoing out[3];
+        struct datagram in;
+
+        (void)state;
+        for (size_t i = 0; i < 3; i++)
+                out[i] = (struct outgoing){
+                        .iov = &iov[i], .n_iov = 1, .size_bytes = 100, .leave_ns = clock_now_ns() + i};
+        /* Without the option, the kernel refuses the times: this proves that it gets them. */
+        assert_int_equal(endpoint_send(from, out, 3), 3);
+        assert_int_equal(endpoint_counts(from)->send_failed, 3);
+        assert_int_equal(setsockopt(from->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof txtime), 0);
+        assert_int_equal(endpoint_send(from, out, 3), 3);
+        assert_int_equal(endpoint_counts(from)->sent, 3);
+        assert_int_equal(endpoint_counts(from)->super_packets, 0);
+        for (size_t i = 0; i < 3; i++) {
+                while (endpoint_receive(to, &in, 1) == 0)
+                        assert_int_equal(poll(&(struct pollfd){.fd = to->fd, .events = POLLIN}, 1, 10000), 1);
+                assert_memory_equal(in.bytes, bytes[i], 100);
+        }
         endpoint_free(from);
         endpoint_free(to);
 }
@@ -389,6 +469,9 @@ int main(void)
                 cmocka_unit_test(an_absent_peer_ends_nothing),
                 cmocka_unit_test(too_large_is_counted),
                 cmocka_unit_test(a_full_buffer_is_counted),
+                cmocka_unit_test(drops_have_a_place),
+                cmocka_unit_test(the_kernel_notes_when_datagrams_arrive),
+                cmocka_unit_test(datagrams_have_times_to_leave),
                 cmocka_unit_test(a_group_reaches_all_members),
                 cmocka_unit_test(endpoints_within_the_process),
                 cmocka_unit_test(faults_have_the_configured_rates),
