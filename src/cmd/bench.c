@@ -12,6 +12,7 @@
 #include "evb/launch/launch.h"
 #include "evb/launch/scenario_load.h"
 #include "evb/sys/loop.h"
+#include "evb/sys/processors.h"
 
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60
@@ -42,23 +43,23 @@ struct machine_time {
         double busy_s, stolen_s;
 };
 
-/* proc(5), /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. */
 static struct machine_time read_machine(void)
 {
-        unsigned long long t[8] = {};
+        _cleanup_free_ struct processors *all = malloc(sizeof *all);
         double tick_s = 1 / (double)sysconf(_SC_CLK_TCK);
-        FILE *f = fopen("/proc/stat", "re");
-        int n = 0;
+        struct machine_time t = {};
 
-        if (f) {
-                n = fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
-                           &t[4], &t[5], &t[6], &t[7]);
-                fclose(f);
+        if (!all || processors_read(all) < 0)
+                return t;
+        for (size_t i = 0; i < all->n; i++) {
+                const uint64_t *ticks = all->each[i].ticks;
+
+                t.busy_s += (double)(ticks[PROCESSOR_USER] + ticks[PROCESSOR_SYSTEM] + ticks[PROCESSOR_IRQ] +
+                                     ticks[PROCESSOR_SOFTIRQ]) *
+                            tick_s;
+                t.stolen_s += (double)ticks[PROCESSOR_STEAL] * tick_s;
         }
-        if (n < 8)
-                return (struct machine_time){};
-        return (struct machine_time){(double)(t[0] + t[1] + t[2] + t[5] + t[6]) * tick_s,
-                                     (double)t[7] * tick_s};
+        return t;
 }
 
 static int make_scenario(struct scenario **ret, const struct bench_options *o, const char *backend)

@@ -25,8 +25,6 @@
 #define SAMPLE_PERIOD_NS (100 * NS_PER_MS)
 #define PROCESSES_MAX 256u
 #define PROBES_MAX 64u
-/* The lines of the processors come first in /proc/stat. */
-#define STAT_MAX_BYTES 65536u
 
 struct probe {
         struct machine_watch *watch;
@@ -55,23 +53,18 @@ struct machine_watch {
         uint64_t begin_ns, last_ns; /* 0: never active */
 };
 
-int machine_times_parse(struct machine_times *ret, const char *text, uint64_t tick_ns,
-                        bool (*use)(void *ctx, unsigned processor), void *ctx)
+int machine_times_sum(struct machine_times *ret, const struct processors *all, uint64_t tick_ns,
+                      bool (*use)(void *ctx, unsigned processor), void *ctx)
 {
         struct machine_times t = {};
 
-        for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
-                unsigned long long idle, iowait, steal;
-                unsigned processor;
+        for (size_t i = 0; i < all->n; i++) {
+                const struct processor_times *p = &all->each[i];
 
-                /* user nice system idle iowait irq softirq steal; the line "cpu" alone is their sum. */
-                if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9' ||
-                    sscanf(line, "cpu%u %*u %*u %*u %llu %llu %*u %*u %llu", &processor, &idle, &iowait,
-                           &steal) != 4 ||
-                    !use(ctx, processor))
+                if (!use(ctx, p->number))
                         continue;
-                t.idle_ns += (idle + iowait) * tick_ns;
-                t.stolen_ns += steal * tick_ns;
+                t.idle_ns += (p->ticks[PROCESSOR_IDLE] + p->ticks[PROCESSOR_IOWAIT]) * tick_ns;
+                t.stolen_ns += p->ticks[PROCESSOR_STEAL] * tick_ns;
                 t.processors++;
         }
         if (t.processors == 0)
@@ -131,12 +124,12 @@ static bool is_ours(void *ctx, unsigned processor)
 
 static int read_machine(const struct machine_watch *w, struct machine_times *ret)
 {
-        _cleanup_free_ char *text = malloc(STAT_MAX_BYTES);
+        _cleanup_free_ struct processors *all = malloc(sizeof *all);
         long ticks_per_s = sysconf(_SC_CLK_TCK);
 
-        if (!text || ticks_per_s <= 0 || !read_text("/proc/stat", text, STAT_MAX_BYTES))
+        if (!all || ticks_per_s <= 0 || processors_read(all) < 0)
                 return -EIO;
-        return machine_times_parse(ret, text, NS_PER_S / (uint64_t)ticks_per_s, is_ours, (void *)w);
+        return machine_times_sum(ret, all, NS_PER_S / (uint64_t)ticks_per_s, is_ours, (void *)w);
 }
 
 /* Sums up the threads that a process has now. A process that has ended keeps its last times. */

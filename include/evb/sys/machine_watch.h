@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "evb/sys/processors.h"
+
 /* What the watch saw while it was active. Shares are parts of the time of all processors that this process
  * may use; a figure that is not known is NAN. */
 struct machine_view {
@@ -52,9 +54,9 @@ struct machine_times {
         unsigned processors;
 };
 
-/* Reads the text of /proc/stat; `use` says whether a processor counts. Returns -EBADMSG if none is found. */
-int machine_times_parse(struct machine_times *ret, const char *text, uint64_t tick_ns,
-                        bool (*use)(void *ctx, unsigned processor), void *ctx);
+/* Sums up the processors that `use` says count. Returns -EBADMSG if there is none. */
+int machine_times_sum(struct machine_times *ret, const struct processors *all, uint64_t tick_ns,
+                      bool (*use)(void *ctx, unsigned processor), void *ctx);
 
 /* Time that threads used, time that they waited for a processor, and how often they got one. */
 struct thread_times {
