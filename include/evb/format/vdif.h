@@ -1,0 +1,36 @@
+/* The header of a VDIF data frame (VLBI Data Interchange Format, release 1.1.1): read from bytes and changed
+ * in place. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VDIF_LEGACY_HEADER_BYTES 16u
+#define VDIF_HEADER_BYTES 32u
+/* The length of a frame has 24 bits and counts 8 bytes. */
+#define VDIF_FRAME_MAX_BYTES ((UINT32_C(1) << 24) * 8 - 8)
+/* The number of a frame has as many. */
+#define VDIF_FRAMES_PER_SECOND_MAX (UINT32_C(1) << 24)
+
+struct vdif_header {
+        bool invalid, legacy, complex;
+        uint32_t seconds; /* since the reference epoch */
+        uint32_t frame;   /* number within the second */
+        uint32_t epoch;   /* half-years since 2000 */
+        uint32_t frame_bytes, header_bytes;
+        uint32_t channels, bits_per_sample;
+        uint32_t thread, station;
+        uint32_t extended_version;   /* EDV; 0 if legacy */
+        uint64_t samples_per_second; /* of a channel, from the extended data; 0: unknown */
+};
+
+/* Reads a header of n bytes. Returns -EBADMSG if they are too few, or do not describe a frame that is longer
+ * than its header. */
+int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
+/* Change the header in place; `bytes` holds one that vdif_read() accepted. */
+void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame);
+void vdif_set_invalid(void *bytes, bool invalid);
+/* Frames of one thread per second, from the sample rate in the header; 0: it does not say, or no whole
+ * number. */
+uint32_t vdif_frames_per_second(const struct vdif_header *h);

@@ -1,0 +1,130 @@
+/* VDIF headers against the words of a real recording (the VLBA, EDV 3), and what is no header. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "evb/format/vdif.h"
+
+/* The second frame of thread 3 in sample.vdif of the Python package baseband. */
+static const uint32_t vlba[8] = {14363767,  28u << 24 | 1, 1u << 29 | 629, 1u << 26 | 3u << 16 | 65532,
+                                 0x3800010, 0xacabfeed,    0x43400000,     0xf2031583};
+
+static void it_reads_a_recording(void **state)
+{
+        uint8_t bytes[sizeof vlba];
+        struct vdif_header h;
+
+        (void)state;
+        memcpy(bytes, vlba, sizeof bytes);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_false(h.invalid);
+        assert_false(h.legacy);
+        assert_int_equal(h.seconds, 14363767);
+        assert_int_equal(h.epoch, 28);
+        assert_int_equal(h.frame, 1);
+        assert_int_equal(h.frame_bytes, 5032);
+        assert_int_equal(h.header_bytes, 32);
+        assert_int_equal(h.channels, 1);
+        assert_int_equal(h.bits_per_sample, 2);
+        assert_int_equal(h.thread, 3);
+        assert_int_equal(h.station, 65532);
+        assert_int_equal(h.extended_version, 3);
+        /* 16 MHz of bandwidth, real samples; 20000 samples in a frame. */
+        assert_int_equal(h.samples_per_second, 32000000);
+        assert_int_equal(vdif_frames_per_second(&h), 1600);
+        /* EDV 1 has the rate in the same place, EDV 2 does not. */
+        bytes[19] = 1;
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_int_equal(vdif_frames_per_second(&h), 1600);
+        bytes[19] = 2;
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+}
+
+static void it_changes_the_time_and_nothing_else(void **state)
+{
+        uint8_t bytes[sizeof vlba], before[sizeof vlba];
+        struct vdif_header h;
+
+        (void)state;
+        memcpy(bytes, vlba, sizeof bytes);
+        memcpy(before, vlba, sizeof before);
+        vdif_set_time(bytes, 14363768, 1599);
+        vdif_set_invalid(bytes, true);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_true(h.invalid);
+        assert_int_equal(h.seconds, 14363768);
+        assert_int_equal(h.frame, 1599);
+        assert_int_equal(h.epoch, 28);
+        vdif_set_time(bytes, 14363767, 1);
+        vdif_set_invalid(bytes, false);
+        assert_memory_equal(bytes, before, sizeof bytes);
+}
+
+static void a_legacy_header_has_half_the_size(void **state)
+{
+        uint8_t bytes[16];
+        struct vdif_header h;
+        uint32_t words[4] = {1u << 30 | 7, 2, 3, 1u << 31};
+
+        (void)state;
+        memcpy(bytes, words, sizeof bytes);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_true(h.legacy);
+        assert_true(h.complex);
+        assert_int_equal(h.header_bytes, 16);
+        assert_int_equal(h.frame_bytes, 24);
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+}
+
+static void what_is_no_header_is_refused(void **state)
+{
+        uint8_t bytes[sizeof vlba];
+        uint32_t words[8];
+        struct vdif_header h;
+
+        (void)state;
+        memcpy(bytes, vlba, sizeof bytes);
+        for (size_t n = 0; n < sizeof bytes; n++)
+                assert_true(vdif_read(&h, bytes, n) < 0);
+        /* A frame that is its header alone, and one of no length. */
+        memcpy(words, vlba, sizeof words);
+        for (uint32_t length = 0; length <= 4; length++) {
+                words[2] = length;
+                memcpy(bytes, words, sizeof bytes);
+                assert_true(vdif_read(&h, bytes, sizeof bytes) < 0);
+        }
+}
+
+static void a_rate_that_gives_no_whole_frames_is_unknown(void **state)
+{
+        struct vdif_header h = {.frame_bytes = 5032,
+                                .header_bytes = 32,
+                                .channels = 1,
+                                .bits_per_sample = 2,
+                                .samples_per_second = 32000001};
+
+        (void)state;
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+        h.samples_per_second = 0;
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+        /* More bits in a sample than in the frame. */
+        h = (struct vdif_header){.frame_bytes = 40,
+                                 .header_bytes = 32,
+                                 .channels = 1u << 31,
+                                 .bits_per_sample = 32,
+                                 .samples_per_second = 1};
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(it_reads_a_recording),
+                cmocka_unit_test(it_changes_the_time_and_nothing_else),
+                cmocka_unit_test(a_legacy_header_has_half_the_size),
+                cmocka_unit_test(what_is_no_header_is_refused),
+                cmocka_unit_test(a_rate_that_gives_no_whole_frames_is_unknown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
