@@ -1,0 +1,15 @@
+/* Why a stream ended early. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "evb/base/error.h"
+
+struct reason {
+        bool failed;               /* this end fell short; else somebody wanted the end */
+        char text[ERROR_TEXT_MAX]; /* UTF-8; empty: there is none */
+};
+
+/* Notes a reason; the first one counts. */
+void reason_give(struct reason *r, bool failed, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));

@@ -1,0 +1,481 @@
+/* The receiving end of a stream: waits for a sender, follows its stream to the end, and reports. The threads
+ * in receive_threads.c move the data; control.c tells the sender from those who only knock. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "control.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/memory.h"
+#include "figures.h"
+#include "reason.h"
+#include "receive_threads.h"
+#include "rules/report.h"
+#include "rules/setup.h"
+
+#define TICK_NS NS_PER_S
+/* Of a super-packet (UDP_MAX_SEGMENTS of linux/udp.h). */
+#define SEGMENTS_MAX 128u
+/* How long a sender that was asked to stop may take to announce the end. */
+#define STOP_WAIT_NS (15 * NS_PER_S)
+/* How long a sender may take to read the report. */
+#define CLOSE_WAIT_NS (5 * NS_PER_S)
+
+enum receive_state {
+        RECEIVE_WAITING, /* for a sender */
+        RECEIVE_RUNNING,
+        RECEIVE_ENDING,  /* the end is announced, or the sender gone: the threads finish */
+        RECEIVE_CLOSING, /* the report is sent; the sender closes */
+        RECEIVE_DONE,
+};
+
+struct receiver {
+        const struct stream_receive_config *config;
+        struct loop *loop;
+        struct sink *sink;
+        struct endpoint *endpoint;
+        struct faults *faults;
+        struct stream_control control;
+        struct json_connection *connection; /* the sender's, in `control`; NULL: none or gone */
+        struct stream_offer offer;
+        struct receive_threads threads;
+        struct loop_io done_io;
+        enum receive_state state;
+        bool stopped;
+        struct reason reason;
+        char sender[NET_ADDRESS_TEXT_MAX];
+        unsigned signals_seen;
+        uint64_t begin_ns, tick_ns, deadline_ns;
+        struct figures_begin begin;
+        json_t *own, *theirs; /* reports */
+};
+
+static const char *peer_text(const struct receiver *v)
+{
+        static char text[NET_ADDRESS_TEXT_MAX];
+
+        return net_address_format(&v->config->at, text);
+}
+
+static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
+{
+        v->state = RECEIVE_ENDING;
+        v->deadline_ns = NEVER_NS;
+        receive_threads_end(&v->threads, packets, bytes);
+}
+
+/* The threads have ended: the output is complete, or has failed. */
+static void threads_ended(void *ctx, uint32_t events)
+{
+        struct receiver *v = ctx;
+        const struct error *e = &v->threads.output_error;
+        char text[ERROR_TEXT_MAX];
+
+        (void)events;
+        loop_remove(v->loop, &v->done_io);
+        v->done_io.fd = -1;
+        receive_threads_join(&v->threads);
+        if (e->code < 0)
+                reason_give(&v->reason, true, "%s", error_format(e, text));
+        if (v->threads.network_error < 0)
+                reason_give(&v->reason, true, "cannot receive: %s", strerror(-v->threads.network_error));
+        if (v->threads.account.end > atomic_load(&v->threads.total_packets)) {
+                reason_give(&v->reason, true,
+                            "the sender announced %llu packets, but number %llu has arrived",
+                            (unsigned long long)atomic_load(&v->threads.total_packets),
+                            (unsigned long long)v->threads.account.end - 1);
+                json_decref(v->theirs);
+                v->theirs = NULL;
+        }
+        if (v->state == RECEIVE_RUNNING && v->connection) {
+                /* The output failed in the middle; the sender still has to say what it sent. */
+                json_connection_send(v->connection,
+                                     json_pack("{s:s, s:s}", "type", "stop", "reason", v->reason.text));
+                v->stopped = true;
+                v->deadline_ns = clock_now_ns() + STOP_WAIT_NS;
+                return;
+        }
+        v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
+        json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.strangers));
+        v->state = v->connection ? RECEIVE_CLOSING : RECEIVE_DONE;
+        v->deadline_ns = clock_now_ns() + CLOSE_WAIT_NS;
+        if (v->connection)
+                json_connection_send(v->connection,
+                                     json_pack("{s:s, s:O}", "type", "report", "report", v->own));
+}
+
+static bool is_count(const json_t *value)
+{
+        return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+static void take_end(struct receiver *v, const json_t *message)
+{
+        const json_t *packets = json_object_get(message, "packets"),
+                     *bytes = json_object_get(message, "bytes"), *reason;
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+
+        if (v->state != RECEIVE_RUNNING)
+                return;
+        /* A report of another stream would make nonsense of ours. */
+        if (json_equal(json_object_get(json_object_get(message, "report"), "packets"), packets))
+                v->theirs = json_incref(json_object_get(message, "report"));
+        reason = json_object_get(v->theirs, "reason");
+        if (json_is_string(reason)) {
+                json_connection_text(reason, text, sizeof text);
+                reason_give(&v->reason, json_is_true(json_object_get(v->theirs, "failed")),
+                            "the sender stopped: %s", text);
+        }
+        if (is_count(packets) && is_count(bytes))
+                end_threads(v, (uint64_t)json_integer_value(packets), (uint64_t)json_integer_value(bytes));
+        else {
+                reason_give(&v->reason, true, "the sender's end does not say how much it sent");
+                end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+        }
+        /* The output had failed before. */
+        if (v->done_io.fd < 0)
+                threads_ended(v, 0);
+}
+
+/* `local` is the address that the sender reaches. */
+static int start_threads(struct receiver *v, const struct net_address *local)
+{
+        struct receive_threads *t = &v->threads;
+        int off = 0, r;
+
+        /* A joined packet has one time of arrival. */
+        if (v->offer.spaced)
+                (void)setsockopt(v->endpoint->fd, IPPROTO_UDP, UDP_GRO, &off, sizeof off);
+        t->options = &v->config->common;
+        t->endpoint = v->endpoint;
+        t->faults = v->faults;
+        t->sink = v->sink;
+        t->rule = v->offer.rule;
+        t->plan = v->offer.rule.format == STREAM_VDIF ? &v->offer.plan : NULL;
+        t->window_packets = v->config->window_packets;
+        t->drop_packets = v->offer.spaced ? 1 : SEGMENTS_MAX;
+        sink_set_key(v->sink, v->offer.key);
+        figures_start(&v->begin, v->endpoint, local);
+        r = receive_threads_start(t);
+        if (r < 0)
+                return r;
+        v->done_io = (struct loop_io){.fd = t->done_fd, .events = EPOLLIN, .ready = threads_ended, .ctx = v};
+        return loop_add(v->loop, &v->done_io);
+}
+
+/* Returns why the stream cannot be, or NULL. */
+static const char *accept_offer(struct receiver *v, struct json_connection *c, const json_t *message)
+{
+        static char text[ERROR_TEXT_MAX];
+        struct net_address local;
+        struct error e = {};
+        int r = setup_decode(&v->offer, message, &e);
+
+        if (r < 0)
+                return error_format(&e, text);
+        if (sink_is_pattern(v->sink) && !v->offer.pattern)
+                return "the receiver checks a pattern; send one, or receive into a file";
+        r = stream_control_addresses(c, v->offer.udp_port, &v->threads.from, &local);
+        if (r >= 0)
+                r = start_threads(v, &local);
+        if (r < 0) {
+                reason_give(&v->reason, true, "cannot start the stream: %s", strerror(-r));
+                v->state = RECEIVE_DONE;
+                return v->reason.text;
+        }
+        return NULL;
+}
+
+static void take_open(struct receiver *v, struct json_connection *c, const json_t *message)
+{
+        char busy[NET_ADDRESS_TEXT_MAX + 64];
+        const char *refused;
+
+        if (v->state != RECEIVE_WAITING) {
+                snprintf(busy, sizeof busy, "it is busy with a stream from %s", v->sender);
+                refused = busy;
+        } else
+                refused = accept_offer(v, c, message);
+        if (refused) {
+                stream_control_refuse(c, refused);
+                if (v->config->dials) {
+                        reason_give(&v->reason, true, "the sender's stream cannot be received: %s", refused);
+                        v->state = RECEIVE_DONE;
+                }
+                return;
+        }
+        v->connection = c;
+        stream_control_admit(c);
+        net_address_format(&v->threads.from, v->sender);
+        json_connection_send(c, json_pack("{s:s, s:i}", "type", "ready", "udp_port",
+                                          (int)net_address_port(&v->endpoint->local)));
+        v->state = RECEIVE_RUNNING;
+        v->begin_ns = clock_now_ns();
+        v->tick_ns = v->begin_ns + TICK_NS;
+        v->deadline_ns = NEVER_NS;
+}
+
+static void take_refusal(struct receiver *v, const json_t *message)
+{
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+
+        json_connection_text(json_object_get(message, "reason"), text, sizeof text);
+        reason_give(&v->reason, true, "%s refuses to send: %s", peer_text(v), text);
+        v->state = RECEIVE_DONE;
+}
+
+static void received(void *ctx, struct json_connection *c, const json_t *message)
+{
+        const char *type = json_string_value(json_object_get(message, "type")) ?: "";
+        struct receiver *v = ctx;
+
+        if (c != v->connection && strcmp(type, "open") == 0)
+                take_open(v, c, message);
+        else if (c != v->connection && v->config->dials && strcmp(type, "refused") == 0)
+                take_refusal(v, message);
+        else if (c != v->connection)
+                stream_control_refuse(c, "a stream begins with an offer");
+        else if (strcmp(type, "end") == 0)
+                take_end(v, message);
+}
+
+static void ended(void *ctx, struct json_connection *c, int error)
+{
+        struct receiver *v = ctx;
+
+        if (c != v->connection)
+                return;
+        v->connection = NULL;
+        if (v->state == RECEIVE_RUNNING) {
+                reason_give(&v->reason, true, "the sender left: %s; its total is unknown",
+                            stream_control_explain(error));
+                end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                if (v->done_io.fd < 0)
+                        threads_ended(v, 0);
+        } else if (v->state == RECEIVE_CLOSING)
+                v->state = RECEIVE_DONE;
+}
+
+static json_t *greet(void *ctx)
+{
+        (void)ctx;
+        return json_pack("{s:s, s:i, s:s}", "type", "hello", "protocol", SETUP_PROTOCOL, "program",
+                         "evb " EVB_VERSION);
+}
+
+static void dial_failed(void *ctx, int error)
+{
+        struct receiver *v = ctx;
+
+        if (error == -EBADMSG)
+                reason_give(&v->reason, true, "%s is not a sender: it does not answer in JSON", peer_text(v));
+        else
+                reason_give(&v->reason, true, "%s: cannot connect: %s", peer_text(v), strerror(-error));
+        v->state = RECEIVE_DONE;
+}
+
+static void take_signals(struct receiver *v)
+{
+        unsigned n = loop_signals(v->loop) + loop_hangups(v->loop);
+
+        if (n == v->signals_seen)
+                return;
+        v->signals_seen = n;
+        if (v->state == RECEIVE_WAITING || n > 1) {
+                reason_give(&v->reason, true, "interrupted");
+                v->state = RECEIVE_DONE;
+        } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
+                reason_give(&v->reason, false, "interrupted");
+                v->stopped = true;
+                v->deadline_ns = clock_now_ns() + STOP_WAIT_NS;
+                json_connection_send(v->connection,
+                                     json_pack("{s:s, s:s}", "type", "stop", "reason", "interrupted"));
+        }
+}
+
+static void show_progress(struct receiver *v, uint64_t now_ns, bool last)
+{
+        struct receive_threads *t = &v->threads;
+        struct stream_progress p = {
+                .seconds = (double)(now_ns - v->begin_ns) / 1e9,
+                .packets = atomic_load_explicit(&t->packets, memory_order_relaxed),
+                .bytes = atomic_load_explicit(&t->bytes, memory_order_relaxed),
+                .lost = atomic_load_explicit(&t->lost, memory_order_relaxed),
+        };
+
+        if (t->ring.slots > 0)
+                p.ring_percent =
+                        (slot_ring_filled(&t->ring) - slot_ring_emptied(&t->ring)) * 100 / t->ring.slots;
+        if (v->config->common.progress)
+                v->config->common.progress(&p, last);
+}
+
+static void tick(struct receiver *v, uint64_t now_ns)
+{
+        const struct receive_threads *t = &v->threads;
+
+        v->tick_ns += TICK_NS;
+        show_progress(v, now_ns, false);
+        if (v->connection)
+                json_connection_send(v->connection, json_pack("{s:s, s:I, s:I, s:I}", "type", "statistics",
+                                                              "packets", (json_int_t)atomic_load(&t->packets),
+                                                              "bytes", (json_int_t)atomic_load(&t->bytes),
+                                                              "lost", (json_int_t)atomic_load(&t->lost)));
+}
+
+/* Does what is due; returns when the next thing is. */
+static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
+{
+        if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING) && now_ns >= v->tick_ns)
+                tick(v, now_ns);
+        if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
+                reason_give(&v->reason, true, "the sender does not end the stream");
+                end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                if (v->done_io.fd < 0)
+                        threads_ended(v, 0);
+        }
+        if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
+                v->state = RECEIVE_DONE;
+        return MIN(MIN(stream_control_turn(&v->control, now_ns), v->deadline_ns),
+                   v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
+}
+
+static void follow(struct receiver *v)
+{
+        uint64_t deadline_ns = 0;
+        int r;
+
+        v->deadline_ns = NEVER_NS;
+        while (v->state != RECEIVE_DONE) {
+                r = loop_wait(v->loop, deadline_ns);
+                if (r < 0) {
+                        reason_give(&v->reason, true, "cannot wait for events: %s", strerror(-r));
+                        break;
+                }
+                take_signals(v);
+                deadline_ns = v->state == RECEIVE_DONE ? 0 : take_turn(v, loop_now_ns(v->loop));
+        }
+        if (v->begin_ns > 0)
+                show_progress(v, clock_now_ns(), true);
+}
+
+/* Packets that are not in the output. The sender's word for its total counts, but not its report. */
+static uint64_t missing(const struct receiver *v)
+{
+        const struct account *a = &v->threads.account;
+        uint64_t total = atomic_load(&v->threads.total_packets);
+
+        return total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total);
+}
+
+/* Logs what fell short, and returns the exit status. */
+static int conclude(struct receiver *v, json_t **ret)
+{
+        uint64_t lost, corrupt;
+
+        if (v->reason.failed)
+                log_error("%s", v->reason.text);
+        if (v->begin_ns == 0)
+                return 1;
+        if (!v->own) {
+                receive_threads_abort(&v->threads);
+                receive_threads_join(&v->threads);
+                v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
+        }
+        *ret = report_merge(false, v->theirs, v->own);
+        lost = missing(v);
+        corrupt = sink_corrupt(v->sink);
+        if (lost > 0)
+                log_error("%llu packets are missing", (unsigned long long)lost);
+        if (corrupt > 0)
+                log_error("%llu packets arrived corrupt", (unsigned long long)corrupt);
+        return v->reason.failed || lost > 0 || corrupt > 0 ? 1 : 0;
+}
+
+static int open_socket(struct receiver *v)
+{
+        const struct stream_receive_config *c = v->config;
+        struct udp_config udp = {
+                .local = c->at,
+                .receive_buffer_bytes = c->common.socket_buffer_bytes,
+                .timestamps = true,
+        };
+        int r;
+
+        /* A receiver that dials takes packets at any port. */
+        if (c->dials)
+                udp.local = (struct net_address){.v6 = {.sin6_family = c->at.any.sa_family},
+                                                 .size_bytes = c->at.size_bytes};
+        r = endpoint_new_udp(&v->endpoint, &udp);
+        if (r < 0)
+                return log_error_errno(r, "%s: cannot open the UDP port: %m", peer_text(v));
+        if (v->endpoint->granted_receive_bytes < c->common.socket_buffer_bytes)
+                log_warning("the kernel grants %llu bytes of receive buffer instead of %llu; raise "
+                            "net.core.rmem_max or grant CAP_NET_ADMIN",
+                            (unsigned long long)v->endpoint->granted_receive_bytes,
+                            (unsigned long long)c->common.socket_buffer_bytes);
+        return 0;
+}
+
+static int open_all(struct receiver *v)
+{
+        const struct stream_receive_config *c = v->config;
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
+        int r;
+
+        if (sink_open(&v->sink, c->output, c->overwrite, &e) < 0) {
+                log_error("%s", error_format(&e, text));
+                return 2;
+        }
+        if (open_socket(v) < 0)
+                return 1;
+        r = faults_new(&v->faults, &c->faults);
+        if (r >= 0)
+                r = loop_new(&v->loop);
+        if (r >= 0)
+                r = loop_catch_signals(v->loop);
+        if (r < 0)
+                return log_error_errno(r, "cannot start: %m"), 1;
+        v->control.received = received;
+        v->control.ended = ended;
+        v->control.greet = greet;
+        v->control.failed = dial_failed;
+        v->control.ctx = v;
+        if (c->dials)
+                stream_control_dial(&v->control, v->loop, &c->at, c->wait_ns);
+        else
+                r = stream_control_listen(&v->control, v->loop, &c->at);
+        return r < 0 ? (log_error_errno(r, "%s: cannot listen: %m", peer_text(v)), 1) : 0;
+}
+
+int stream_receive(const struct stream_receive_config *c, json_t **ret)
+{
+        /* Aligned to lines of the cache, as the ring within wants it. */
+        struct receiver *v = memory_map(sizeof *v);
+        int status;
+
+        if (!v)
+                return log_error_errno(ENOMEM, "%m"), 1;
+        v->config = c;
+        v->done_io.fd = -1;
+        status = open_all(v);
+        if (status == 0) {
+                follow(v);
+                status = conclude(v, ret);
+        }
+        stream_control_close(&v->control);
+        receive_threads_fini(&v->threads);
+        faults_free(v->faults);
+        endpoint_free(v->endpoint);
+        sink_free(v->sink);
+        json_decref(v->own);
+        json_decref(v->theirs);
+        loop_free(v->loop);
+        memory_unmap(v, sizeof *v);
+        return status;
+}

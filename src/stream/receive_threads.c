@@ -1,0 +1,382 @@
+/* Moves packets from the socket through the ring to the sink. What arrives is checked, counted, and never
+ * fatal. */
+#include "receive_threads.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/thread.h"
+
+#define RECEIVE_MAX 256u
+/* The longest waits, so that each thread soon notices what ends it. */
+#define WAIT_NS (20 * NS_PER_MS)
+#define WAIT_MS 10
+/* After the end of the stream, packets that do not come within this time are lost. */
+#define SILENCE_NS (300 * NS_PER_MS)
+/* Nor does the output wait longer for a packet in the middle of a stream. No network reorders by so much. */
+#define GAP_NS NS_PER_S
+/* The output writes as much at once, and is woken for a part of it. */
+#define WRITE_BYTES (UINT64_C(1) << 20)
+#define WAKE_BYTES (UINT64_C(1) << 18)
+/* A sender that left without a word may still send, but not for ever. */
+#define LEFT_NS (5 * NS_PER_S)
+/* A larger jump of the sequence cannot be loss: at 1 Gbit/s it is ten minutes, and an outage of the control
+ * connection ends the stream long before. */
+#define JUMP_MAX (UINT64_C(1) << 26)
+
+static bool is_over(struct receive_threads *t)
+{
+        return slot_ring_is_closed(&t->ring);
+}
+
+/* The first sequence number without a slot. */
+static uint64_t limit_of(struct receive_threads *t)
+{
+        return slot_ring_emptied(&t->ring) + t->ring.slots;
+}
+
+/* What takes the place of a missing packet: zeros, or a frame that is marked invalid. */
+static void fill_in(struct receive_threads *t, uint64_t sequence)
+{
+        uint64_t bytes = atomic_load_explicit(&t->total_bytes, memory_order_relaxed),
+                 begin = sequence * t->rule.payload_bytes;
+        uint32_t size = t->rule.payload_bytes;
+        uint8_t *slot = slot_ring_at(&t->ring, sequence);
+
+        memset(slot, 0, t->rule.payload_bytes);
+        if (t->plan)
+                vdif_plan_fill(t->plan, sequence, slot);
+        else if (sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
+                 bytes > begin && bytes - begin < size)
+                size = (uint32_t)(bytes - begin); /* the last packet */
+        *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
+}
+
+/* Decides what can be decided below `known`, the end of what has been heard of, and publishes it. */
+static void decide(struct receive_threads *t, uint64_t known, bool all)
+{
+        uint64_t until = MIN(known, limit_of(t)), before = t->account.base;
+        bool arrived;
+
+        while (account_decide(&t->account, until, all, &arrived)) {
+                uint64_t sequence = t->account.base - 1;
+
+                if (!arrived)
+                        fill_in(t, sequence);
+                else if (t->plan)
+                        vdif_plan_note(t->plan, sequence, slot_ring_at(&t->ring, sequence));
+        }
+        if (t->account.base == before)
+                return;
+        slot_ring_fill(&t->ring, t->account.base);
+        atomic_store_explicit(&t->lost, t->account.given_up, memory_order_relaxed);
+}
+
+/* Finds the place of a packet, and waits for it if the ring is full: the socket's buffer then overflows,
+ * where the kernel counts what is lost. */
+static enum account_result find_place(struct receive_threads *t, uint64_t sequence)
+{
+        enum account_result r = account_take(&t->account, sequence, limit_of(t));
+
+        while (r == ACCOUNT_BEYOND && !is_over(t)) {
+                uint64_t emptied = slot_ring_emptied(&t->ring);
+
+                decide(t, sequence + 1, false);
+                if (sequence >= limit_of(t))
+                        slot_ring_wait_emptied(&t->ring, emptied + 1, WAIT_NS);
+                r = account_take(&t->account, sequence, limit_of(t));
+        }
+        return r;
+}
+
+static void note_arrival(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
+{
+        if (t->last_ns > 0)
+                timing_add(&t->between,
+                           timing_between(now_ns - t->last_ns, t->last_arrived_ns, d->arrived_ns), 1);
+        else
+                t->first_ns = now_ns;
+        t->last_ns = now_ns;
+        t->last_arrived_ns = d->arrived_ns;
+}
+
+/* Whether a packet of this size can be at this place: only the last one is shorter, and nothing follows it.
+ */
+static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence, uint32_t size)
+{
+        uint64_t end = MAX(t->account.end, t->account.base);
+
+        if (sequence >= atomic_load_explicit(&t->total_packets, memory_order_relaxed) ||
+            sequence >= end + JUMP_MAX || (t->last != PACKETS_UNKNOWN && sequence > t->last))
+                return PACKET_FOREIGN;
+        if (size == t->rule.payload_bytes || sequence == t->last)
+                return PACKET_OURS;
+        if (t->last != PACKETS_UNKNOWN || sequence + 1 < end)
+                return PACKET_SHORT;
+        t->last = sequence;
+        return PACKET_OURS;
+}
+
+/* Whether a datagram is of this stream. Checks all of it. */
+static enum packet_kind check(struct receive_threads *t, const struct datagram *d, uint64_t *ret_sequence)
+{
+        uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        enum packet_kind kind = PACKET_FOREIGN;
+
+        if (net_address_equal(d->from, &t->from))
+                kind = packet_read(&t->rule, d->bytes, d->size_bytes, ret_sequence);
+        if (kind == PACKET_OURS)
+                kind = check_place(t, *ret_sequence, size);
+        if (kind == PACKET_OURS && t->plan &&
+            !vdif_plan_takes(t->plan, *ret_sequence, d->bytes + header, size))
+                kind = PACKET_FOREIGN;
+        t->short_ones += kind == PACKET_SHORT;
+        t->foreign += kind == PACKET_FOREIGN;
+        return kind;
+}
+
+/* The packets that are missing before this one were dropped by the socket, as far as its drops explain them.
+ */
+static void note_drops(struct receive_threads *t, uint64_t sequence)
+{
+        t->socket_lost += MIN(sequence - MIN(t->account.end, sequence), t->drops_pending * t->drop_packets);
+        t->drops_pending = 0;
+}
+
+static void take(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
+{
+        uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        uint64_t sequence;
+
+        t->drops_pending += d->dropped_before;
+        if (check(t, d, &sequence) != PACKET_OURS)
+                return;
+        note_drops(t, sequence);
+        note_arrival(t, d, now_ns);
+        if (find_place(t, sequence) != ACCOUNT_NEW)
+                return;
+        memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
+        *slot_ring_size(&t->ring, sequence) = size;
+        t->taken_bytes += size;
+}
+
+/* Gives up the first missing packets if too much time has passed, however few have overtaken them. */
+static void give_up_old(struct receive_threads *t, uint64_t now_ns)
+{
+        if (t->account.base == t->account.end || t->account.base != t->gap) {
+                t->gap = t->account.base;
+                t->gap_ns = now_ns;
+        } else if (now_ns >= t->gap_ns + GAP_NS) {
+                decide(t, account_next(&t->account), true);
+                decide(t, t->account.end, false);
+        }
+}
+
+/* Returns the number of datagrams, or negative errno. */
+static int receive(struct receive_threads *t)
+{
+        struct datagram in[RECEIVE_MAX];
+        struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};
+        int n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
+                          : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
+
+        uint64_t now_ns = clock_now_ns(), received = t->account.received;
+
+        if (n == 0) {
+                give_up_old(t, now_ns);
+                (void)poll(&p, 1, faults_are_holding(t->faults) ? 1 : WAIT_MS);
+                return 0;
+        }
+        for (int i = 0; i < n && !is_over(t); i++)
+                take(t, &in[i], now_ns);
+        /* They may have waited for the output. */
+        if (t->account.received > received)
+                t->last_new_ns = clock_now_ns();
+        atomic_store_explicit(&t->packets, t->account.received, memory_order_relaxed);
+        atomic_store_explicit(&t->bytes, t->taken_bytes, memory_order_relaxed);
+        if (n > 0) {
+                decide(t, t->account.end, false);
+                give_up_old(t, now_ns);
+                timing_add(&t->processing, (clock_now_ns() - now_ns) / (uint64_t)n, (uint64_t)n);
+        }
+        return n;
+}
+
+/* At the end of the stream, no packet follows the last drops. */
+static void note_last_drops(struct receive_threads *t, uint64_t total)
+{
+        uint64_t known = t->endpoint->counts.dropped;
+
+        t->drops_pending += endpoint_counts(t->endpoint)->dropped - known;
+        if (total != PACKETS_UNKNOWN)
+                note_drops(t, total);
+}
+
+/* After the end of the stream: gives up what is missing, as the ring has room. Returns whether all is
+ * decided. */
+static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
+{
+        uint64_t total = atomic_load_explicit(&t->total_packets, memory_order_relaxed),
+                 known = total == PACKETS_UNKNOWN ? t->account.end : MAX(total, t->account.end),
+                 quiet_since_ns = MAX(t->last_new_ns, ending_ns), now_ns = clock_now_ns();
+        bool silent = now_ns >= quiet_since_ns + SILENCE_NS && !faults_are_holding(t->faults);
+
+        if (total != PACKETS_UNKNOWN && t->account.base >= known)
+                return true;
+        if (!silent && (total != PACKETS_UNKNOWN || now_ns < ending_ns + LEFT_NS))
+                return false;
+        note_last_drops(t, total);
+        decide(t, known, true);
+        return t->account.base >= known;
+}
+
+static void tell_done(const struct receive_threads *t)
+{
+        uint64_t one = 1;
+
+        (void)!write(t->done_fd, &one, sizeof one);
+}
+
+static void *run_network(void *ctx)
+{
+        struct receive_threads *t = ctx;
+        uint64_t ending_ns = 0;
+
+        while (!is_over(t)) {
+                t->network_error = MIN(receive(t), 0);
+                if (t->network_error < 0)
+                        break;
+                if (!atomic_load_explicit(&t->ending, memory_order_acquire))
+                        continue;
+                ending_ns = ending_ns ?: clock_now_ns();
+                if (is_decided(t, ending_ns))
+                        break;
+        }
+        atomic_store_explicit(&t->decided, true, memory_order_release);
+        return NULL;
+}
+
+/* Writes n slots from `done` on. Returns negative errno. */
+static int write_slots(struct receive_threads *t, uint64_t done, uint64_t n)
+{
+        bool each = sink_is_pattern(t->sink);
+
+        for (uint64_t i = 0; i < n;) {
+                uint64_t first = i;
+                size_t bytes = 0;
+                uint32_t size;
+                int r;
+
+                /* Slots that are full lie one after another. */
+                do {
+                        size = *slot_ring_size(&t->ring, done + i++);
+                        bytes += size & ~SLOT_MISSING;
+                } while (i < n && !each && (size & ~SLOT_MISSING) == t->ring.stride_bytes);
+                r = sink_put(t->sink, slot_ring_at(&t->ring, done + first), bytes, size & SLOT_MISSING,
+                             &t->ring.closed);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static void *run_output(void *ctx)
+{
+        struct receive_threads *t = ctx;
+        uint64_t done = 0, most = MAX(WRITE_BYTES / t->ring.stride_bytes, UINT64_C(1)),
+                 wanted = MAX(MIN(WAKE_BYTES / t->ring.stride_bytes, t->ring.slots / 4), UINT64_C(1));
+        int r = 0;
+
+        for (;;) {
+                bool decided = atomic_load_explicit(&t->decided, memory_order_acquire);
+                uint64_t filled = slot_ring_filled(&t->ring), n;
+
+                if (filled == done && (decided || is_over(t)))
+                        break;
+                if (filled == done)
+                        filled = slot_ring_wait_filled(&t->ring, done + wanted, WAIT_NS);
+                n = MIN(MIN(filled - done, slot_ring_straight(&t->ring, done)), most);
+                r = write_slots(t, done, n);
+                if (r < 0)
+                        break;
+                done += n;
+                slot_ring_empty(&t->ring, done);
+        }
+        if (r >= 0)
+                (void)sink_finish(t->sink, &t->output_error);
+        else if (r != -ECANCELED)
+                (void)sink_explain(t->sink, r, &t->output_error);
+        if (r < 0)
+                slot_ring_close(&t->ring);
+        tell_done(t);
+        return NULL;
+}
+
+int receive_threads_start(struct receive_threads *t)
+{
+        const struct stream_options *o = t->options;
+        uint64_t slots = MAX(o->ring_bytes / t->rule.payload_bytes, UINT64_C(64)), window;
+        int r = slot_ring_init(&t->ring, MIN(slots, SLOT_RING_SLOTS_MAX), t->rule.payload_bytes, &o->wake);
+
+        if (r < 0)
+                return r;
+        /* What waits for an overtaken packet leaves room for the output to work. */
+        window = MIN((uint64_t)t->window_packets, t->ring.slots / 2);
+        r = account_init(&t->account, t->ring.slots, window);
+        if (r < 0)
+                return r;
+        timing_init(&t->between);
+        timing_init(&t->processing);
+        t->last = PACKETS_UNKNOWN;
+        atomic_store(&t->total_packets, PACKETS_UNKNOWN);
+        atomic_store(&t->total_bytes, UINT64_MAX);
+        t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (t->done_fd < 0)
+                return -errno;
+        r = thread_start(&t->output, "evb-output", o->file_cpus.cpus, o->file_cpus.n, run_output, t);
+        t->started_output = r >= 0;
+        if (r >= 0)
+                r = thread_start(&t->network, "evb-network", o->network_cpus.cpus, o->network_cpus.n,
+                                 run_network, t);
+        t->started_network = r >= 0;
+        if (r < 0)
+                receive_threads_abort(t);
+        return r;
+}
+
+void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes)
+{
+        atomic_store_explicit(&t->total_packets, packets, memory_order_relaxed);
+        atomic_store_explicit(&t->total_bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&t->ending, true, memory_order_release);
+}
+
+void receive_threads_abort(struct receive_threads *t)
+{
+        slot_ring_close(&t->ring);
+}
+
+void receive_threads_join(struct receive_threads *t)
+{
+        if (t->started_network)
+                pthread_join(t->network, NULL);
+        if (t->started_output)
+                pthread_join(t->output, NULL);
+        t->started_network = t->started_output = false;
+}
+
+void receive_threads_fini(struct receive_threads *t)
+{
+        if (t->ring.slots == 0)
+                return;
+        receive_threads_abort(t);
+        receive_threads_join(t);
+        if (t->done_fd > 0)
+                close(t->done_fd);
+        account_fini(&t->account);
+        slot_ring_fini(&t->ring);
+}

@@ -1,0 +1,69 @@
+/* The two threads of a receiver: one puts packets into their places in the ring, the other writes them out in
+ * order. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "rules/account.h"
+#include "evb/net/endpoint.h"
+#include "evb/net/faults.h"
+#include "evb/stream/slot_ring.h"
+#include "rules/packet.h"
+#include "sink.h"
+#include "rules/timing.h"
+#include "rules/vdif_plan.h"
+
+/* Bit of a slot's size: its packet is missing. */
+#define SLOT_MISSING (UINT32_C(1) << 31)
+#define PACKETS_UNKNOWN UINT64_MAX
+
+/* The caller fills the first part, calls receive_threads_start(), and reads the rest; all but the atomic
+ * members after receive_threads_join(). */
+struct receive_threads {
+        const struct stream_options *options;
+        struct endpoint *endpoint;
+        struct faults *faults; /* or NULL */
+        struct sink *sink;
+        struct net_address from; /* the only sender */
+        struct packet_rule rule;
+        struct vdif_plan *plan; /* VDIF */
+        uint32_t window_packets;
+        uint32_t drop_packets; /* that one drop of the socket may be, at most */
+
+        struct slot_ring ring;
+        struct account account; /* the network thread's */
+        int done_fd;            /* readable when a thread has ended */
+        pthread_t network, output;
+        bool started_network, started_output;
+        /* Set by receive_threads_end(): packets and bytes of the whole stream. */
+        _Atomic uint64_t total_packets, total_bytes;
+        _Atomic bool ending;
+        _Atomic bool decided;                  /* nothing more comes into the ring */
+        _Atomic uint64_t packets, bytes, lost; /* for the live line and statistics */
+        uint64_t last; /* the packet that is shorter, and so the last one; PACKETS_UNKNOWN: none yet */
+        uint64_t taken_bytes;
+        uint64_t foreign, short_ones; /* datagrams */
+        /* Drops of the socket that no packet has followed yet, and packets that were lost by drops. */
+        uint64_t drops_pending, socket_lost;
+        uint64_t first_ns, last_ns; /* arrival of packets of this stream; 0: none */
+        uint64_t last_new_ns;       /* when one that had not arrived before was in its place */
+        uint64_t last_arrived_ns;
+        uint64_t gap, gap_ns; /* the missing packet that all wait for, and since when */
+        int network_error;    /* negative errno */
+        struct error output_error;
+        struct timing between, processing;
+};
+
+/* Negative errno; then the threads are not running, and receive_threads_fini() is to be called all the same.
+ */
+int receive_threads_start(struct receive_threads *t);
+/* No more than so many packets and bytes come (unknown: UINT64_MAX); the threads end when all have arrived,
+ * or the network is silent. */
+void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
+/* Both threads end at once. */
+void receive_threads_abort(struct receive_threads *t);
+void receive_threads_join(struct receive_threads *t);
+/* Ends the threads and frees the ring, but not what the caller provided. Accepts a zeroed structure. */
+void receive_threads_fini(struct receive_threads *t);

@@ -1,0 +1,36 @@
+/* Writes and reads the headers of data packets. Nothing that arrives is trusted. */
+#include "packet.h"
+
+#include "evb/base/cursor.h"
+
+uint32_t packet_header_bytes(enum stream_format format)
+{
+        return format == STREAM_VDIF ? PACKET_VTP_BYTES : PACKET_PLAIN_BYTES;
+}
+
+void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence)
+{
+        struct writer w = writer_init(to, packet_header_bytes(rule->format));
+
+        writer_u64(&w, sequence);
+        if (rule->format == STREAM_PLAIN)
+                writer_u64(&w, rule->cookie);
+}
+
+enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, size_t n,
+                             uint64_t *ret_sequence)
+{
+        struct reader r = reader_init(bytes, n);
+        uint64_t sequence = reader_u64(&r);
+
+        if (rule->format == STREAM_PLAIN && reader_u64(&r) != rule->cookie && !r.failed)
+                return PACKET_FOREIGN;
+        if (r.failed || reader_left(&r) == 0)
+                return PACKET_SHORT;
+        if (reader_left(&r) > rule->payload_bytes)
+                return PACKET_FOREIGN;
+        if (rule->format == STREAM_VDIF && reader_left(&r) < rule->payload_bytes)
+                return PACKET_SHORT;
+        *ret_sequence = sequence;
+        return PACKET_OURS;
+}

@@ -1,0 +1,19 @@
+/* The report of a stream: each end makes its part, and both parts give one report, the same on both ends but
+ * for the role. */
+#pragma once
+
+#include <jansson.h>
+
+#include "evb/stream/stream.h"
+#include "evb/sys/processors.h"
+
+/* {"cpu", "user", "system", ...} for each processor, in per cent of the time between two readings. */
+json_t *report_processors(const struct processors *begin, const struct processors *end);
+/* "futex", "signal=200", ... */
+#define REPORT_WAKE_MAX 32
+const char *report_wake(const struct wake *w, char text[static REPORT_WAKE_MAX]);
+/* The difference of two counters, or null if one is not known. */
+json_t *report_difference(bool known, uint64_t begin, uint64_t end);
+
+/* Merges the parts, either of which may be NULL: the peer sent none. Borrows them. */
+json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receiver);

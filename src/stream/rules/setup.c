@@ -1,0 +1,152 @@
+/* Converts the offer of a stream to JSON and back. What a peer offers is checked completely. */
+#include "setup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* Numbers of 64 bits, which JSON does not have. */
+#define HEX64_MAX 17
+/* A datagram over IPv4 has at most as many. */
+#define PACKET_MAX_BYTES 65507u
+
+static json_t *encode_hex64(uint64_t v)
+{
+        char text[HEX64_MAX];
+
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)v);
+        return json_string(text);
+}
+
+static bool decode_hex64(const json_t *value, uint64_t *ret)
+{
+        const char *text = json_string_value(value);
+
+        if (!text || strlen(text) != HEX64_MAX - 1 || strspn(text, "0123456789abcdef") != HEX64_MAX - 1)
+                return false;
+        *ret = strtoull(text, NULL, 16);
+        return true;
+}
+
+static json_t *encode_header(const uint8_t *bytes, size_t n)
+{
+        char text[2 * VDIF_HEADER_BYTES + 1] = "";
+
+        for (size_t i = 0; i < n; i++)
+                snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+        return json_string(text);
+}
+
+/* Returns the number of bytes; 0: they are not a header. */
+static size_t decode_header(const json_t *value, uint8_t bytes[static VDIF_HEADER_BYTES])
+{
+        const char *text = json_string_value(value);
+        size_t n = text ? strlen(text) : 0;
+
+        if (n == 0 || n % 2 > 0 || n > (size_t)2 * VDIF_HEADER_BYTES || strspn(text, "0123456789abcdef") != n)
+                return 0;
+        for (size_t i = 0; i < n / 2; i++) {
+                unsigned byte;
+
+                if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+                        return 0;
+                bytes[i] = (uint8_t)byte;
+        }
+        return n / 2;
+}
+
+static json_t *encode_plan(const struct vdif_plan *p)
+{
+        json_t *headers = json_array();
+
+        for (uint32_t i = 0; i < p->n_threads; i++)
+                json_array_append_new(headers, encode_header(p->threads[i].header, p->header_bytes));
+        return json_pack("{s:i, s:o}", "frames_per_second", (int)p->frames_per_second, "headers", headers);
+}
+
+json_t *setup_encode(const struct stream_offer *o)
+{
+        json_t *m = json_pack(
+                "{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:b, s:b}", "type", "open", "protocol", SETUP_PROTOCOL,
+                "program", "evb " EVB_VERSION, "format", o->rule.format == STREAM_VDIF ? "vdif" : "plain",
+                "cookie", encode_hex64(o->rule.cookie), "payload_bytes", (int)o->rule.payload_bytes,
+                "udp_port", (int)o->udp_port, "pattern", (int)o->pattern, "spaced", (int)o->spaced);
+
+        json_object_set_new(m, "key", encode_hex64(o->key));
+        if (o->rule.format == STREAM_VDIF)
+                json_object_set_new(m, "vdif", encode_plan(&o->plan));
+        return m;
+}
+
+static bool decode_number(const json_t *m, const char *name, json_int_t least, json_int_t most,
+                          json_int_t *ret)
+{
+        const json_t *value = json_object_get(m, name);
+
+        *ret = json_integer_value(value);
+        return json_is_integer(value) && *ret >= least && *ret <= most;
+}
+
+static bool decode_plan(struct vdif_plan *ret, const json_t *value, uint32_t frame_bytes)
+{
+        const json_t *headers = json_object_get(value, "headers");
+        json_int_t per_second;
+
+        if (!decode_number(value, "frames_per_second", 0, INT32_MAX, &per_second) ||
+            json_array_size(headers) == 0)
+                return false;
+        for (size_t i = 0; i < json_array_size(headers); i++) {
+                uint8_t header[VDIF_HEADER_BYTES] = {};
+                size_t n = decode_header(json_array_get(headers, i), header);
+
+                if (i == 0 ? vdif_plan_begin(ret, header, n) < 0 : !vdif_plan_add(ret, header, n))
+                        return false;
+        }
+        ret->frames_per_second = (uint32_t)per_second;
+        return ret->frame_bytes == frame_bytes;
+}
+
+static int decode_format(enum stream_format *ret, const json_t *m, struct error *e)
+{
+        const char *format = json_string_value(json_object_get(m, "format"));
+
+        if (format && strcmp(format, "plain") == 0)
+                *ret = STREAM_PLAIN;
+        else if (format && strcmp(format, "vdif") == 0)
+                *ret = STREAM_VDIF;
+        else
+                return error_set(e, -EBADMSG, "unknown format; this receiver knows plain and vdif");
+        return 0;
+}
+
+int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
+{
+        json_int_t protocol, payload, port;
+        struct stream_offer *o = ret;
+        int r;
+
+        if (!decode_number(m, "protocol", 0, INT32_MAX, &protocol) || protocol != SETUP_PROTOCOL)
+                return error_set(e, -EPROTO,
+                                 "the sender has version %lld of the protocol, this receiver (evb %s) has "
+                                 "version %d; use the same version of evb on both ends",
+                                 (long long)protocol, EVB_VERSION, SETUP_PROTOCOL);
+        r = decode_format(&o->rule.format, m, e);
+        if (r < 0)
+                return r;
+        if (!decode_number(m, "payload_bytes", 1, PACKET_MAX_BYTES - packet_header_bytes(o->rule.format),
+                           &payload) ||
+            !decode_number(m, "udp_port", 1, UINT16_MAX, &port) ||
+            !decode_hex64(json_object_get(m, "cookie"), &o->rule.cookie) ||
+            !decode_hex64(json_object_get(m, "key"), &o->key))
+                return error_set(e, -EBADMSG, "the sender's offer is incomplete or out of range");
+        o->rule.payload_bytes = (uint32_t)payload;
+        o->udp_port = (uint16_t)port;
+        o->pattern = json_is_true(json_object_get(m, "pattern"));
+        o->spaced = json_is_true(json_object_get(m, "spaced"));
+        if (o->rule.format == STREAM_VDIF &&
+            !decode_plan(&o->plan, json_object_get(m, "vdif"), o->rule.payload_bytes))
+                return error_set(e, -EBADMSG, "the sender's description of VDIF frames contradicts itself");
+        return 0;
+}

@@ -1,0 +1,26 @@
+/* The first message of a stream's control connection: what the sender is going to send. docs/streams.md
+ * describes all messages. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "evb/base/error.h"
+#include "packet.h"
+#include "vdif_plan.h"
+
+#define SETUP_PROTOCOL 1
+
+struct stream_offer {
+        struct packet_rule rule;
+        uint64_t key;      /* of the pattern, if `pattern` */
+        uint16_t udp_port; /* the packets come from it */
+        bool pattern;
+        bool spaced;           /* packets leave one by one */
+        struct vdif_plan plan; /* VDIF */
+};
+
+json_t *setup_encode(const struct stream_offer *o);
+/* Returns a negative errno with an explanation for the sender: -EPROTO, another version; -EBADMSG. */
+int setup_decode(struct stream_offer *ret, const json_t *message, struct error *e);

@@ -1,0 +1,48 @@
+/* Adds up times and describes them. */
+#include "timing.h"
+
+#include <math.h>
+
+#include "evb/base/util.h"
+
+/* Stamps and looks of two packets differ by less, unless somebody set the clock. */
+#define STEP_NS (100 * NS_PER_MS)
+
+uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns)
+{
+        if (earlier_stamp_ns == 0 || stamp_ns <= earlier_stamp_ns ||
+            stamp_ns - earlier_stamp_ns > looks_ns + STEP_NS)
+                return looks_ns;
+        return stamp_ns - earlier_stamp_ns;
+}
+
+void timing_init(struct timing *t)
+{
+        histogram_init(&t->ns);
+        t->mean_ns = t->squares = 0;
+}
+
+void timing_add(struct timing *t, uint64_t ns, uint64_t times)
+{
+        double off = (double)ns - t->mean_ns;
+
+        if (times == 0)
+                return;
+        histogram_add(&t->ns, ns, times);
+        t->mean_ns += off * (double)times / (double)t->ns.count;
+        t->squares += off * ((double)ns - t->mean_ns) * (double)times;
+}
+
+static double quantile_us(const struct timing *t, double q)
+{
+        return (double)histogram_quantile(&t->ns, q) / 1e3;
+}
+
+json_t *timing_describe(const struct timing *t)
+{
+        if (t->ns.count == 0)
+                return json_null();
+        return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "mean", t->mean_ns / 1e3, "sigma",
+                         sqrt(t->squares / (double)t->ns.count) / 1e3, "p50", quantile_us(t, 0.5), "p99",
+                         quantile_us(t, 0.99), "p999", quantile_us(t, 0.999), "max", (double)t->ns.max / 1e3);
+}

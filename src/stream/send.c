@@ -1,0 +1,476 @@
+/* The sending end of a stream: connects to the receiver, offers the stream, and follows it to its end. The
+ * threads in send_threads.c move the data. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "control.h"
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/memory.h"
+#include "figures.h"
+#include "reason.h"
+#include "rules/report.h"
+#include "rules/setup.h"
+#include "send_setup.h"
+#include "send_threads.h"
+
+#define TICK_NS NS_PER_S
+/* A receiver that dialled answers the offer within this time. */
+#define ANSWER_NS (5 * NS_PER_S)
+/* What the kernel still holds is sent before the end is announced. A shaped device may need some time. */
+#define UNSENT_WAIT_NS (10 * NS_PER_S)
+#define UNSENT_LOOK_NS (5 * NS_PER_MS)
+
+enum send_state {
+        SEND_CONNECTING, /* until a receiver is there */
+        SEND_OFFERED,    /* until the receiver that dialled accepts the offer */
+        SEND_RUNNING,
+        SEND_DRAINING, /* the threads have ended; the kernel still has packets */
+        SEND_ENDING,   /* until the receiver's report comes */
+        SEND_DONE,
+};
+
+struct sender {
+        const struct stream_send_config *config;
+        struct loop *loop;
+        struct stream_source *source;
+        struct endpoint *endpoint;
+        struct stream_offer offer;
+        struct stream_control control;
+        struct json_connection *connection; /* the receiver's; NULL: none, or gone */
+        struct net_address receiver;
+        struct send_threads threads;
+        struct loop_io done_io;
+        enum send_state state;
+        struct reason reason;
+        unsigned signals_seen;
+        uint64_t begin_ns, tick_ns, state_ns;
+        uint64_t lost; /* as the receiver says; UINT64_MAX: unknown */
+        struct figures_begin begin;
+        json_t *own, *theirs; /* reports */
+};
+
+static void enter(struct sender *s, enum send_state state)
+{
+        s->state = state;
+        s->state_ns = clock_now_ns();
+}
+
+static const char *peer_text(const struct sender *s)
+{
+        static char text[NET_ADDRESS_TEXT_MAX];
+
+        return net_address_format(&s->receiver, text);
+}
+
+static void finish(struct sender *s)
+{
+        enter(s, SEND_DONE);
+}
+
+/* The threads have ended, and the kernel has sent all that it ever will. */
+static void announce_end(struct sender *s)
+{
+        s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
+        if (!s->connection) {
+                finish(s);
+                return;
+        }
+        enter(s, SEND_ENDING);
+        json_connection_send(s->connection,
+                             json_pack("{s:s, s:I, s:I, s:O}", "type", "end", "packets",
+                                       (json_int_t)atomic_load(&s->threads.packets), "bytes",
+                                       (json_int_t)atomic_load(&s->threads.bytes), "report", s->own));
+}
+
+static void threads_ended(void *ctx, uint32_t events)
+{
+        struct sender *s = ctx;
+
+        (void)events;
+        loop_remove(s->loop, &s->done_io);
+        s->done_io.fd = -1;
+        send_threads_abort(&s->threads);
+        send_threads_join(&s->threads);
+        if (s->threads.input_error == -EBADMSG)
+                reason_give(&s->reason, true, "%s: a frame is not of %u bytes, as the first one is",
+                            s->config->input, s->offer.rule.payload_bytes);
+        else if (s->threads.input_error < 0)
+                reason_give(&s->reason, true, "%s: cannot read: %s", s->config->input,
+                            strerror(-s->threads.input_error));
+        if (s->threads.network_error < 0)
+                reason_give(&s->reason, true, "cannot send: %s", strerror(-s->threads.network_error));
+        enter(s, SEND_DRAINING);
+}
+
+/* This receiver does not take the stream. One that listens waits for another. */
+static void give_up(struct sender *s, struct json_connection *c, const char *why)
+{
+        if (!s->config->listens) {
+                reason_give(&s->reason, true, "%s refuses the stream: %s", peer_text(s), why);
+                finish(s);
+                return;
+        }
+        log_warning("%s refuses the stream: %s", peer_text(s), why);
+        stream_control_refuse(c, "the sender waits for another receiver");
+        s->connection = NULL;
+        enter(s, SEND_CONNECTING);
+}
+
+static void start(struct sender *s, struct json_connection *c, const json_t *message)
+{
+        json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
+        int r;
+
+        if (port <= 0 || port > UINT16_MAX) {
+                give_up(s, c, "its answer has no valid UDP port");
+                return;
+        }
+        stream_control_admit(c);
+        s->connection = c;
+        r = send_setup_aim(s->endpoint, &s->receiver, (uint16_t)port);
+        if (r >= 0) {
+                figures_start(&s->begin, s->endpoint, &s->endpoint->local);
+                r = send_threads_start(&s->threads);
+        }
+        if (r >= 0) {
+                s->done_io = (struct loop_io){
+                        .fd = s->threads.done_fd, .events = EPOLLIN, .ready = threads_ended, .ctx = s};
+                r = loop_add(s->loop, &s->done_io);
+        }
+        if (r < 0) {
+                reason_give(&s->reason, true, "cannot start the stream: %s", strerror(-r));
+                finish(s);
+                return;
+        }
+        enter(s, SEND_RUNNING);
+        s->begin_ns = s->state_ns;
+        s->tick_ns = s->begin_ns + TICK_NS;
+}
+
+static void take_stop(struct sender *s, const json_t *message)
+{
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+
+        json_connection_text(json_object_get(message, "reason"), text, sizeof text);
+        /* The receiver knows whether it failed; its report says so. */
+        reason_give(&s->reason, false, "the receiver stopped: %s", text);
+        if (s->state == SEND_RUNNING)
+                send_threads_abort(&s->threads);
+}
+
+/* A receiver dialled: offers it the stream. */
+static void take_hello(struct sender *s, struct json_connection *c, const json_t *message)
+{
+        struct net_address local;
+
+        if (s->connection) {
+                stream_control_refuse(c, "it is busy with a stream to another receiver");
+                return;
+        }
+        if (json_integer_value(json_object_get(message, "protocol")) != SETUP_PROTOCOL) {
+                stream_control_refuse(c, "the sender (evb " EVB_VERSION
+                                         ") has another version of the protocol; use the "
+                                         "same version of evb on both ends");
+                return;
+        }
+        /* The port follows with the answer; until then, any leads to the same path. */
+        if (stream_control_addresses(c, 1, &s->receiver, &local) < 0)
+                return;
+        s->endpoint = endpoint_free(s->endpoint);
+        if (send_setup_path(s->config, &local, &s->receiver, &s->endpoint, &s->offer, &s->threads) != 0) {
+                /* Another receiver may be on another path. */
+                stream_control_refuse(c, "the stream does not fit the path; the sender says why");
+                return;
+        }
+        stream_control_admit(c);
+        s->connection = c;
+        json_connection_send(c, setup_encode(&s->offer));
+        enter(s, SEND_OFFERED);
+}
+
+static void take_report(struct sender *s, const json_t *message)
+{
+        json_t *report = json_object_get(message, "report");
+        uint64_t packets = atomic_load(&s->threads.packets);
+
+        if (!json_is_object(report))
+                reason_give(&s->reason, true, "%s: invalid report of the receiver; expected a JSON object",
+                            peer_text(s));
+        else if (json_integer_value(json_object_get(report, "packets")) > (json_int_t)packets)
+                reason_give(&s->reason, true,
+                            "%s: the receiver reports more than the %llu packets that were sent",
+                            peer_text(s), (unsigned long long)packets);
+        else
+                s->theirs = json_incref(report);
+        finish(s);
+}
+
+static bool awaits_answer(const struct sender *s)
+{
+        return s->state == SEND_OFFERED || (s->state == SEND_CONNECTING && !s->config->listens);
+}
+
+static void received(void *ctx, struct json_connection *c, const json_t *message)
+{
+        const char *type = json_string_value(json_object_get(message, "type")) ?: "";
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+        struct sender *s = ctx;
+
+        if (s->config->listens && c != s->connection) {
+                if (strcmp(type, "hello") == 0)
+                        take_hello(s, c, message);
+                else
+                        stream_control_refuse(c, "a receiver says hello first");
+                return;
+        }
+        if (strcmp(type, "refused") == 0 && awaits_answer(s)) {
+                json_connection_text(json_object_get(message, "reason"), text, sizeof text);
+                give_up(s, c, text);
+        } else if (strcmp(type, "ready") == 0 && awaits_answer(s))
+                start(s, c, message);
+        else if (strcmp(type, "statistics") == 0)
+                s->lost = (uint64_t)json_integer_value(json_object_get(message, "lost"));
+        else if (strcmp(type, "stop") == 0 && s->connection)
+                take_stop(s, message);
+        else if (strcmp(type, "report") == 0 && s->state == SEND_ENDING)
+                take_report(s, message);
+}
+
+static void ended(void *ctx, struct json_connection *c, int error)
+{
+        struct sender *s = ctx;
+
+        if (c != s->connection)
+                return;
+        s->connection = NULL;
+        if (s->state == SEND_OFFERED) {
+                enter(s, SEND_CONNECTING);
+                return;
+        }
+        reason_give(&s->reason, true, "%s: the receiver left: %s", peer_text(s),
+                    stream_control_explain(error));
+        if (s->state == SEND_RUNNING)
+                send_threads_abort(&s->threads);
+        else if (s->state == SEND_ENDING)
+                finish(s);
+}
+
+static json_t *greet(void *ctx)
+{
+        const struct sender *s = ctx;
+
+        return setup_encode(&s->offer);
+}
+
+static void dial_failed(void *ctx, int error)
+{
+        struct sender *s = ctx;
+
+        if (error == -EBADMSG)
+                reason_give(&s->reason, true, "%s is not a receiver: it does not answer in JSON",
+                            peer_text(s));
+        else
+                reason_give(&s->reason, true, "%s: cannot connect: %s", peer_text(s), strerror(-error));
+        finish(s);
+}
+
+static void take_signals(struct sender *s)
+{
+        unsigned n = loop_signals(s->loop) + loop_hangups(s->loop);
+
+        if (n == s->signals_seen)
+                return;
+        if (s->state == SEND_CONNECTING || s->state == SEND_OFFERED || n > 1) {
+                s->reason.text[0] = '\0';
+                reason_give(&s->reason, true, "interrupted");
+                finish(s);
+        } else if (s->state == SEND_RUNNING) {
+                reason_give(&s->reason, false, "interrupted");
+                send_threads_abort(&s->threads);
+        }
+        s->signals_seen = n;
+}
+
+static void show_progress(struct sender *s, uint64_t now_ns, bool last)
+{
+        struct stream_progress p = {
+                .seconds = (double)(now_ns - s->begin_ns) / 1e9,
+                .packets = atomic_load_explicit(&s->threads.packets, memory_order_relaxed),
+                .bytes = atomic_load_explicit(&s->threads.bytes, memory_order_relaxed),
+                .lost = s->lost,
+        };
+
+        if (s->threads.ring.slots > 0)
+                p.ring_percent = (slot_ring_filled(&s->threads.ring) - slot_ring_emptied(&s->threads.ring)) *
+                                 100 / s->threads.ring.slots;
+        if (s->config->common.progress)
+                s->config->common.progress(&p, last);
+}
+
+static void tick(struct sender *s, uint64_t now_ns)
+{
+        s->tick_ns += TICK_NS;
+        show_progress(s, now_ns, false);
+        if (s->connection)
+                json_connection_send(s->connection,
+                                     json_pack("{s:s, s:I, s:I}", "type", "statistics", "packets",
+                                               (json_int_t)atomic_load(&s->threads.packets), "bytes",
+                                               (json_int_t)atomic_load(&s->threads.bytes)));
+}
+
+/* While the stream lasts. */
+static uint64_t take_running_turn(struct sender *s, uint64_t now_ns)
+{
+        uint64_t end_ns = s->config->duration_ns > 0 ? s->begin_ns + s->config->duration_ns : NEVER_NS;
+
+        if (now_ns >= s->tick_ns)
+                tick(s, now_ns);
+        if (s->state == SEND_RUNNING && now_ns >= end_ns)
+                send_threads_abort(&s->threads);
+        else if (s->state == SEND_RUNNING)
+                return MIN(s->tick_ns, end_ns);
+        if (s->state != SEND_DRAINING)
+                return s->tick_ns;
+        if (endpoint_unsent_bytes(s->endpoint) == 0 || now_ns >= s->state_ns + UNSENT_WAIT_NS)
+                announce_end(s);
+        return now_ns + UNSENT_LOOK_NS;
+}
+
+/* Does what is due; returns when the next thing is. */
+static uint64_t take_turn(struct sender *s, uint64_t now_ns)
+{
+        switch (s->state) {
+        case SEND_OFFERED:
+                if (now_ns >= s->state_ns + ANSWER_NS) {
+                        stream_control_refuse(s->connection, "the sender waited for an answer");
+                        s->connection = NULL;
+                        enter(s, SEND_CONNECTING);
+                }
+                return s->state_ns + ANSWER_NS;
+        case SEND_RUNNING:
+        case SEND_DRAINING:
+        case SEND_ENDING:
+                return take_running_turn(s, now_ns);
+        case SEND_CONNECTING:
+        case SEND_DONE:
+                break;
+        }
+        return NEVER_NS;
+}
+
+static void follow(struct sender *s)
+{
+        uint64_t deadline_ns = 0;
+        int r;
+
+        while (s->state != SEND_DONE) {
+                r = loop_wait(s->loop, deadline_ns);
+                if (r < 0) {
+                        reason_give(&s->reason, true, "cannot wait for events: %s", strerror(-r));
+                        break;
+                }
+                take_signals(s);
+                deadline_ns = stream_control_turn(&s->control, loop_now_ns(s->loop));
+                deadline_ns = MIN(deadline_ns, take_turn(s, loop_now_ns(s->loop)));
+        }
+        if (s->begin_ns > 0)
+                show_progress(s, clock_now_ns(), true);
+}
+
+/* Logs what fell short, and returns the exit status. */
+static int conclude(struct sender *s, json_t **ret)
+{
+        json_t *merged;
+        json_int_t lost, corrupt;
+
+        if (s->reason.failed)
+                log_error("%s", s->reason.text);
+        if (s->begin_ns == 0)
+                return 1;
+        if (!s->own) {
+                send_threads_abort(&s->threads);
+                send_threads_join(&s->threads);
+                s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
+        }
+        merged = report_merge(true, s->own, s->theirs);
+        lost = json_integer_value(json_object_get(merged, "packets_lost"));
+        corrupt = json_integer_value(json_object_get(merged, "corrupt"));
+        *ret = merged;
+        if (s->theirs && lost > 0)
+                log_error("the receiver misses %lld of %lld packets", (long long)lost,
+                          (long long)json_integer_value(json_object_get(merged, "packets_sent")));
+        if (s->endpoint->counts.send_failed > 0)
+                log_error("this machine's kernel refused %llu packets: %s",
+                          (unsigned long long)s->endpoint->counts.send_failed,
+                          strerror(s->endpoint->counts.send_error));
+        if (s->theirs && corrupt > 0)
+                log_error("%lld packets arrived corrupt", (long long)corrupt);
+        if (s->theirs && !s->reason.failed && json_is_true(json_object_get(s->theirs, "failed")))
+                log_error("%s", s->reason.text[0] ? s->reason.text : "the receiver failed");
+        return s->reason.failed || !s->theirs || lost > 0 || corrupt > 0 ||
+                               json_is_true(json_object_get(s->theirs, "failed"))
+                       ? 1
+                       : 0;
+}
+
+static void sender_fini(struct sender *s)
+{
+        stream_control_close(&s->control);
+        send_threads_fini(&s->threads);
+        endpoint_free(s->endpoint);
+        stream_source_free(s->source);
+        json_decref(s->own);
+        json_decref(s->theirs);
+        loop_free(s->loop);
+}
+
+/* Prepares all that comes before the first connection. Logs errors, and returns the exit status. */
+static int sender_init(struct sender *s)
+{
+        const struct stream_send_config *c = s->config;
+        int status = send_setup_source(c, &s->source, &s->offer, &s->threads), r;
+
+        s->receiver = c->at;
+        if (status == 0 && !c->listens)
+                status = send_setup_path(c, NULL, &c->at, &s->endpoint, &s->offer, &s->threads);
+        if (status != 0)
+                return status;
+        r = loop_new(&s->loop);
+        if (r >= 0)
+                r = loop_catch_signals(s->loop);
+        s->control.received = received;
+        s->control.ended = ended;
+        s->control.greet = greet;
+        s->control.failed = dial_failed;
+        s->control.ctx = s;
+        if (r >= 0 && c->listens)
+                r = stream_control_listen(&s->control, s->loop, &c->at);
+        else if (r >= 0)
+                stream_control_dial(&s->control, s->loop, &c->at, c->wait_ns);
+        return r < 0 ? (log_error_errno(r, "%s: cannot start: %m", peer_text(s)), 1) : 0;
+}
+
+int stream_send(const struct stream_send_config *c, json_t **ret)
+{
+        /* Aligned to lines of the cache, as the ring within wants it. */
+        struct sender *s = memory_map(sizeof *s);
+        int status;
+
+        if (!s)
+                return log_error_errno(ENOMEM, "%m"), 1;
+        s->config = c;
+        s->lost = UINT64_MAX;
+        s->done_io.fd = -1;
+        status = sender_init(s);
+        if (status == 0) {
+                follow(s);
+                status = conclude(s, ret);
+        }
+        sender_fini(s);
+        memory_unmap(s, sizeof *s);
+        return status;
+}

@@ -1,0 +1,186 @@
+/* Chooses the size of packets by the path, and their spacing by rate, time, or recording. */
+#include "send_setup.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "kernel_pacing.h"
+
+#define IPV4_HEADERS_BYTES 28u /* IP and UDP */
+#define IPV6_HEADERS_BYTES 48u
+/* By default a packet is not larger than a jumbo frame, so that several fit a super-packet on any path. */
+#define DEFAULT_MAX_BYTES 8972u
+#define PACKET_MAX_BYTES 65507u
+#define LEAST_DATA_BYTES 1u
+/* Packets that leave together at a given rate take at most this time. */
+#define BURST_NS (100 * NS_PER_US)
+#define BURST_MAX 64u
+
+static int fail(const struct error *e)
+{
+        char text[ERROR_TEXT_MAX];
+
+        log_error("%s", error_format(e, text));
+        return e->code == -ENOMEM ? 1 : 2;
+}
+
+static int set_int(int fd, int level, int name, int value)
+{
+        return setsockopt(fd, level, name, &value, sizeof value) < 0 ? -errno : 0;
+}
+
+/* The UDP payload that the path carries in one piece. */
+static uint32_t path_bytes(const struct endpoint *e)
+{
+        bool v6 = e->local.any.sa_family == AF_INET6;
+        uint32_t headers = v6 ? IPV6_HEADERS_BYTES : IPV4_HEADERS_BYTES;
+        socklen_t size = sizeof(int);
+        int mtu = 0;
+
+        if (getsockopt(e->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &size) < 0 ||
+            mtu <= (int)headers)
+                return DEFAULT_MAX_BYTES;
+        return MIN((uint32_t)mtu - headers, PACKET_MAX_BYTES);
+}
+
+static void set_port(struct net_address *a, uint16_t port)
+{
+        if (a->any.sa_family == AF_INET6)
+                a->v6.sin6_port = htons(port);
+        else
+                a->v4.sin_port = htons(port);
+}
+
+static int open_socket(const struct stream_send_config *c, const struct net_address *local,
+                       const struct net_address *to, bool single, struct endpoint **ret)
+{
+        bool v6 = to->any.sa_family == AF_INET6;
+        struct udp_config config = {
+                .local = {.v6 = {.sin6_family = to->any.sa_family}, .size_bytes = to->size_bytes},
+                .connect = to,
+                .send_buffer_bytes = c->common.socket_buffer_bytes,
+                .segmentation = single ? SEGMENTATION_OFF : SEGMENTATION_AUTO,
+        };
+        char text[NET_ADDRESS_TEXT_MAX];
+        int r;
+
+        if (local) {
+                config.local = *local;
+                set_port(&config.local, 0);
+        }
+        r = endpoint_new_udp(ret, &config);
+        if (r < 0)
+                return log_error_errno(r, "%s: cannot open a socket to it: %m", net_address_format(to, text));
+        /* A packet that IP would divide is lost with any of its parts. */
+        (void)set_int((*ret)->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
+                      IP_PMTUDISC_DO);
+        return 0;
+}
+
+int send_setup_aim(struct endpoint *e, const struct net_address *to, uint16_t port)
+{
+        struct net_address at = *to;
+
+        set_port(&at, port);
+        return connect(e->fd, &at.any, at.size_bytes) < 0 ? -errno : 0;
+}
+
+static int choose_size(const struct stream_send_config *c, const struct net_address *at,
+                       const struct endpoint *e, struct stream_offer *o)
+{
+        uint32_t path = path_bytes(e), header = packet_header_bytes(o->rule.format),
+                 bytes = c->packet_bytes ?: MIN(path, DEFAULT_MAX_BYTES);
+        char to[NET_ADDRESS_TEXT_MAX];
+
+        net_address_format(at, to);
+        if (o->rule.format == STREAM_VDIF) {
+                bytes = o->plan.frame_bytes + header;
+                if (bytes > path) {
+                        log_error("%s: a VDIF frame of %u bytes and its number need packets of %u bytes, "
+                                  "but the path to %s carries %u; raise its MTU, or use --format plain",
+                                  c->input, o->plan.frame_bytes, bytes, to, path);
+                        return 2;
+                }
+        } else if (bytes > path || bytes < header + LEAST_DATA_BYTES) {
+                log_error("--packet-size %u: expected %u to %u, which is what the path to %s carries", bytes,
+                          header + LEAST_DATA_BYTES, path, to);
+                return 2;
+        }
+        o->rule.payload_bytes = bytes - header;
+        return 0;
+}
+
+static int choose_spacing(const struct stream_send_config *c, struct endpoint *e,
+                          const struct stream_offer *o, struct send_threads *t)
+{
+        uint64_t bits = (uint64_t)o->rule.payload_bytes * 8;
+
+        t->exact = false;
+        t->lead_ns = 0;
+        if (c->spacing_ns > 0) {
+                t->exact = c->pacing == STREAM_PACING_THREAD;
+                spacing_init(&t->spacing, c->spacing_ns, 1, 0, 1);
+        } else if (c->rate_bps > 0)
+                spacing_init(&t->spacing, bits * NS_PER_S, c->rate_bps, BURST_NS, BURST_MAX);
+        else if (o->rule.format == STREAM_VDIF && !c->full_speed) {
+                uint64_t frames = (uint64_t)o->plan.frames_per_second * o->plan.n_threads;
+
+                if (frames == 0) {
+                        log_error("%s: the recording does not show how many frames a second has; use "
+                                  "--frame-rate, --rate or --spacing",
+                                  c->input);
+                        return 2;
+                }
+                spacing_init(&t->spacing, NS_PER_S, frames, BURST_NS, BURST_MAX);
+        } else
+                spacing_init(&t->spacing, 0, 1, 0, BURST_MAX * 4);
+        return c->pacing == STREAM_PACING_THREAD ? 0 : kernel_pacing_set(c->pacing, e, o, t);
+}
+
+int send_setup_source(const struct stream_send_config *c, struct stream_source **ret,
+                      struct stream_offer *offer, struct send_threads *threads)
+{
+        struct error e = {};
+
+        if (getrandom(&offer->rule.cookie, sizeof offer->rule.cookie, 0) < 0 ||
+            getrandom(&offer->key, sizeof offer->key, 0) < 0)
+                return log_error_errno(errno, "cannot draw a random number: %m"), 1;
+        offer->rule.format = c->format;
+        if (stream_source_open(ret, c->input, offer->key, &e) < 0)
+                return fail(&e);
+        if (c->format == STREAM_VDIF && stream_source_plan(*ret, &offer->plan, &e) < 0)
+                return fail(&e);
+        if (c->frames_per_second > 0)
+                offer->plan.frames_per_second = c->frames_per_second;
+        offer->pattern = stream_source_is_pattern(*ret);
+        threads->options = &c->common;
+        threads->source = *ret;
+        return 0;
+}
+
+int send_setup_path(const struct stream_send_config *c, const struct net_address *local,
+                    const struct net_address *to, struct endpoint **ret, struct stream_offer *offer,
+                    struct send_threads *threads)
+{
+        /* Each packet has a time of its own. */
+        bool single =
+                c->pacing == STREAM_PACING_TXTIME || (c->spacing_ns > 0 && c->pacing == STREAM_PACING_THREAD);
+        int status;
+
+        if (open_socket(c, local, to, single, ret) < 0)
+                return 1;
+        status = choose_size(c, to, *ret, offer);
+        if (status == 0)
+                status = choose_spacing(c, *ret, offer, threads);
+        offer->spaced = single;
+        offer->udp_port = net_address_port(&(*ret)->local);
+        threads->endpoint = *ret;
+        threads->rule = offer->rule;
+        return status;
+}

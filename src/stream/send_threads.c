@@ -1,0 +1,302 @@
+/* Moves data from the source through the ring to the socket. */
+#include "send_threads.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "evb/base/util.h"
+#include "evb/format/vdif.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/thread.h"
+
+/* Slots that the input fills at once, and packets of one send. */
+#define FILL_MAX 64u
+#define SEND_MAX 256u
+/* The longest wait, so that each thread soon notices what ends it. */
+#define WAIT_NS (20 * NS_PER_MS)
+/* A timer may come that late: exact spacing spins for this time. */
+#define SPIN_NS (60 * NS_PER_US)
+
+static bool is_over(struct send_threads *t)
+{
+        return slot_ring_is_closed(&t->ring);
+}
+
+static uint8_t *payload_at(const struct send_threads *t, uint64_t slot)
+{
+        return slot_ring_at(&t->ring, slot) + packet_header_bytes(t->rule.format);
+}
+
+/* Waits for space. Returns the number of slots to fill at once; 0: ask again. */
+static uint64_t find_room(struct send_threads *t, uint64_t filled)
+{
+        uint64_t least = MIN((uint64_t)FILL_MAX, t->ring.slots / 4 ?: 1),
+                 room = t->ring.slots - (filled - slot_ring_emptied(&t->ring));
+
+        if (room < least) {
+                uint64_t emptied = slot_ring_wait_emptied(&t->ring, filled + least - t->ring.slots, WAIT_NS);
+
+                room = t->ring.slots - (filled - emptied);
+        }
+        return MIN(MIN(room, (uint64_t)FILL_MAX), slot_ring_straight(&t->ring, filled));
+}
+
+/* Returns how many of n slots may be sent. A recording whose frames change their size ends there: the place
+ * of what follows would not be known. */
+static uint64_t good_frames(const struct send_threads *t, uint64_t first, uint64_t n)
+{
+        struct vdif_header h;
+
+        for (uint64_t i = 0; t->rule.format == STREAM_VDIF && i < n; i++) {
+                if (vdif_read(&h, payload_at(t, first + i), t->rule.payload_bytes) < 0 ||
+                    h.frame_bytes != t->rule.payload_bytes)
+                        return i;
+        }
+        return n;
+}
+
+/* Fills up to n slots from `filled` on. Returns their number; *ended: the source has ended, or failed. */
+static uint64_t fill_slots(struct send_threads *t, uint64_t filled, uint64_t n, bool *ended)
+{
+        struct iovec parts[FILL_MAX];
+        uint64_t whole, good;
+        uint32_t rest;
+        ssize_t got;
+
+        for (uint64_t i = 0; i < n; i++)
+                parts[i] = (struct iovec){payload_at(t, filled + i), t->rule.payload_bytes};
+        got = stream_source_fill(t->source, parts, n, &t->stop, ended);
+        if (got < 0) {
+                t->input_error = (int)got;
+                *ended = true;
+                return 0;
+        }
+        whole = (uint64_t)got / t->rule.payload_bytes;
+        rest = (uint32_t)((uint64_t)got % t->rule.payload_bytes);
+        for (uint64_t i = 0; i < whole; i++)
+                *slot_ring_size(&t->ring, filled + i) = t->rule.payload_bytes;
+        if (rest > 0 && t->rule.format == STREAM_PLAIN)
+                *slot_ring_size(&t->ring, filled + whole++) = rest;
+        else
+                t->cut_bytes = rest;
+        good = good_frames(t, filled, whole);
+        if (good < whole) {
+                t->input_error = -EBADMSG;
+                *ended = true;
+        }
+        for (uint64_t i = 0; i < good; i++)
+                packet_write(&t->rule, slot_ring_at(&t->ring, filled + i), filled + i);
+        return good;
+}
+
+static void *run_input(void *ctx)
+{
+        struct send_threads *t = ctx;
+        uint64_t filled = 0;
+        bool ended = false;
+
+        while (!ended && !is_over(t)) {
+                uint64_t n = find_room(t, filled);
+
+                if (n == 0)
+                        continue;
+                filled += fill_slots(t, filled, n, &ended);
+                slot_ring_fill(&t->ring, filled);
+        }
+        atomic_store_explicit(&t->ended, true, memory_order_release);
+        return NULL;
+}
+
+/* Waits until the next packet is due, or for a while. Returns whether it is. */
+static bool is_due(struct send_threads *t)
+{
+        uint64_t due_ns = spacing_due_ns(&t->spacing), now_ns, early_ns = t->exact ? SPIN_NS : t->lead_ns;
+
+        if (due_ns == 0)
+                return true;
+        now_ns = clock_now_ns();
+        if (due_ns > now_ns + early_ns) {
+                uint64_t wait_ns = MIN(due_ns - now_ns - early_ns, WAIT_NS);
+
+                nanosleep(&(struct timespec){.tv_nsec = (long)wait_ns}, NULL);
+        }
+        while (t->exact && (now_ns = clock_now_ns()) < due_ns && due_ns - now_ns <= SPIN_NS)
+                ;
+        return clock_now_ns() + t->lead_ns >= due_ns;
+}
+
+static void wait_writable(const struct send_threads *t)
+{
+        struct pollfd p = {.fd = t->endpoint->fd, .events = POLLOUT};
+        struct datagram ignored;
+
+        /* A pending ICMP error ends each wait until a call fetches it. */
+        if (poll(&p, 1, (int)(WAIT_NS / NS_PER_MS)) == 1 && (p.revents & POLLERR))
+                (void)endpoint_receive(t->endpoint, &ignored, 1);
+}
+
+/* n packets left from first_ns on. */
+static void note_times(struct send_threads *t, uint64_t first_ns, uint64_t worked_ns, uint32_t n)
+{
+        uint64_t last_ns = atomic_load_explicit(&t->last_ns, memory_order_relaxed);
+
+        if (last_ns > 0)
+                timing_add(&t->between, (first_ns - last_ns) / n, n);
+        else
+                t->begin_ns = first_ns;
+        timing_add(&t->processing, worked_ns / n, n);
+        atomic_store_explicit(&t->last_ns, first_ns, memory_order_relaxed);
+}
+
+/* When the first packet of the next group leaves: now, or in time for the qdisc. */
+static uint64_t first_leave_ns(const struct send_threads *t, uint64_t now_ns)
+{
+        return t->lead_ns > 0 ? MAX(spacing_due_ns(&t->spacing), now_ns + t->lead_ns / 4) : now_ns;
+}
+
+/* Tells the qdisc when each packet is to leave. */
+static void set_times(const struct send_threads *t, struct outgoing *out, uint32_t n, uint64_t first_ns)
+{
+        struct timespec at;
+        uint64_t offset_ns;
+
+        if (t->lead_ns == 0)
+                return;
+        /* The clock may be set at any time. */
+        clock_gettime(t->leave_clock, &at);
+        offset_ns = (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec - clock_now_ns();
+        for (uint32_t i = 0; i < n; i++)
+                out[i].leave_ns = spacing_leave_ns(&t->spacing, first_ns, i) + offset_ns;
+}
+
+/* Sends n packets from slot `sent` on. Returns how many the kernel took, or negative errno. */
+static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n)
+{
+        uint32_t header = packet_header_bytes(t->rule.format);
+        struct iovec parts[SEND_MAX];
+        struct outgoing out[SEND_MAX];
+        uint64_t before_ns, after_ns, first_ns, bytes = 0;
+        int taken;
+
+        for (uint32_t i = 0; i < n; i++) {
+                uint32_t size = header + *slot_ring_size(&t->ring, sent + i);
+
+                parts[i] = (struct iovec){slot_ring_at(&t->ring, sent + i), size};
+                out[i] = (struct outgoing){.iov = &parts[i], .n_iov = 1, .size_bytes = size};
+        }
+        before_ns = clock_now_ns();
+        first_ns = first_leave_ns(t, before_ns);
+        set_times(t, out, n, first_ns);
+        taken = endpoint_send(t->endpoint, out, n);
+        after_ns = clock_now_ns();
+        if (taken <= 0)
+                return taken;
+        for (int i = 0; i < taken; i++)
+                bytes += out[i].size_bytes - header;
+        note_times(t, first_ns, after_ns - before_ns, (uint32_t)taken);
+        spacing_sent(&t->spacing, first_ns, (uint32_t)taken);
+        atomic_fetch_add_explicit(&t->packets, (uint64_t)taken, memory_order_relaxed);
+        atomic_fetch_add_explicit(&t->bytes, bytes, memory_order_relaxed);
+        return taken;
+}
+
+/* Waits for filled slots. Returns their number; 0: ask again. *over: the input has ended, and all are sent.
+ */
+static uint32_t find_filled(struct send_threads *t, uint64_t sent, bool *over)
+{
+        bool ended = atomic_load_explicit(&t->ended, memory_order_acquire);
+        uint64_t filled = slot_ring_filled(&t->ring);
+
+        if (filled == sent && !ended)
+                filled = slot_ring_wait_filled(&t->ring, sent + 1, WAIT_NS);
+        *over = is_over(t) || (ended && filled == sent);
+        return (uint32_t)MIN(MIN(filled - sent, slot_ring_straight(&t->ring, sent)), (uint64_t)SEND_MAX);
+}
+
+static void *run_network(void *ctx)
+{
+        struct send_threads *t = ctx;
+        uint64_t sent = 0, one = 1;
+        bool over = false, began = false;
+
+        /* Else a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
+        (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+        while (!over) {
+                uint32_t n = find_filled(t, sent, &over);
+                int taken = 0;
+
+                if (over || n == 0)
+                        continue;
+                if (!began)
+                        spacing_start(&t->spacing, clock_now_ns() + t->lead_ns);
+                began = true;
+                if (!is_due(t))
+                        continue;
+                taken = send_slots(t, sent, spacing_group(&t->spacing, n));
+                if (taken < 0) {
+                        t->network_error = taken;
+                        break;
+                }
+                if (taken == 0)
+                        wait_writable(t);
+                sent += (uint64_t)taken;
+                slot_ring_empty(&t->ring, sent);
+        }
+        (void)!write(t->done_fd, &one, sizeof one);
+        return NULL;
+}
+
+int send_threads_start(struct send_threads *t)
+{
+        const struct stream_options *o = t->options;
+        uint64_t stride = packet_header_bytes(t->rule.format) + t->rule.payload_bytes;
+        uint64_t slots = MIN(MAX(o->ring_bytes / stride, UINT64_C(2)), SLOT_RING_SLOTS_MAX);
+        int r = slot_ring_init(&t->ring, slots, stride, &o->wake);
+
+        if (r < 0)
+                return r;
+        timing_init(&t->between);
+        timing_init(&t->processing);
+        t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (t->done_fd < 0)
+                return -errno;
+        r = thread_start(&t->input, "evb-input", o->file_cpus.cpus, o->file_cpus.n, run_input, t);
+        t->started_input = r >= 0;
+        if (r >= 0)
+                r = thread_start(&t->network, "evb-network", o->network_cpus.cpus, o->network_cpus.n,
+                                 run_network, t);
+        t->started_network = r >= 0;
+        if (r < 0)
+                send_threads_abort(t);
+        return r;
+}
+
+void send_threads_abort(struct send_threads *t)
+{
+        atomic_store_explicit(&t->stop, true, memory_order_relaxed);
+        slot_ring_close(&t->ring);
+}
+
+void send_threads_join(struct send_threads *t)
+{
+        if (t->started_input)
+                pthread_join(t->input, NULL);
+        if (t->started_network)
+                pthread_join(t->network, NULL);
+        t->started_input = t->started_network = false;
+}
+
+void send_threads_fini(struct send_threads *t)
+{
+        if (t->ring.slots == 0)
+                return;
+        send_threads_abort(t);
+        send_threads_join(t);
+        if (t->done_fd > 0)
+                close(t->done_fd);
+        slot_ring_fini(&t->ring);
+}

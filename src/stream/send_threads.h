@@ -1,0 +1,50 @@
+/* The two threads of a sender: one reads the source into the ring, the other sends from it. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "evb/net/endpoint.h"
+#include "evb/stream/slot_ring.h"
+#include "rules/packet.h"
+#include "source.h"
+#include "rules/spacing.h"
+#include "rules/timing.h"
+
+/* The caller fills the first part, calls send_threads_start(), and reads the rest; all but the atomic members
+ * after send_threads_join(). */
+struct send_threads {
+        const struct stream_options *options;
+        struct stream_source *source;
+        struct endpoint *endpoint; /* connected */
+        struct packet_rule rule;
+        struct spacing spacing;
+        bool exact; /* spins before each packet, so that it leaves in time */
+        /* Packets are handed over so long before they are due, with their time on this clock; 0: when due. */
+        uint64_t lead_ns;
+        clockid_t leave_clock;
+
+        struct slot_ring ring;
+        int done_fd; /* readable when the network thread has ended */
+        pthread_t input, network;
+        bool started_input, started_network;
+        _Atomic bool stop;               /* the source need not wait for data */
+        _Atomic bool ended;              /* the input has filled its last slot */
+        _Atomic uint64_t packets, bytes; /* that have left; bytes of payload */
+        _Atomic uint64_t last_ns;        /* when the last one left */
+        int input_error, network_error;  /* negative errno */
+        uint64_t cut_bytes;              /* at the end of the source, too few for a frame */
+        uint64_t begin_ns;
+        struct timing between, processing;
+};
+
+/* Negative errno; then the threads are not running, and send_threads_fini() is to be called all the same. */
+int send_threads_start(struct send_threads *t);
+/* Both threads end at once: what is in the ring is not sent. */
+void send_threads_abort(struct send_threads *t);
+/* Waits for both threads. */
+void send_threads_join(struct send_threads *t);
+/* Ends the threads and frees the ring, but not the source and endpoint. Accepts a zeroed structure. */
+void send_threads_fini(struct send_threads *t);

@@ -1,0 +1,296 @@
+/* Reads the data to send. */
+#include "source.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "evb/base/pattern.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+
+#define PARTS_MAX 64u
+/* How soon a source that has nothing notices that it is to stop. */
+#define LOOK_MS 100
+/* A VDIF frame and the sequence number fit a datagram. */
+#define FRAME_MAX_BYTES 65499u
+
+enum stream_source_kind { SOURCE_FILE, SOURCE_PATTERN, SOURCE_NULL };
+
+struct stream_source {
+        enum stream_source_kind kind;
+        char name[ERROR_LOCATION_MAX];
+        int fd;
+        bool regular;      /* a file, in which one may look ahead */
+        uint64_t bytes;    /* from begin_bytes on */
+        uint64_t position; /* of the next byte; pattern and null */
+        uint64_t key;
+        off_t begin; /* of a file */
+        /* Bytes that were read ahead; [peek_at, peek_end) are still to be taken. */
+        uint8_t *peek;
+        size_t peek_at, peek_end, peek_size;
+};
+
+static int open_file(struct stream_source *s, const char *text, struct error *e)
+{
+        bool standard = strcmp(text, "-") == 0;
+        struct stat st;
+
+        assert(text);
+        snprintf(s->name, sizeof s->name, "%s", standard ? "standard input" : text);
+        s->fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(text, O_RDONLY | O_CLOEXEC);
+        if (s->fd < 0 || fstat(s->fd, &st) < 0) {
+                error_set(e, -errno, "cannot open it: %m");
+                return error_locate(e, "%s", s->name);
+        }
+        if (S_ISDIR(st.st_mode)) {
+                error_set(e, -EINVAL, "it is a directory; expected a file");
+                return error_locate(e, "%s", s->name);
+        }
+        s->regular = S_ISREG(st.st_mode);
+        s->bytes = STREAM_BYTES_UNKNOWN;
+        if (!s->regular)
+                return 0;
+        s->begin = lseek(s->fd, 0, SEEK_CUR);
+        s->bytes = (uint64_t)(st.st_size - MIN(s->begin, st.st_size));
+        (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+        return 0;
+}
+
+static int open_size(struct stream_source *s, const char *text, struct error *e)
+{
+        if (quantity_parse_bytes(text, &s->bytes) >= 0 && s->bytes > 0)
+                return 0;
+        return error_set(e, -EINVAL, "\"%s\" is not a size; expected e.g. pattern:10GB", text);
+}
+
+int stream_source_open(struct stream_source **ret, const char *text, uint64_t key, struct error *e)
+{
+        static const char pattern[] = "pattern:", null[] = "null:";
+        struct stream_source *s = calloc(1, sizeof *s);
+        int r;
+
+        if (!s)
+                return error_set(e, -ENOMEM, "%m");
+        s->fd = -1;
+        s->key = key;
+        if (strncmp(text, pattern, strlen(pattern)) == 0) {
+                s->kind = SOURCE_PATTERN;
+                r = open_size(s, text + strlen(pattern), e);
+        } else if (strncmp(text, null, strlen(null)) == 0) {
+                s->kind = SOURCE_NULL;
+                r = open_size(s, text + strlen(null), e);
+        } else
+                r = open_file(s, text, e);
+        if (r < 0) {
+                stream_source_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+struct stream_source *stream_source_free(struct stream_source *s)
+{
+        if (!s)
+                return NULL;
+        if (s->fd >= 0)
+                close(s->fd);
+        free(s->peek);
+        free(s);
+        return NULL;
+}
+
+bool stream_source_is_pattern(const struct stream_source *s)
+{
+        return s->kind == SOURCE_PATTERN;
+}
+
+/* Waits for data of a pipe or terminal. Returns false if it is to stop. */
+static bool wait_for_data(const struct stream_source *s, const _Atomic bool *stop)
+{
+        struct pollfd p = {.fd = s->fd, .events = POLLIN};
+
+        while (!s->regular && poll(&p, 1, LOOK_MS) == 0) {
+                if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+                        return false;
+        }
+        return true;
+}
+
+/* Reads until the parts are full, the file ends, it is to stop, or a pipe has filled some and has no more.
+ * Changes `parts`. */
+static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n, const _Atomic bool *stop,
+                          bool *ret_ended)
+{
+        size_t whole = 0;
+
+        while (n > 0) {
+                ssize_t got = wait_for_data(s, stop) ? readv(s->fd, parts, (int)n) : 0;
+
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got < 0)
+                        return -errno;
+                *ret_ended = got == 0;
+                if (got == 0)
+                        break;
+                whole += (size_t)got;
+                for (; n > 0 && (size_t)got >= parts->iov_len; parts++, n--)
+                        got -= (ssize_t)parts->iov_len;
+                if (got == 0 && !s->regular)
+                        break;
+                if (n > 0) {
+                        parts->iov_base = (uint8_t *)parts->iov_base + got;
+                        parts->iov_len -= (size_t)got;
+                }
+        }
+        return (ssize_t)whole;
+}
+
+/* Takes what was read ahead. Changes `parts`; *n_full is the number of full ones. */
+static size_t take_peeked(struct stream_source *s, struct iovec *parts, size_t n, size_t *n_full)
+{
+        size_t whole = 0;
+
+        *n_full = 0;
+        while (*n_full < n && s->peek_at < s->peek_end) {
+                struct iovec *p = &parts[*n_full];
+                size_t some = MIN(p->iov_len, s->peek_end - s->peek_at);
+
+                memcpy(p->iov_base, s->peek + s->peek_at, some);
+                s->peek_at += some;
+                whole += some;
+                p->iov_base = (uint8_t *)p->iov_base + some;
+                p->iov_len -= some;
+                *n_full += p->iov_len == 0;
+        }
+        return whole;
+}
+
+static ssize_t make_parts(struct stream_source *s, const struct iovec *parts, size_t n)
+{
+        uint64_t begin = s->position;
+
+        for (size_t i = 0; i < n && s->position < s->bytes; i++) {
+                size_t some = MIN((uint64_t)parts[i].iov_len, s->bytes - s->position);
+
+                /* The memory of the ring is zeroed, and nothing else is written there. */
+                if (s->kind == SOURCE_PATTERN)
+                        pattern_fill(s->key, parts[i].iov_base, s->position, some);
+                s->position += some;
+        }
+        return (ssize_t)(s->position - begin);
+}
+
+ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
+                           const _Atomic bool *stop, bool *ret_ended)
+{
+        struct iovec left[PARTS_MAX];
+        size_t n_full, peeked;
+        ssize_t got;
+
+        n = MIN(n, (size_t)PARTS_MAX);
+        *ret_ended = false;
+        if (s->kind != SOURCE_FILE) {
+                got = make_parts(s, parts, n);
+                *ret_ended = s->position == s->bytes;
+                return got;
+        }
+        memcpy(left, parts, n * sizeof *left);
+        peeked = take_peeked(s, left, n, &n_full);
+        /* A part that was begun is filled. */
+        if (n_full == n || (peeked > 0 && left[n_full].iov_len == parts[n_full].iov_len))
+                return (ssize_t)peeked;
+        got = read_parts(s, left + n_full, n - n_full, stop, ret_ended);
+        return got < 0 ? got : got + (ssize_t)peeked;
+}
+
+/* Reads ahead, so that n bytes can be looked at. Returns whether there are so many. */
+static bool look_ahead(struct stream_source *s, size_t n)
+{
+        if (n > s->peek_size) {
+                uint8_t *grown = realloc(s->peek, 2 * n);
+
+                if (!grown)
+                        return false;
+                s->peek = grown;
+                s->peek_size = 2 * n;
+        }
+        if (n > s->peek_end) {
+                struct iovec more = {s->peek + s->peek_end, n - s->peek_end};
+                bool ended;
+                ssize_t got = read_parts(s, &more, 1, NULL, &ended);
+
+                s->peek_end += got > 0 ? (size_t)got : 0;
+        }
+        return n <= s->peek_end;
+}
+
+/* The time of frame number i of a file: its second, and *ret_frame. Returns UINT32_MAX if there is none. */
+static uint32_t second_of(const struct stream_source *s, const struct vdif_plan *p, uint64_t i,
+                          uint32_t *ret_frame)
+{
+        uint8_t header[VDIF_HEADER_BYTES];
+        struct vdif_header h;
+
+        if (pread(s->fd, header, p->header_bytes, s->begin + (off_t)(i * p->frame_bytes)) !=
+                    (ssize_t)p->header_bytes ||
+            vdif_read(&h, header, p->header_bytes) < 0)
+                return UINT32_MAX;
+        *ret_frame = h.frame;
+        return h.seconds;
+}
+
+/* The number of the last frame of the first second, by bisection: numbers start over with each second. */
+static uint32_t find_frames_per_second(const struct stream_source *s, const struct vdif_plan *p)
+{
+        uint64_t low = 0, high = s->bytes / p->frame_bytes;
+        uint32_t frame = 0, first, last_of_low = 0;
+
+        if (!s->regular || high == 0)
+                return 0;
+        first = second_of(s, p, 0, &last_of_low);
+        /* A recording that does not reach the next second does not show the number. */
+        if (second_of(s, p, high - 1, &frame) == first)
+                return 0;
+        while (high - low > 1) {
+                uint64_t middle = low + (high - low) / 2;
+
+                if (second_of(s, p, middle, &frame) == first) {
+                        low = middle;
+                        last_of_low = frame;
+                } else
+                        high = middle;
+        }
+        return last_of_low + 1;
+}
+
+int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e)
+{
+        size_t n = VDIF_HEADER_BYTES;
+
+        if (s->kind != SOURCE_FILE)
+                return error_set(e, -EINVAL, "VDIF needs a recording; expected a file or -");
+        if (!look_ahead(s, n) || vdif_plan_begin(ret, s->peek, n) < 0) {
+                error_set(e, -EBADMSG, "the file does not begin with a VDIF header");
+                return error_locate(e, "%s", s->name);
+        }
+        if (ret->frame_bytes > FRAME_MAX_BYTES) {
+                error_set(e, -EMSGSIZE, "frames of %u bytes do not fit a datagram; use --format plain",
+                          ret->frame_bytes);
+                return error_locate(e, "%s", s->name);
+        }
+        for (n = 2 * (size_t)ret->frame_bytes; look_ahead(s, n); n += ret->frame_bytes) {
+                if (!vdif_plan_add(ret, s->peek + n - ret->frame_bytes, ret->frame_bytes))
+                        break;
+        }
+        if (ret->frames_per_second == 0)
+                ret->frames_per_second = find_frames_per_second(s, ret);
+        return 0;
+}

@@ -1,0 +1,69 @@
+/* The headers of data packets, byte by byte, and datagrams that belong to no stream or are cut. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "rules/packet.h"
+
+static const struct packet_rule plain = {STREAM_PLAIN, 8, 0x1122334455667788}, vdif = {STREAM_VDIF, 40, 0};
+
+static void the_bytes_are_as_documented(void **state)
+{
+        const uint8_t expected[16] = {0x0a, 9,    8,    7,    6,    5,    4,    3,
+                                      0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+        uint8_t bytes[16] = {};
+
+        (void)state;
+        assert_int_equal(packet_header_bytes(STREAM_PLAIN), 16);
+        packet_write(&plain, bytes, 0x030405060708090a);
+        assert_memory_equal(bytes, expected, 16);
+        assert_int_equal(packet_header_bytes(STREAM_VDIF), 8);
+        memset(bytes, 0xff, sizeof bytes);
+        packet_write(&vdif, bytes, 0x030405060708090a);
+        assert_memory_equal(bytes, expected, 8);
+        assert_int_equal(bytes[8], 0xff);
+}
+
+static void it_reads_what_it_writes(void **state)
+{
+        uint64_t sequence = 0;
+        uint8_t bytes[64] = {};
+
+        (void)state;
+        packet_write(&plain, bytes, 77);
+        for (size_t payload = 1; payload <= 8; payload++) {
+                assert_int_equal(packet_read(&plain, bytes, 16 + payload, &sequence), PACKET_OURS);
+                assert_int_equal(sequence, 77);
+        }
+        packet_write(&vdif, bytes, 78);
+        assert_int_equal(packet_read(&vdif, bytes, 48, &sequence), PACKET_OURS);
+        assert_int_equal(sequence, 78);
+}
+
+static void all_else_is_short_or_foreign(void **state)
+{
+        uint64_t sequence = 99;
+        uint8_t bytes[64] = {};
+
+        (void)state;
+        packet_write(&plain, bytes, 77);
+        for (size_t n = 0; n <= 16; n++)
+                assert_int_equal(packet_read(&plain, bytes, n, &sequence), PACKET_SHORT);
+        assert_int_equal(packet_read(&plain, bytes, 25, &sequence), PACKET_FOREIGN);
+        bytes[15]++;
+        assert_int_equal(packet_read(&plain, bytes, 24, &sequence), PACKET_FOREIGN);
+        for (size_t n = 0; n < 48; n++)
+                assert_int_equal(packet_read(&vdif, bytes, n, &sequence), PACKET_SHORT);
+        assert_int_equal(packet_read(&vdif, bytes, 49, &sequence), PACKET_FOREIGN);
+        assert_int_equal(sequence, 99);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_bytes_are_as_documented),
+                cmocka_unit_test(it_reads_what_it_writes),
+                cmocka_unit_test(all_else_is_short_or_foreign),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

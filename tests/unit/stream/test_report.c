@@ -1,0 +1,211 @@
+/* Losses are told apart by place, and never counted twice; unknown figures are null. */
+#include "../test.h"
+
+#include <jansson.h>
+
+#include "evb/base/util.h"
+#include "rules/report.h"
+#include "rules/timing.h"
+
+static json_int_t number(const json_t *o, const char *name)
+{
+        assert_true(json_is_integer(json_object_get(o, name)));
+        return json_integer_value(json_object_get(o, name));
+}
+
+static json_t *sender_part(json_int_t packets, json_int_t source)
+{
+        return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I}", "format", "plain", "wake", "futex", "packets",
+                         packets, "bytes", packets * 1000, "seconds", 1.0, "source_packets", source);
+}
+
+static json_t *receiver_part(json_int_t packets, json_int_t late, json_int_t socket, json_int_t nic)
+{
+        json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "format", "plain", "wake", "yield",
+                              "packets", packets, "bytes", packets * 1000, "seconds", 2.0, "late", late,
+                              "socket_packets", socket);
+
+        json_object_set_new(o, "nic_packets", nic < 0 ? json_null() : json_integer(nic));
+        return o;
+}
+
+/* The places of a loss of 100 packets, as source, network, nic, socket. */
+static void check_places(json_int_t source, json_int_t late, json_int_t socket, json_int_t nic,
+                         const json_int_t expected[4])
+{
+        static const char *const places[] = {"source", "network", "nic", "socket"};
+        json_t *sender = sender_part(1000, source), *receiver = receiver_part(900, late, socket, nic),
+               *merged = report_merge(false, sender, receiver), *at = json_object_get(merged, "lost_at");
+        json_int_t sum = 0;
+
+        assert_int_equal(number(merged, "packets_lost"), 100);
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                if (expected[i] < 0) {
+                        assert_true(json_is_null(json_object_get(at, places[i])));
+                        continue;
+                }
+                assert_int_equal(number(at, places[i]), expected[i]);
+                sum += expected[i];
+        }
+        assert_int_equal(sum + late, 100);
+        json_decref(merged);
+        json_decref(sender);
+        json_decref(receiver);
+}
+
+static void losses_are_told_apart(void **state)
+{
+        (void)state;
+        check_places(0, 0, 0, 0, (const json_int_t[]){0, 100, 0, 0});
+        check_places(10, 5, 20, 30, (const json_int_t[]){10, 35, 30, 20});
+        check_places(0, 0, 0, -1, (const json_int_t[]){0, 100, -1, 0});
+        /* A device that dropped packets of others, too. */
+        check_places(5000, 10, 20, 30, (const json_int_t[]){70, 0, 0, 20});
+        check_places(0, 0, 20, 5000, (const json_int_t[]){0, 0, 80, 20});
+        check_places(0, 100, 20, 30, (const json_int_t[]){0, 0, 0, 0});
+}
+
+static void both_ends_say_the_same(void **state)
+{
+        json_t *sender = sender_part(1000, 0), *receiver = receiver_part(1000, 0, 0, 0),
+               *of_sender = report_merge(true, sender, receiver),
+               *of_receiver = report_merge(false, sender, receiver);
+
+        (void)state;
+        assert_string_equal(json_string_value(json_object_get(of_sender, "role")), "send");
+        assert_string_equal(json_string_value(json_object_get(of_sender, "wake")), "futex");
+        assert_string_equal(json_string_value(json_object_get(of_receiver, "wake")), "yield");
+        assert_int_equal(number(of_sender, "bytes"), 1000000);
+        assert_true(json_number_value(json_object_get(of_sender, "throughput_bytes_per_second")) == 500000);
+        assert_true(json_equal(json_object_get(of_sender, "peer"), receiver));
+        assert_true(json_equal(json_object_get(of_receiver, "peer"), sender));
+        assert_true(
+                json_equal(json_object_get(of_sender, "lost_at"), json_object_get(of_receiver, "lost_at")));
+        json_decref(of_sender);
+        json_decref(of_receiver);
+        json_decref(sender);
+        json_decref(receiver);
+}
+
+static void what_a_lost_peer_knew_is_null(void **state)
+{
+        json_t *receiver = receiver_part(900, 0, 0, 0), *merged;
+
+        (void)state;
+        json_object_set_new(receiver, "filled_in", json_integer(7));
+        merged = report_merge(false, NULL, receiver);
+        assert_true(json_is_null(json_object_get(merged, "packets_sent")));
+        assert_true(json_is_null(json_object_get(merged, "lost_at")));
+        assert_true(json_is_null(json_object_get(merged, "peer")));
+        assert_int_equal(number(merged, "packets_lost"), 7);
+        json_decref(merged);
+        json_decref(receiver);
+}
+
+static void a_peer_may_report_nonsense(void **state)
+{
+        static const json_int_t least = INT64_MIN;
+        json_t *sender = sender_part(1000, least), *receiver = receiver_part(0, least, least, 0), *merged,
+               *at, *parts = json_array(), *all;
+
+        (void)state;
+        json_object_set_new(receiver, "packets", json_integer(least));
+        merged = report_merge(true, sender, receiver);
+        at = json_object_get(merged, "lost_at");
+        assert_int_equal(number(merged, "packets_lost"), 1000);
+        assert_int_equal(number(at, "network"), 1000);
+        assert_true(json_is_null(json_object_get(at, "source")));
+        assert_true(json_is_null(json_object_get(at, "socket")));
+        json_array_append(parts, merged);
+        json_array_append_new(parts, merged);
+        all = stream_join_reports(parts);
+        assert_true(json_is_null(json_object_get(all, "packets_late")));
+        assert_int_equal(number(all, "packets_lost"), 2000);
+        json_decref(all);
+        json_decref(sender);
+        json_decref(receiver);
+}
+
+static void several_streams_add_up(void **state)
+{
+        json_t *parts = json_array(), *all;
+
+        (void)state;
+        for (json_int_t i = 1; i <= 2; i++) {
+                json_t *sender = sender_part(1000 * i, 0),
+                       *receiver = receiver_part(900 * i, 0, 10, i == 1 ? 5 : -1);
+
+                json_array_append_new(parts, report_merge(true, sender, receiver));
+                json_decref(sender);
+                json_decref(receiver);
+        }
+        all = stream_join_reports(parts);
+        assert_int_equal(number(all, "packets_sent"), 3000);
+        assert_int_equal(number(all, "packets_lost"), 300);
+        assert_int_equal(number(json_object_get(all, "lost_at"), "socket"), 20);
+        assert_true(json_is_null(json_object_get(json_object_get(all, "lost_at"), "nic")));
+        assert_true(json_is_null(json_object_get(all, "corrupt")));
+        assert_int_equal(json_array_size(json_object_get(all, "streams")), 2);
+        assert_true(json_number_value(json_object_get(all, "seconds")) == 2);
+        json_decref(all);
+        assert_null(stream_join_reports(json_array()));
+}
+
+static void times_have_mean_and_sigma(void **state)
+{
+        static struct timing t;
+        json_t *o;
+
+        (void)state;
+        timing_init(&t);
+        o = timing_describe(&t);
+        assert_true(json_is_null(o));
+        json_decref(o);
+        timing_add(&t, 10000, 3);
+        timing_add(&t, 20000, 1);
+        timing_add(&t, 99999, 0);
+        o = timing_describe(&t);
+        assert_true(json_number_value(json_object_get(o, "mean")) == 12.5);
+        assert_true(json_number_value(json_object_get(o, "max")) == 20);
+        /* sqrt((3 * 2.5^2 + 7.5^2) / 4) */
+        assert_in_range((unsigned)(json_number_value(json_object_get(o, "sigma")) * 1e6), 4330126, 4330128);
+        json_decref(o);
+}
+
+static void a_clock_that_is_set_falsifies_nothing(void **state)
+{
+        (void)state;
+        /* Two packets, 12 us apart, that the program sees at once, late, or without stamps. */
+        assert_int_equal(timing_between(0, 1000000, 1012000), 12000);
+        assert_int_equal(timing_between(50 * NS_PER_MS, 1000000, 1012000), 12000);
+        assert_int_equal(timing_between(13000, 0, 1012000), 13000);
+        assert_int_equal(timing_between(13000, 1000000, 0), 13000);
+        /* The clock was set back, and forward. */
+        assert_int_equal(timing_between(13000, 1012000, 1000000), 13000);
+        assert_int_equal(timing_between(13000, 1000000, 1000000 + 3600 * NS_PER_S), 13000);
+}
+
+static void wakes_have_names(void **state)
+{
+        char text[32];
+
+        (void)state;
+        assert_string_equal(report_wake(&(struct wake){WAKE_SIGNAL, 200}, text), "signal=200");
+        assert_string_equal(report_wake(&(struct wake){WAKE_POLL, 0}, text), "poll");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(losses_are_told_apart),
+                cmocka_unit_test(both_ends_say_the_same),
+                cmocka_unit_test(what_a_lost_peer_knew_is_null),
+                cmocka_unit_test(a_peer_may_report_nonsense),
+                cmocka_unit_test(several_streams_add_up),
+                cmocka_unit_test(times_have_mean_and_sigma),
+                cmocka_unit_test(a_clock_that_is_set_falsifies_nothing),
+                cmocka_unit_test(wakes_have_names),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+/* The offer of a stream survives the wire, and a bad one is refused with a reason. */
+#include "../test.h"
+
+#include <errno.h>
+
+#include "evb/base/util.h"
+#include "rules/setup.h"
+#include "vdif_sample.h"
+
+static struct stream_offer offer, back;
+
+static void make_offer(enum stream_format format)
+{
+        uint8_t frame[SAMPLE_FRAME_BYTES];
+
+        offer = (struct stream_offer){
+                .rule = {.format = format, .payload_bytes = SAMPLE_FRAME_BYTES, .cookie = 0xfedcba9876543210},
+                .key = UINT64_MAX,
+                .udp_port = 65535,
+                .pattern = true,
+                .spaced = true,
+        };
+        if (format != STREAM_VDIF)
+                return;
+        for (uint32_t i = 0; i < 3; i++) {
+                sample_frame(frame, 100, 8, 9 - i, 0);
+                if (i == 0)
+                        assert_int_equal(vdif_plan_begin(&offer.plan, frame, sizeof frame), 0);
+                else
+                        assert_true(vdif_plan_add(&offer.plan, frame, sizeof frame));
+        }
+        offer.plan.frames_per_second = 1600;
+}
+
+static int decode(json_t *message, struct error *e)
+{
+        int r;
+
+        *e = (struct error){};
+        back = (struct stream_offer){};
+        r = setup_decode(&back, message, e);
+        json_decref(message);
+        if (r < 0)
+                assert_true(e->message[0]);
+        return r;
+}
+
+static void offers_survive_the_wire(void **state)
+{
+        struct error e;
+
+        (void)state;
+        for (int format = STREAM_PLAIN; format <= STREAM_VDIF; format++) {
+                make_offer((enum stream_format)format);
+                assert_int_equal(decode(setup_encode(&offer), &e), 0);
+                assert_memory_equal(&back, &offer, sizeof back);
+                offer.pattern = offer.spaced = false;
+                assert_int_equal(decode(setup_encode(&offer), &e), 0);
+                assert_memory_equal(&back, &offer, sizeof back);
+        }
+}
+
+static json_t *changed(const char *name, json_t *value)
+{
+        json_t *m = setup_encode(&offer);
+
+        if (value)
+                json_object_set_new(m, name, value);
+        else
+                json_object_del(m, name);
+        return m;
+}
+
+static void bad_offers_are_refused(void **state)
+{
+        static const char *const needed[] = {"protocol", "format", "payload_bytes", "udp_port",
+                                             "cookie",   "key",    "vdif"};
+        struct error e;
+
+        (void)state;
+        make_offer(STREAM_VDIF);
+        for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+                assert_true(decode(changed(needed[i], NULL), &e) < 0);
+                assert_true(decode(changed(needed[i], json_array()), &e) < 0);
+                assert_true(decode(changed(needed[i], json_string("x")), &e) < 0);
+                assert_true(decode(changed(needed[i], json_integer(-1)), &e) < 0);
+        }
+        assert_int_equal(decode(changed("protocol", json_integer(2)), &e), -EPROTO);
+        assert_non_null(strstr(e.message, "version 2"));
+        assert_true(decode(changed("payload_bytes", json_integer(65500)), &e) < 0);
+        assert_true(decode(changed("payload_bytes", json_integer(48)), &e) < 0);
+        assert_true(decode(changed("udp_port", json_integer(65536)), &e) < 0);
+        assert_true(decode(changed("cookie", json_string("FEDCBA9876543210")), &e) < 0);
+        assert_true(decode(json_object(), &e) < 0);
+}
+
+static void bad_vdif_plans_are_refused(void **state)
+{
+        static const char *const headers[] = {"", "0", "zz", "00", "0000000000000000000000000000000000"};
+        struct error e;
+
+        (void)state;
+        make_offer(STREAM_VDIF);
+        for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
+                assert_true(decode(changed("vdif", json_pack("{s:i, s:[s]}", "frames_per_second", 1,
+                                                             "headers", headers[i])),
+                                   &e) < 0);
+        assert_true(decode(changed("vdif", json_pack("{s:i, s:[]}", "frames_per_second", 1, "headers")), &e) <
+                    0);
+        /* A thread that is there twice. */
+        offer.plan.threads[2] = offer.plan.threads[0];
+        assert_true(decode(setup_encode(&offer), &e) < 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(offers_survive_the_wire),
+                cmocka_unit_test(bad_offers_are_refused),
+                cmocka_unit_test(bad_vdif_plans_are_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

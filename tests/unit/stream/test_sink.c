@@ -1,0 +1,171 @@
+/* Sinks: what is put is there, what exists is not overwritten, and what differs from the pattern is counted.
+ */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "evb/base/pattern.h"
+#include "evb/base/util.h"
+#include "sink.h"
+
+static char folder[] = "/tmp/evb-test-sink-XXXXXX", path[64];
+static _Atomic bool stop;
+
+static void check_file(const char *expected)
+{
+        char bytes[64] = {};
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+        assert_int_equal(read(fd, bytes, sizeof bytes), strlen(expected));
+        assert_memory_equal(bytes, expected, strlen(expected));
+        close(fd);
+}
+
+static void a_file_gets_all_that_is_put(void **state)
+{
+        struct error e = {};
+        struct sink *s;
+
+        (void)state;
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        assert_false(sink_is_pattern(s));
+        assert_int_equal(sink_put(s, "abcd", 4, false, &stop), 0);
+        assert_int_equal(sink_put(s, "efgh", 4, true, &stop), 0);
+        assert_int_equal(sink_bytes(s), 8);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+        check_file("abcdefgh");
+        sink_free(NULL);
+}
+
+static void a_file_is_not_overwritten(void **state)
+{
+        struct error e = {};
+        struct sink *s;
+
+        (void)state;
+        assert_int_equal(sink_open(&s, path, false, &e), -EEXIST);
+        assert_string_equal(e.location, path);
+        check_file("abcdefgh");
+        /* Not before there is something else. */
+        assert_int_equal(sink_open(&s, path, true, &e), 0);
+        sink_free(s);
+        check_file("abcdefgh");
+        assert_int_equal(sink_open(&s, path, true, &e), 0);
+        assert_int_equal(sink_put(s, "xyz", 3, false, &stop), 0);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+        check_file("xyz");
+        /* An empty stream is something else, too. */
+        assert_int_equal(sink_open(&s, path, true, &e), 0);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+        check_file("");
+        unlink(path);
+}
+
+static void an_empty_file_does_not_stay(void **state)
+{
+        struct error e = {};
+        struct sink *s;
+
+        (void)state;
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        assert_int_equal(access(path, F_OK), 0);
+        sink_free(s);
+        assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_full_disk_is_explained(void **state)
+{
+        struct error e = {};
+        struct sink *s;
+        int r;
+
+        (void)state;
+        assert_int_equal(sink_open(&s, "/dev/full", false, &e), 0);
+        r = sink_put(s, "abcd", 4, false, &stop);
+        assert_int_equal(r, -ENOSPC);
+        assert_int_equal(sink_explain(s, r, &e), -ENOSPC);
+        assert_string_equal(e.location, "/dev/full");
+        sink_free(s);
+        assert_true(sink_open(&s, "/nonexistent/file", false, &e) < 0);
+}
+
+static void a_pattern_is_checked(void **state)
+{
+        uint8_t bytes[64];
+        struct error e = {};
+        struct sink *s;
+
+        (void)state;
+        assert_int_equal(sink_open(&s, "pattern", false, &e), 0);
+        assert_true(sink_is_pattern(s));
+        sink_set_key(s, 5);
+        for (uint64_t i = 0; i < 4; i++) {
+                pattern_fill(5, bytes, i * sizeof bytes, sizeof bytes);
+                bytes[63] ^= i == 2;
+                assert_int_equal(sink_put(s, bytes, sizeof bytes, false, &stop), 0);
+        }
+        assert_int_equal(sink_corrupt(s), 1);
+        /* What is missing is not corrupt. */
+        memset(bytes, 0, sizeof bytes);
+        assert_int_equal(sink_put(s, bytes, sizeof bytes, true, &stop), 0);
+        assert_int_equal(sink_put(s, bytes, sizeof bytes, false, &stop), 0);
+        assert_int_equal(sink_corrupt(s), 2);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+}
+
+static void a_pipe_that_nobody_reads_can_be_stopped(void **state)
+{
+        static uint8_t bytes[1 << 20];
+        struct error e = {};
+        struct sink *s;
+        int reader;
+
+        (void)state;
+        assert_int_equal(mkfifo(path, 0600), 0);
+        reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        atomic_store(&stop, true);
+        assert_int_equal(sink_put(s, bytes, sizeof bytes, false, &stop), -ECANCELED);
+        atomic_store(&stop, false);
+        sink_free(s);
+        close(reader);
+        assert_int_equal(unlink(path), 0);
+}
+
+static int begin(void **state)
+{
+        (void)state;
+        if (!mkdtemp(folder))
+                return -1;
+        snprintf(path, sizeof path, "%s/out", folder);
+        return 0;
+}
+
+static int end(void **state)
+{
+        (void)state;
+        unlink(path);
+        return rmdir(folder);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_file_gets_all_that_is_put),
+                cmocka_unit_test(a_file_is_not_overwritten),
+                cmocka_unit_test(an_empty_file_does_not_stay),
+                cmocka_unit_test(a_full_disk_is_explained),
+                cmocka_unit_test(a_pattern_is_checked),
+                cmocka_unit_test(a_pipe_that_nobody_reads_can_be_stopped),
+        };
+
+        return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,271 @@
+/* Sources: files, pipes and patterns give the same bytes in any portions; VDIF recordings show their order
+ * and rate without losing a byte. */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "evb/base/pattern.h"
+#include "evb/base/util.h"
+#include "source.h"
+#include "vdif_sample.h"
+
+#define KEY 12345u
+
+static char path[] = "/tmp/evb-test-source-XXXXXX";
+
+static void write_file(const void *bytes, size_t n)
+{
+        int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+        assert_int_equal(write(fd, bytes, n), n);
+        close(fd);
+}
+
+/* Takes n bytes in two parts; fewer if the source ends. */
+static ssize_t take(struct stream_source *s, uint8_t *to, size_t n)
+{
+        struct iovec parts[2] = {{to, n / 3}, {to + n / 3, n - n / 3}};
+        ssize_t whole = 0;
+        bool ended = false;
+
+        while (!ended && (size_t)whole < n) {
+                size_t first = (size_t)whole >= n / 3;
+                ssize_t got = stream_source_fill(s, parts + first, 2 - first, NULL, &ended);
+
+                assert_true(got >= 0);
+                whole += got;
+                assert_true(ended || whole == (ssize_t)n || whole == (ssize_t)(n / 3));
+        }
+        return whole;
+}
+
+static void a_file_is_read_to_its_end(void **state)
+{
+        uint8_t bytes[1000], out[700];
+        struct stream_source *s;
+        struct error e;
+
+        (void)state;
+        pattern_fill(1, bytes, 0, sizeof bytes);
+        write_file(bytes, sizeof bytes);
+        assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
+        assert_false(stream_source_is_pattern(s));
+        assert_int_equal(take(s, out, sizeof out), 700);
+        assert_memory_equal(out, bytes, 700);
+        assert_int_equal(take(s, out, sizeof out), 300);
+        assert_memory_equal(out, bytes + 700, 300);
+        assert_int_equal(take(s, out, sizeof out), 0);
+        stream_source_free(s);
+        stream_source_free(NULL);
+}
+
+static void a_pattern_has_its_size(void **state)
+{
+        uint8_t out[700], expected[700];
+        struct stream_source *s;
+        struct error e;
+
+        (void)state;
+        assert_int_equal(stream_source_open(&s, "pattern:1kB", KEY, &e), 0);
+        assert_true(stream_source_is_pattern(s));
+        assert_int_equal(take(s, out, sizeof out), 700);
+        pattern_fill(KEY, expected, 0, 700);
+        assert_memory_equal(out, expected, 700);
+        assert_int_equal(take(s, out, sizeof out), 300);
+        pattern_fill(KEY, expected, 700, 300);
+        assert_memory_equal(out, expected, 300);
+        assert_int_equal(take(s, out, sizeof out), 0);
+        stream_source_free(s);
+        assert_int_equal(stream_source_open(&s, "null:10", KEY, &e), 0);
+        assert_int_equal(take(s, out, sizeof out), 10);
+        stream_source_free(s);
+}
+
+static void what_is_no_source_is_explained(void **state)
+{
+        static const char *const wrong[] = {"/nonexistent/file", "pattern:", "pattern:fast", "null:0",
+                                            "/tmp"};
+        struct stream_source *s;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                struct error e = {};
+
+                assert_true(stream_source_open(&s, wrong[i], KEY, &e) < 0);
+                assert_true(e.message[0]);
+        }
+}
+
+/* 20 frames a second in two threads, from frame 15 of second 7 on. */
+static void make_recording(uint8_t *bytes, size_t frames)
+{
+        for (size_t i = 0; i < frames; i++) {
+                size_t number = 15 + i / 2;
+
+                sample_frame(bytes + i * SAMPLE_FRAME_BYTES, (uint32_t)(7 + number / 20),
+                             (uint32_t)(number % 20), i % 2 ? 4 : 1, (uint8_t)i);
+        }
+}
+
+static void check_plan(const char *name, size_t frames, uint32_t per_second)
+{
+        uint8_t bytes[200 * SAMPLE_FRAME_BYTES], out[200 * SAMPLE_FRAME_BYTES];
+        static struct vdif_plan plan;
+        struct stream_source *s;
+        struct error e;
+
+        make_recording(bytes, frames);
+        write_file(bytes, frames * SAMPLE_FRAME_BYTES);
+        assert_int_equal(stream_source_open(&s, name, KEY, &e), 0);
+        assert_int_equal(stream_source_plan(s, &plan, &e), 0);
+        assert_int_equal(plan.frame_bytes, SAMPLE_FRAME_BYTES);
+        assert_int_equal(plan.n_threads, MIN(frames, (size_t)2));
+        assert_int_equal(plan.frames_per_second, per_second);
+        /* All is still there. */
+        assert_int_equal(take(s, out, sizeof out), frames * SAMPLE_FRAME_BYTES);
+        assert_memory_equal(out, bytes, frames * SAMPLE_FRAME_BYTES);
+        stream_source_free(s);
+}
+
+static void a_recording_shows_its_order_and_rate(void **state)
+{
+        (void)state;
+        check_plan(path, 1, 0);
+        check_plan(path, 2, 0);
+        check_plan(path, 10, 0); /* it ends with the second */
+        check_plan(path, 11, 20);
+        check_plan(path, 12, 20);
+        check_plan(path, 49, 20);
+        check_plan(path, 200, 20);
+}
+
+static void a_recording_may_come_through_a_pipe(void **state)
+{
+        uint8_t bytes[10 * SAMPLE_FRAME_BYTES], out[10 * SAMPLE_FRAME_BYTES];
+        int fds[2], before = dup(STDIN_FILENO);
+        static struct vdif_plan plan;
+        struct stream_source *s;
+        struct error e;
+
+        (void)state;
+        make_recording(bytes, 10);
+        assert_int_equal(pipe(fds), 0);
+        assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
+        close(fds[1]);
+        dup2(fds[0], STDIN_FILENO);
+        close(fds[0]);
+        assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
+        assert_int_equal(stream_source_plan(s, &plan, &e), 0);
+        assert_int_equal(plan.n_threads, 2);
+        assert_int_equal(take(s, out, sizeof out), sizeof out);
+        assert_memory_equal(out, bytes, sizeof out);
+        stream_source_free(s);
+        dup2(before, STDIN_FILENO);
+        close(before);
+}
+
+static void what_is_no_recording_is_explained(void **state)
+{
+        static struct vdif_plan plan;
+        uint8_t zeros[100] = {};
+        struct error e = {};
+        struct stream_source *s;
+
+        (void)state;
+        write_file(zeros, sizeof zeros);
+        assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
+        assert_int_equal(stream_source_plan(s, &plan, &e), -EBADMSG);
+        assert_string_equal(e.location, path);
+        stream_source_free(s);
+        write_file(zeros, 10);
+        assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
+        assert_int_equal(stream_source_plan(s, &plan, &e), -EBADMSG);
+        stream_source_free(s);
+        assert_int_equal(stream_source_open(&s, "pattern:1MB", KEY, &e), 0);
+        assert_true(stream_source_plan(s, &plan, &e) < 0);
+        stream_source_free(s);
+}
+
+static void a_silent_pipe_can_be_stopped(void **state)
+{
+        int fds[2], before = dup(STDIN_FILENO);
+        _Atomic bool stop = true;
+        bool ended = false;
+        uint8_t byte;
+        struct stream_source *s;
+        struct error e;
+
+        (void)state;
+        assert_int_equal(pipe(fds), 0);
+        dup2(fds[0], STDIN_FILENO);
+        assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
+        assert_int_equal(stream_source_fill(s, &(struct iovec){&byte, 1}, 1, &stop, &ended), 0);
+        assert_true(ended);
+        stream_source_free(s);
+        dup2(before, STDIN_FILENO);
+        close(before);
+        close(fds[0]);
+        close(fds[1]);
+}
+
+static void a_slow_pipe_does_not_wait_for_more_than_a_packet(void **state)
+{
+        int fds[2], before = dup(STDIN_FILENO);
+        uint8_t bytes[40], out[64];
+        const struct iovec parts[4] = {{out, 16}, {out + 16, 16}, {out + 32, 16}, {out + 48, 16}};
+        struct stream_source *s;
+        struct error e;
+        bool ended;
+
+        (void)state;
+        pattern_fill(1, bytes, 0, sizeof bytes);
+        assert_int_equal(pipe(fds), 0);
+        dup2(fds[0], STDIN_FILENO);
+        assert_int_equal(write(fds[1], bytes, 32), 32);
+        assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
+        assert_int_equal(stream_source_fill(s, parts, 4, NULL, &ended), 32);
+        assert_false(ended);
+        assert_memory_equal(out, bytes, 32);
+        assert_int_equal(write(fds[1], bytes + 32, 8), 8);
+        close(fds[1]);
+        assert_int_equal(stream_source_fill(s, parts, 4, NULL, &ended), 8);
+        assert_true(ended);
+        assert_memory_equal(out, bytes + 32, 8);
+        stream_source_free(s);
+        dup2(before, STDIN_FILENO);
+        close(before);
+        close(fds[0]);
+}
+
+static int begin(void **state)
+{
+        int fd = mkstemp(path);
+
+        (void)state;
+        return fd < 0 ? -1 : close(fd);
+}
+
+static int end(void **state)
+{
+        (void)state;
+        return unlink(path);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_file_is_read_to_its_end),
+                cmocka_unit_test(a_pattern_has_its_size),
+                cmocka_unit_test(what_is_no_source_is_explained),
+                cmocka_unit_test(a_recording_shows_its_order_and_rate),
+                cmocka_unit_test(a_recording_may_come_through_a_pipe),
+                cmocka_unit_test(what_is_no_recording_is_explained),
+                cmocka_unit_test(a_silent_pipe_can_be_stopped),
+                cmocka_unit_test(a_slow_pipe_does_not_wait_for_more_than_a_packet),
+        };
+
+        return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,301 @@
+/* A whole stream within one process, over a UDP socket of this machine: the threads of both ends, with faults
+ * between them. Also runs under the thread sanitizer. */
+#include "../test.h"
+
+#include <linux/net_tstamp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "receive_threads.h"
+#include "send_threads.h"
+#include "vdif_sample.h"
+
+#define KEY UINT64_C(99)
+
+static struct {
+        struct stream_options options;
+        struct send_threads send;
+        struct receive_threads receive;
+        struct faults *faults;
+        struct endpoint *from, *to;
+        struct stream_source *source;
+        struct sink *sink;
+} t;
+
+static struct endpoint *open_endpoint(const struct net_address *connect)
+{
+        struct udp_config config = {.connect = connect, .receive_buffer_bytes = 8 << 20};
+        struct endpoint *e = NULL;
+
+        assert_int_equal(net_address_parse(&config.local, "127.0.0.1", 0), 0);
+        assert_int_equal(endpoint_new_udp(&e, &config), 0);
+        return e;
+}
+
+static int begin(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        memset(&t, 0, sizeof t);
+        t.options = (struct stream_options){.wake = {WAKE_FUTEX, 0}, .ring_bytes = 1 << 20};
+        t.to = open_endpoint(NULL);
+        t.from = open_endpoint(&t.to->local);
+        assert_int_equal(stream_source_open(&t.source, "pattern:4000001", KEY, &e), 0);
+        assert_int_equal(sink_open(&t.sink, "pattern", false, &e), 0);
+        sink_set_key(t.sink, KEY);
+        t.send.rule = (struct packet_rule){STREAM_PLAIN, 1456, 4711};
+        spacing_init(&t.send.spacing, 0, 1, 0, 256);
+        return 0;
+}
+
+static int end(void **state)
+{
+        (void)state;
+        send_threads_fini(&t.send);
+        receive_threads_fini(&t.receive);
+        endpoint_free(t.from);
+        endpoint_free(t.to);
+        stream_source_free(t.source);
+        sink_free(t.sink);
+        faults_free(t.faults);
+        return 0;
+}
+
+static void wait_done(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, 60000), 1);
+}
+
+static void start_receiver(void)
+{
+        t.receive.options = &t.options;
+        t.receive.endpoint = t.to;
+        t.receive.faults = t.faults;
+        t.receive.sink = t.sink;
+        t.receive.from = t.from->local;
+        t.receive.rule = t.send.rule;
+        t.receive.window_packets = 64;
+        t.receive.drop_packets = 1;
+        assert_int_equal(receive_threads_start(&t.receive), 0);
+}
+
+static void start(void)
+{
+        t.send.options = &t.options;
+        t.send.source = t.source;
+        t.send.endpoint = t.from;
+        start_receiver();
+        assert_int_equal(send_threads_start(&t.send), 0);
+}
+
+static void finish(void)
+{
+        wait_done(t.send.done_fd);
+        send_threads_join(&t.send);
+        receive_threads_end(&t.receive, atomic_load(&t.send.packets), atomic_load(&t.send.bytes));
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+}
+
+/* What is sent is received, or lost, and at its place in the output. */
+static void check_accounts(void)
+{
+        const struct account *a = &t.receive.account;
+
+        assert_int_equal(a->received + a->given_up, atomic_load(&t.send.packets));
+        assert_int_equal(sink_bytes(t.sink), atomic_load(&t.send.bytes));
+        assert_int_equal(sink_corrupt(t.sink), 0);
+        /* Each packet counts once; the last one may be shorter. */
+        assert_in_range(t.receive.taken_bytes, a->received * 1456 - MIN(a->received, UINT64_C(1)) * 1455,
+                        a->received * 1456);
+        assert_int_equal(t.receive.output_error.code, 0);
+}
+
+static void move_all(void)
+{
+        /* Slow enough for any machine: the socket's buffer holds what comes in 10 ms and more. */
+        spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
+        start();
+        finish();
+        check_accounts();
+        assert_int_equal(atomic_load(&t.send.packets), 2748);
+        assert_int_equal(atomic_load(&t.send.bytes), 4000001);
+}
+
+static void each_way_of_waking_moves_a_stream(void **state)
+{
+        static const struct wake wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 200}, {WAKE_YIELD, 0}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
+                end(state);
+                begin(state);
+                t.options.wake = wakes[i];
+                move_all();
+        }
+}
+
+/* The qdisc is to send the packets in time; the loopback device has none, and takes them early. */
+static void packets_are_handed_over_early(void **state)
+{
+        const struct sock_txtime txtime = {.clockid = CLOCK_TAI};
+        uint64_t early_ns;
+
+        (void)state;
+        if (setsockopt(t.from->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof txtime) < 0)
+                skip(); /* only root may use this clock */
+        t.send.lead_ns = 2 * NS_PER_MS;
+        t.send.leave_clock = CLOCK_TAI;
+        spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
+        start();
+        wait_done(t.send.done_fd);
+        early_ns = clock_now_ns() + t.send.lead_ns;
+        finish();
+        check_accounts();
+        /* Their times are as spaced as they were to be, and none was sent before its time less the lead. */
+        assert_true(atomic_load(&t.send.last_ns) - t.send.begin_ns >= UINT64_C(2747) * 20000 / 11 * 10);
+        assert_true(atomic_load(&t.send.last_ns) <= early_ns);
+}
+
+static void faults_are_accounted_for(void **state)
+{
+        const struct fault_config faults = {.loss = 0.05, .reorder = 0.05, .duplicate = 0.05, .seed = 3};
+
+        (void)state;
+        assert_int_equal(faults_new(&t.faults, &faults), 0);
+        move_all();
+        /* 0.95^2748 = 6e-62. */
+        assert_true(t.receive.account.given_up > 0);
+        assert_true(t.receive.account.duplicate > 0);
+        assert_true(t.receive.account.out_of_order > 0);
+        assert_int_equal(t.receive.foreign, 0);
+}
+
+static void strangers_change_nothing(void **state)
+{
+        struct endpoint *stranger = open_endpoint(&t.to->local);
+        uint8_t bytes[2000] = {};
+        struct iovec iov = {bytes, 100};
+        struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
+
+        (void)state;
+        packet_write(&t.send.rule, bytes, 0);
+        assert_int_equal(endpoint_send(stranger, &out, 1), 1);
+        /* From the right place: short ones, one of another stream, and one far beyond. */
+        out.size_bytes = (uint32_t)(iov.iov_len = 5);
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+        out.size_bytes = (uint32_t)(iov.iov_len = 16);
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+        out.size_bytes = (uint32_t)(iov.iov_len = 1472);
+        bytes[8] ^= 1;
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+        packet_write(&t.send.rule, bytes, UINT64_MAX - 5);
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+        move_all();
+        assert_int_equal(t.receive.foreign, 3);
+        assert_int_equal(t.receive.short_ones, 2);
+        assert_int_equal(t.receive.account.given_up, 0);
+        endpoint_free(stranger);
+}
+
+/* A slow stream: what follows a lost packet does not wait for a whole window. */
+static void a_gap_is_given_up_in_time(void **state)
+{
+        uint8_t bytes[1472] = {};
+        struct iovec iov = {bytes, sizeof bytes};
+        const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = sizeof bytes};
+
+        (void)state;
+        start_receiver();
+        for (uint64_t sequence = 0; sequence < 6; sequence += 2) {
+                packet_write(&t.send.rule, bytes, sequence);
+                assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+        }
+        /* Both gaps. */
+        while (atomic_load(&t.receive.lost) < 2)
+                poll(NULL, 0, 1);
+        receive_threads_end(&t.receive, 5, UINT64_C(5) * 1456);
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+        assert_int_equal(t.receive.account.received, 3);
+        assert_int_equal(t.receive.account.given_up, 2);
+}
+
+static void a_lost_tail_is_lost(void **state)
+{
+        (void)state;
+        spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
+        start();
+        wait_done(t.send.done_fd);
+        send_threads_join(&t.send);
+        receive_threads_end(&t.receive, atomic_load(&t.send.packets) + 10,
+                            atomic_load(&t.send.bytes) + 9 * UINT64_C(1456) + 1448);
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+        assert_int_equal(t.receive.account.given_up, 10);
+        assert_int_equal(t.receive.account.received, 2748);
+}
+
+static void a_stopped_sender_says_what_it_sent(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        stream_source_free(t.source);
+        assert_int_equal(stream_source_open(&t.source, "pattern:1TB", KEY, &e), 0);
+        spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
+        start();
+        while (atomic_load(&t.receive.packets) == 0)
+                poll(NULL, 0, 1);
+        send_threads_abort(&t.send);
+        finish();
+        check_accounts();
+}
+
+static void an_aborted_stream_ends_at_once(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        stream_source_free(t.source);
+        assert_int_equal(stream_source_open(&t.source, "pattern:1TB", KEY, &e), 0);
+        spacing_init(&t.send.spacing, NS_PER_S, 1, 0, 1);
+        start();
+        send_threads_abort(&t.send);
+        wait_done(t.send.done_fd);
+        receive_threads_abort(&t.receive);
+        wait_done(t.receive.done_fd);
+}
+
+static void a_full_disk_ends_the_output(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        sink_free(t.sink);
+        assert_int_equal(sink_open(&t.sink, "/dev/full", false, &e), 0);
+        start();
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+        assert_string_equal(t.receive.output_error.location, "/dev/full");
+        send_threads_abort(&t.send);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                CASE(each_way_of_waking_moves_a_stream),  CASE(packets_are_handed_over_early),
+                CASE(faults_are_accounted_for),           CASE(strangers_change_nothing),
+                CASE(a_gap_is_given_up_in_time),          CASE(a_lost_tail_is_lost),
+                CASE(a_stopped_sender_says_what_it_sent), CASE(an_aborted_stream_ends_at_once),
+                CASE(a_full_disk_ends_the_output),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
