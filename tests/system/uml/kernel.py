@@ -72,17 +72,17 @@ def from_archive(to):
     return wrong
 
 
-def make(fresh):
+def make(fresh, shared):
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    if from_shared(fresh):
+    if shared and from_shared(fresh):
         return
     try:
         wrong = from_archive(fresh)
     except (subprocess.SubprocessError, OSError) as e:
         wrong = f"fetching it: {e}"
     if wrong:
-        raise Skip(f"no kernel with CBQ: none in {SHARED.name}/kernels, and {wrong}")
+        raise Skip(f"no user-mode Linux: {'none' if shared else 'not all modules'} in {SHARED.name}/kernels, and {wrong}")
 
 
 @contextlib.contextmanager
@@ -101,20 +101,31 @@ def locked(path):
         yield
 
 
-def kernel(cache):
-    """Returns the path of linux.uml, and its modules by name. After a failure, waits TRY_AGAIN_S before it fetches again."""
+def provide(kit, shared):
+    """Makes a kit that is not there yet. After a failure, waits TRY_AGAIN_S before it fetches again."""
+    failed, fresh = kit.with_name(f"{kit.name}-failed"), kit.with_name(f"{kit.name}-fresh")
+    if kit.is_dir():
+        return
+    if failed.exists() and time.time() - failed.stat().st_mtime < TRY_AGAIN_S:
+        raise Skip(failed.read_text())
+    try:
+        make(fresh, shared)
+    except Skip as reason:
+        failed.write_text(str(reason))
+        raise
+    fresh.rename(kit)
+
+
+def kernel(cache, modules=()):
+    """Returns the path of linux.uml, and its modules by name. The kit of the developers may have too few; the archive has all."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise Skip("user-mode Linux is for x86-64 only")
     cache.mkdir(parents=True, exist_ok=True)
-    kit, failed = cache / "kit", cache / "failed"
     with locked(cache / "lock"):
-        if not kit.is_dir():
-            if failed.exists() and time.time() - failed.stat().st_mtime < TRY_AGAIN_S:
-                raise Skip(failed.read_text())
-            try:
-                make(cache / "fresh")
-            except Skip as reason:
-                failed.write_text(str(reason))
-                raise
-            (cache / "fresh").rename(kit)
-    return next(kit.rglob("linux.uml")), {path.stem: path for path in kit.rglob("*.ko")}
+        for name, shared in (("kit", True), ("kit-archive", False)):
+            kit = cache / name
+            provide(kit, shared)
+            found = {path.stem: path for path in kit.rglob("*.ko")}
+            if set(modules) <= set(found):
+                return next(kit.rglob("linux.uml")), found
+    raise Skip(f"user-mode Linux lacks modules: {', '.join(set(modules) - set(found))}")

@@ -27,11 +27,11 @@ def memory_folder(where):
 
 
 class Machine:
-    """A kernel, and the library that is preloaded into it."""
+    """A kernel that has these modules, and the library that is preloaded into it."""
 
-    def __init__(self, preload, cache):
+    def __init__(self, preload, cache, modules=()):
         self.preload = preload
-        self.linux, self.modules = kernel(cache)
+        self.linux, self.modules = kernel(cache, modules)
 
     def python(self, name, *arguments):
         """Returns the step that runs a program of this directory."""
