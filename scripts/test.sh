@@ -14,17 +14,20 @@ esac
 scripts/deps.sh build test
 ((quick)) || scripts/deps.sh lint
 
-# pybes3 is an independent reader of event files. Tests that need it are skipped if it cannot be installed.
-if [[ -z ${EVB_PYBES3_PYTHON:-} ]]; then
-  venv=build/pybes3
+# Independent readers of our files. Tests that need one are skipped if it cannot be installed.
+reader() { # MODULE VARIABLE
+  local module=$1 variable=$2 venv=build/$1
+  if [[ -n ${!variable:-} ]]; then return; fi
   # An interrupted installation leaves an interpreter without the module.
-  if ! "$venv/bin/python3" -c 'import pybes3' 2>/dev/null; then
+  if ! "$venv/bin/python3" -c "import $module" 2>/dev/null; then
     rm -rf "$venv"
     mkdir -p build
-    { python3 -m venv "$venv" && "$venv/bin/pip" install -q pybes3; } >/dev/null 2>&1 || rm -rf "$venv"
+    { python3 -m venv "$venv" && "$venv/bin/pip" install -q "$module"; } >/dev/null 2>&1 || rm -rf "$venv"
   fi
-  [[ -x $venv/bin/python3 ]] && export EVB_PYBES3_PYTHON=$PWD/$venv/bin/python3
-fi
+  if [[ -x $venv/bin/python3 ]]; then export "$variable=$PWD/$venv/bin/python3"; fi
+}
+reader pybes3 EVB_PYBES3_PYTHON
+reader baseband EVB_BASEBAND_PYTHON
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 

@@ -17,6 +17,7 @@ static const struct command commands[] = {
         {"check", cmd_check, "FILE", "check a scenario and print its effective values"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
         {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
+        {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},
         {"level2", cmd_level2, "", "decide about events as a level-2 farm does, for tests"},
         {"bench", cmd_bench, "VERB", "measure what this machine can do"},
 };

@@ -1,0 +1,227 @@
+/* What the verbs of evb stream share: options, live line, summary. */
+#include "stream.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+
+#define RING_LEAST_BYTES (256u << 10)
+#define RING_MOST_BYTES (UINT64_C(64) << 30)
+#define SOCKET_MOST_BYTES (UINT64_C(1) << 30)
+#define SIGNAL_MOST 1000000u
+#define PORT_DIGITS 5u
+
+void stream_join_options(struct stream_texts *t, const struct option_entry *own, size_t n,
+                         struct option_entry *ret)
+{
+        const struct option_entry common[STREAM_COMMON_OPTIONS] = {
+                {"wake", "KIND",
+                 "how one thread wakes the other: futex, signal=N (a semaphore, every N packets), "
+                 "yield or poll (default: futex)",
+                 &t->wake},
+                {"ring", "SIZE", "size of the ring between the threads (default: 64MiB)", &t->ring},
+                {"socket-buffer", "SIZE", "size of the socket's buffer (default: 8MiB)", &t->socket_buffer},
+                {"network-cpus", "LIST", "processors for the network thread, e.g. 1 (default: any)",
+                 &t->network_cpus},
+                {"file-cpus", "LIST", "processors for the input or output thread (default: any)",
+                 &t->file_cpus},
+        };
+
+        t->wake = "futex";
+        t->ring = "64MiB";
+        t->socket_buffer = "8MiB";
+        memcpy(ret, own, n * sizeof *ret);
+        memcpy(ret + n, common, sizeof common);
+}
+
+int stream_usage(const char *verb, const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, "evb stream %s: --%s: invalid value \"%s\"; expected %s\n", verb, option, text,
+                expected);
+        return 2;
+}
+
+int stream_read_address(const char *verb, const char *text, bool listens, struct net_address *ret)
+{
+        char whole[NET_ADDRESS_TEXT_MAX];
+
+        if (net_address_parse_with_port(ret, text) >= 0)
+                return OPTIONS_GO_ON;
+        snprintf(whole, sizeof whole, "0.0.0.0:%s", text);
+        if (listens && strlen(text) <= PORT_DIGITS && net_address_parse_with_port(ret, whole) >= 0)
+                return OPTIONS_GO_ON;
+        fprintf(stderr, "evb stream %s: \"%s\" is not %s\n", verb, text,
+                listens ? "a port; expected e.g. 26900, or 10.0.0.5:26900"
+                        : "an address and a port; expected e.g. 10.0.0.5:26900");
+        return 2;
+}
+
+int stream_next_port(const char *verb, struct net_address *at, size_t i)
+{
+        size_t port = net_address_port(at) + i;
+
+        if (port > UINT16_MAX) {
+                fprintf(stderr,
+                        "evb stream %s: stream %zu would need port %zu; expected a smaller first port\n",
+                        verb, i + 1, port);
+                return 2;
+        }
+        if (at->any.sa_family == AF_INET6)
+                at->v6.sin6_port = htons((uint16_t)port);
+        else
+                at->v4.sin_port = htons((uint16_t)port);
+        return 0;
+}
+
+int stream_check_files(const char *verb, const char *option, const struct option_list *files,
+                       const struct options *o)
+{
+        if (files->n == 0 || files->n > STREAMS_MAX) {
+                fprintf(stderr, "evb stream %s: --%s is required; expected one for each stream, at most %u\n",
+                        verb, option, STREAMS_MAX);
+                return 2;
+        }
+        for (size_t i = 0; i < files->n; i++) {
+                if (strcmp(files->values[i], "-") != 0)
+                        continue;
+                if (files->n > 1) {
+                        fprintf(stderr, "evb stream %s: --%s -: several streams cannot share it; use files\n",
+                                verb, option);
+                        return 2;
+                }
+                if (o && o->json && !o->json_path) {
+                        fprintf(stderr,
+                                "evb stream %s: --json: the data go to standard output; use --json=FILE\n",
+                                verb);
+                        return 2;
+                }
+        }
+        return OPTIONS_GO_ON;
+}
+
+static bool read_wake(const char *text, struct wake *ret)
+{
+        static const char signal[] = "signal=";
+        uint64_t every;
+
+        if (strcmp(text, "futex") == 0)
+                *ret = (struct wake){.kind = WAKE_FUTEX};
+        else if (strcmp(text, "yield") == 0)
+                *ret = (struct wake){.kind = WAKE_YIELD};
+        else if (strcmp(text, "poll") == 0)
+                *ret = (struct wake){.kind = WAKE_POLL};
+        else if (strncmp(text, signal, strlen(signal)) == 0 &&
+                 quantity_parse_count(text + strlen(signal), &every) >= 0 && every >= 1 &&
+                 every <= SIGNAL_MOST)
+                *ret = (struct wake){.kind = WAKE_SIGNAL, .every = (uint32_t)every};
+        else
+                return false;
+        return true;
+}
+
+static bool read_cpus(const char *text, struct stream_cpus *ret)
+{
+        long n = sysconf(_SC_NPROCESSORS_CONF);
+
+        return !text ||
+               (quantity_parse_list(text, (unsigned)MAX(n, 1L), ret->cpus, STREAM_CPUS_MAX, &ret->n) >= 0 &&
+                ret->n > 0);
+}
+
+/* A live line, or lines if standard error is not a terminal. */
+static void draw(const struct stream_progress *p, bool last)
+{
+        bool redraw = isatty(STDERR_FILENO);
+        char bytes[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX] = "?";
+
+        if (last) {
+                fputs(redraw ? "\r\033[K" : "", stderr);
+                return;
+        }
+        if (p->lost != UINT64_MAX)
+                quantity_format_count(p->lost, lost);
+        fprintf(stderr, "%s%5.0f s  %s  %s  %s lost  ring %2llu %%%s", redraw ? "\r\033[K" : "", p->seconds,
+                quantity_format_bytes(p->bytes, bytes),
+                quantity_format_rate((uint64_t)((double)p->bytes * 8 / p->seconds), rate), lost,
+                (unsigned long long)p->ring_percent, redraw ? "" : "\n");
+        fflush(stderr);
+}
+
+int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret)
+{
+        if (t->common.n_settings > 0) {
+                fprintf(stderr, "evb stream %s: --set: a stream has no scenario; use the options\n", verb);
+                return 2;
+        }
+        if (!read_wake(t->wake, &ret->wake))
+                return stream_usage(verb, "wake", t->wake,
+                                    "futex, signal=N (N from 1 to 1000000), yield or poll");
+        if (quantity_parse_bytes(t->ring, &ret->ring_bytes) < 0 || ret->ring_bytes < RING_LEAST_BYTES ||
+            ret->ring_bytes > RING_MOST_BYTES)
+                return stream_usage(verb, "ring", t->ring, "256KiB to 64GiB");
+        if (quantity_parse_bytes(t->socket_buffer, &ret->socket_buffer_bytes) < 0 ||
+            ret->socket_buffer_bytes > SOCKET_MOST_BYTES)
+                return stream_usage(verb, "socket-buffer", t->socket_buffer,
+                                    "at most 1GiB (0: the system's default)");
+        if (!read_cpus(t->network_cpus, &ret->network_cpus))
+                return stream_usage(verb, "network-cpus", t->network_cpus,
+                                    "processors of this machine, e.g. 0-1");
+        if (!read_cpus(t->file_cpus, &ret->file_cpus))
+                return stream_usage(verb, "file-cpus", t->file_cpus, "processors of this machine, e.g. 0-1");
+        if (t->common.progress || isatty(STDERR_FILENO))
+                ret->progress = draw;
+        return OPTIONS_GO_ON;
+}
+
+static void print_count(FILE *to, const json_t *report, const char *label, const char *name)
+{
+        const json_t *value = json_object_get(report, name);
+
+        if (json_is_integer(value))
+                fprintf(to, "%s %lld", label, (long long)json_integer_value(value));
+        else
+                fprintf(to, "%s unknown", label);
+}
+
+static void print_report(FILE *to, const json_t *report)
+{
+        const json_t *at = json_object_get(report, "lost_at");
+        double seconds = json_number_value(json_object_get(report, "seconds")),
+               rate = json_number_value(json_object_get(report, "throughput_bytes_per_second"));
+        char bytes[QUANTITY_TEXT_MAX], speed[QUANTITY_TEXT_MAX];
+
+        fprintf(to, "%s in %.3f s, %s\n",
+                quantity_format_bytes((uint64_t)json_integer_value(json_object_get(report, "bytes")), bytes),
+                seconds, quantity_format_rate((uint64_t)(rate * 8), speed));
+        print_count(to, report, "packets: sent", "packets_sent");
+        print_count(to, report, ", received", "packets_received");
+        print_count(to, report, ", lost", "packets_lost");
+        print_count(to, report, "\nof these: late", "packets_late");
+        if (json_is_object(at)) {
+                print_count(to, at, ", source", "source");
+                print_count(to, at, ", network", "network");
+                print_count(to, at, ", NIC", "nic");
+                print_count(to, at, ", socket", "socket");
+        }
+        print_count(to, report, "\nduplicate", "packets_duplicate");
+        print_count(to, report, ", out of order", "packets_out_of_order");
+        print_count(to, report, ", foreign", "datagrams_foreign");
+        print_count(to, report, ", filled in", "frames_filled_in");
+        if (json_is_integer(json_object_get(report, "corrupt")))
+                print_count(to, report, ", corrupt", "corrupt");
+        fputc('\n', to);
+}
+
+int stream_write_report(const struct options *o, json_t *report, bool data_on_stdout, int status)
+{
+        if (!report)
+                return status;
+        if (o->json)
+                return options_write_json(o, report, status);
+        print_report(data_on_stdout ? stderr : stdout, report);
+        json_decref(report);
+        return status;
+}

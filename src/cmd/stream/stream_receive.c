@@ -1,0 +1,117 @@
+/* evb stream recv: reads the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "stream.h"
+
+#define WINDOW_MOST 1000000u
+
+struct receive_texts {
+        struct stream_texts stream;
+        struct option_list outputs;
+        const char *overwrite, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait;
+};
+
+static int read_fraction(const char *option, const char *text, double *ret)
+{
+        if (!text || (quantity_parse_fraction(text, ret) >= 0 && *ret < 1))
+                return OPTIONS_GO_ON;
+        return stream_usage("recv", option, text, "a fraction below 1, e.g. 1%");
+}
+
+static int read_faults(const struct receive_texts *t, struct fault_config *c)
+{
+        int r = read_fraction("loss", t->loss, &c->loss);
+
+        if (r == OPTIONS_GO_ON)
+                r = read_fraction("reorder", t->reorder, &c->reorder);
+        if (r == OPTIONS_GO_ON)
+                r = read_fraction("duplicate", t->duplicate, &c->duplicate);
+        if (r == OPTIONS_GO_ON && quantity_parse_count(t->seed, &c->seed) < 0)
+                r = stream_usage("recv", "seed", t->seed, "a number");
+        return r;
+}
+
+static int read_all(const struct receive_texts *t, struct stream_receive_config *c)
+{
+        const struct options *o = &t->stream.common;
+        int r = stream_read("recv", &t->stream, &c->common);
+        uint64_t window;
+
+        if (r == OPTIONS_GO_ON)
+                r = stream_read_address("recv", o->words[0], !t->connect, &c->at);
+        if (r == OPTIONS_GO_ON)
+                r = stream_check_files("recv", "output", &t->outputs, o);
+        if (r == OPTIONS_GO_ON)
+                r = read_faults(t, &c->faults);
+        if (r == OPTIONS_GO_ON && (quantity_parse_count(t->window, &window) < 0 || window > WINDOW_MOST))
+                return stream_usage("recv", "window", t->window, "0 to 1000000 packets");
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (quantity_parse_time(t->wait, &c->wait_ns) < 0)
+                return stream_usage("recv", "wait", t->wait, "a time, e.g. 10s");
+        c->dials = t->connect;
+        c->window_packets = (uint32_t)window;
+        c->output = t->outputs.values[0];
+        c->overwrite = t->overwrite;
+        return OPTIONS_GO_ON;
+}
+
+struct receive_many {
+        const struct stream_receive_config *config;
+        const struct option_list *outputs;
+};
+
+static int receive_one(void *ctx, size_t i, json_t **ret)
+{
+        const struct receive_many *m = ctx;
+        struct stream_receive_config c = *m->config;
+
+        c.common.progress = NULL;
+        c.output = m->outputs->values[i];
+        return stream_next_port("recv", &c.at, i) ?: stream_receive(&c, ret);
+}
+
+int stream_receive_verb(const struct command *command, int argc, char **argv)
+{
+        struct receive_texts t = {.window = "1024", .seed = "1", .wait = "10s"};
+        const struct option_entry own[] = {
+                {"output", "SINK",
+                 "where the data go: a file, null, pattern (checks what --input pattern:SIZE sends), or -; "
+                 "repeatable, for several streams",
+                 NULL, &t.outputs},
+                {"overwrite", NULL, "replace a file that exists", &t.overwrite},
+                {"window", "PACKETS",
+                 "packets that may overtake one before it counts as lost (default: 1024)", &t.window},
+                {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",
+                 &t.connect},
+                {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
+                 &t.wait},
+                {"loss", "FRACTION", "drop arriving packets, for tests", &t.loss},
+                {"reorder", "FRACTION", "hold back arriving packets, for tests", &t.reorder},
+                {"duplicate", "FRACTION", "process arriving packets twice, for tests", &t.duplicate},
+                {"seed", "N", "seed of these faults (default: 1)", &t.seed},
+        };
+        struct stream_receive_config c = {};
+        struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
+        json_t *report = NULL;
+        int r;
+
+        stream_join_options(&t.stream, own, ARRAY_SIZE(own), all);
+        r = options_parse(&t.stream.common, command, all, ARRAY_SIZE(all), 1, argc, argv);
+
+        if (r == OPTIONS_GO_ON)
+                r = read_all(&t, &c);
+        if (r == OPTIONS_GO_ON) {
+                struct receive_many many = {&c, &t.outputs};
+
+                r = t.outputs.n == 1 ? stream_receive(&c, &report)
+                                     : stream_many(t.outputs.n, receive_one, &many, &report);
+                r = stream_write_report(&t.stream.common, report, strcmp(c.output, "-") == 0, r);
+        }
+        free(t.outputs.values);
+        return r;
+}

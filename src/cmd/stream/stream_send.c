@@ -1,0 +1,151 @@
+/* evb stream send: reads the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "stream.h"
+
+#define PACKET_MOST_BYTES 65507u
+#define RATE_MOST_BPS UINT64_C(10000000000000)
+#define SPACING_MOST_NS NS_PER_S
+#define FRAME_RATE_MOST ((1u << 24) - 1)
+
+struct send_texts {
+        struct stream_texts stream;
+        struct option_list inputs;
+        const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen;
+};
+
+static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
+{
+        if (t->rate && t->spacing) {
+                fprintf(stderr,
+                        "evb stream send: --rate and --spacing contradict each other; use one of them\n");
+                return 2;
+        }
+        if (t->rate && strcmp(t->rate, "max") == 0)
+                c->full_speed = true;
+        else if (t->rate && (quantity_parse_rate(t->rate, &c->rate_bps) < 0 || c->rate_bps == 0 ||
+                             c->rate_bps > RATE_MOST_BPS))
+                return stream_usage("send", "rate", t->rate, "a rate, e.g. 940Mbit, or max");
+        if (t->spacing && (quantity_parse_time(t->spacing, &c->spacing_ns) < 0 || c->spacing_ns == 0 ||
+                           c->spacing_ns > SPACING_MOST_NS))
+                return stream_usage("send", "spacing", t->spacing, "a time from 1ns to 1s, e.g. 12us");
+        return OPTIONS_GO_ON;
+}
+
+static int read_format(const struct send_texts *t, struct stream_send_config *c)
+{
+        uint64_t n = 0;
+
+        if (strcmp(t->format, "vdif") == 0)
+                c->format = STREAM_VDIF;
+        else if (strcmp(t->format, "plain") != 0)
+                return stream_usage("send", "format", t->format, "plain or vdif");
+        if (strcmp(t->pacing, "kernel") == 0)
+                c->pacing = STREAM_PACING_KERNEL;
+        else if (strcmp(t->pacing, "txtime") == 0)
+                c->pacing = STREAM_PACING_TXTIME;
+        else if (strcmp(t->pacing, "thread") != 0)
+                return stream_usage("send", "pacing", t->pacing, "thread, kernel or txtime");
+        if (t->packet_size &&
+            (quantity_parse_bytes(t->packet_size, &n) < 0 || n == 0 || n > PACKET_MOST_BYTES))
+                return stream_usage("send", "packet-size", t->packet_size, "bytes of UDP payload, e.g. 1472");
+        if (t->packet_size && c->format == STREAM_VDIF) {
+                fprintf(stderr,
+                        "evb stream send: --packet-size: a packet of --format vdif holds one frame; leave it "
+                        "out\n");
+                return 2;
+        }
+        c->packet_bytes = (uint32_t)n;
+        n = 0;
+        if (t->frame_rate && (quantity_parse_count(t->frame_rate, &n) < 0 || n == 0 || n > FRAME_RATE_MOST))
+                return stream_usage("send", "frame-rate", t->frame_rate, "frames per second of one thread");
+        c->frames_per_second = (uint32_t)n;
+        return OPTIONS_GO_ON;
+}
+
+static int read_all(const struct send_texts *t, struct stream_send_config *c)
+{
+        int r = stream_read("send", &t->stream, &c->common);
+
+        if (r == OPTIONS_GO_ON)
+                r = stream_read_address("send", t->stream.common.words[0], t->listen, &c->at);
+        if (r == OPTIONS_GO_ON)
+                r = stream_check_files("send", "input", &t->inputs, NULL);
+        if (r == OPTIONS_GO_ON)
+                r = read_format(t, c);
+        if (r == OPTIONS_GO_ON)
+                r = read_spacing(t, c);
+        if (r == OPTIONS_GO_ON && t->duration && quantity_parse_time(t->duration, &c->duration_ns) < 0)
+                return stream_usage("send", "duration", t->duration, "a time, e.g. 60s");
+        if (r == OPTIONS_GO_ON && quantity_parse_time(t->wait, &c->wait_ns) < 0)
+                return stream_usage("send", "wait", t->wait, "a time, e.g. 10s");
+        if (r != OPTIONS_GO_ON)
+                return r;
+        c->input = t->inputs.values[0];
+        c->listens = t->listen;
+        return OPTIONS_GO_ON;
+}
+
+struct send_many {
+        const struct stream_send_config *config;
+        const struct option_list *inputs;
+};
+
+static int send_one(void *ctx, size_t i, json_t **ret)
+{
+        const struct send_many *m = ctx;
+        struct stream_send_config c = *m->config;
+
+        c.common.progress = NULL;
+        c.input = m->inputs->values[i];
+        return stream_next_port("send", &c.at, i) ?: stream_send(&c, ret);
+}
+
+int stream_send_verb(const struct command *command, int argc, char **argv)
+{
+        struct send_texts t = {.format = "plain", .pacing = "thread", .wait = "10s"};
+        const struct option_entry own[] = {
+                {"input", "SOURCE",
+                 "what to send: a file, pattern:SIZE, null:SIZE, or - for standard input; repeatable, for "
+                 "several streams",
+                 NULL, &t.inputs},
+                {"format", "NAME", "plain or vdif, one frame in each packet (default: plain)", &t.format},
+                {"rate", "RATE", "rate of the data without headers, or max (default: max; vdif: as recorded)",
+                 &t.rate},
+                {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing},
+                {"packet-size", "BYTES",
+                 "UDP payload of a packet (default: what the path carries, at most 8972)", &t.packet_size},
+                {"pacing", "WHO",
+                 "what keeps the rate: thread; kernel, with the qdisc fq; or txtime, a time for each packet, "
+                 "with fq or etf (default: thread)",
+                 &t.pacing},
+                {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
+                 &t.frame_rate},
+                {"duration", "TIME", "end after this time (default: with the input)", &t.duration},
+                {"listen", NULL, "wait at this port for a receiver, evb stream recv --connect", &t.listen},
+                {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)", &t.wait},
+        };
+        struct stream_send_config c = {};
+        struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
+        json_t *report = NULL;
+        int r;
+
+        stream_join_options(&t.stream, own, ARRAY_SIZE(own), all);
+        r = options_parse(&t.stream.common, command, all, ARRAY_SIZE(all), 1, argc, argv);
+
+        if (r == OPTIONS_GO_ON)
+                r = read_all(&t, &c);
+        if (r == OPTIONS_GO_ON) {
+                struct send_many many = {&c, &t.inputs};
+
+                r = t.inputs.n == 1 ? stream_send(&c, &report)
+                                    : stream_many(t.inputs.n, send_one, &many, &report);
+                r = stream_write_report(&t.stream.common, report, false, r);
+        }
+        free(t.inputs.values);
+        return r;
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Compares two VDIF recordings as the Python package baseband decodes them.
+
+    baseband_same.py ORIGINAL RECEIVED LOST
+    baseband_same.py --sample
+
+Exits with 0 if RECEIVED has the same samples at the same times, except in LOST invalid frames. --sample prints the
+path of the package's own recording.
+"""
+import sys
+
+import baseband.data
+import numpy
+from baseband import vdif
+
+
+def frames(path):
+    with vdif.open(path, "rb") as f:
+        while True:
+            try:
+                yield f.read_frame()
+            except EOFError:
+                return
+
+
+def main():
+    if sys.argv[1] == "--sample":
+        print(baseband.data.SAMPLE_VDIF)
+        return 0
+    original, received, lost = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    found = 0
+    for a, b in zip(frames(original), frames(received), strict=True):
+        assert (a["thread_id"], a["seconds"], a["frame_nr"]) == (b["thread_id"], b["seconds"], b["frame_nr"])
+        if b["invalid_data"]:
+            found += 1
+        else:
+            assert numpy.array_equal(a.data, b.data)
+    assert found == lost, f"{found} invalid frames, {lost} packets lost"
+    with vdif.open(original, "rs") as a, vdif.open(received, "rs") as b:
+        assert (a.start_time, a.stop_time, a.sample_rate, a.shape) == (b.start_time, b.stop_time, b.sample_rate, b.shape)
+        ours, theirs = a.read(), b.read()
+    # Invalid frames are read as zeros, which no sample of two bits is.
+    same = (ours == theirs) | (theirs == 0)
+    assert same.all(), "samples differ"
+    assert numpy.count_nonzero(theirs == 0) == lost * 20000, "other samples than those of lost frames are invalid"
+    return 0
+
+
+sys.exit(main())

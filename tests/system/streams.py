@@ -1,0 +1,175 @@
+"""Common code of the tests of evb stream: both ends as processes, and what their reports must say."""
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+from harness import LIMIT_S, OWN_NET
+
+ports = itertools.count(20000 + os.getpid() * 37 % 10000)
+HOST = f"{OWN_NET}.1"
+# Slow enough for any machine: the socket's buffer holds more than a second.
+CALM = "50Mbit"
+FRAME, THREADS, PER_SECOND = 5032, (1, 3, 5, 7, 0, 2, 4, 6), 1600
+
+
+def free_address():
+    """Returns an address whose TCP and UDP ports are free."""
+    while True:
+        port = next(ports)
+        with contextlib.suppress(OSError), socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tcp.bind((HOST, port))
+            udp.bind((HOST, port))
+            return f"{HOST}:{port}"
+
+
+def of(address):
+    host, port = address.split(":")
+    return host, int(port)
+
+
+class End:
+    """One end of a stream in the background. `evb` may be a list of words that run it."""
+
+    def __init__(self, evb, verb, address, *flags, stdin=subprocess.DEVNULL, report=None, **options):
+        words = [str(word) for name, value in options.items() for each in (value if isinstance(value, list) else [value])
+                 for word in (f"--{name.replace('_', '-')}", each)]
+        self.report = report
+        json_option = [] if report == "text" else [f"--json={report}" if report else "--json"]
+        command = evb if isinstance(evb, list) else [evb]
+        self.process = subprocess.Popen([*command, "stream", verb, address, *json_option, *flags, *words], stdin=stdin,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.process.wait()
+
+    def signal(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+
+    def finish(self, expect=0):
+        """Waits for the end; returns the report (None: there is none) and the text on standard error."""
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        err = err.decode()
+        assert self.process.returncode == expect, f"exit {self.process.returncode}, not {expect}: {err}\n{out[:2000]}"
+        self.out = out
+        text = pathlib.Path(self.report).read_text() if self.report else out.decode()
+        report = json.loads(text) if text else None
+        if report:
+            balance(report)
+        return report, err
+
+
+def balance(report):
+    """Checks that each packet is accounted for once."""
+    if report["packets_sent"] is None or report["packets_received"] is None:
+        return
+    assert report["packets_sent"] == report["packets_received"] + report["packets_lost"], report
+    places = [n for n in report["lost_at"].values() if n is not None]
+    assert all(n >= 0 for n in places) and report["packets_lost"] == sum(places) + report["packets_late"], report
+
+
+def both(evb, source, sink, send=None, receive=None, expect=0, **options):
+    """Moves one stream; returns the reports of sender and receiver."""
+    address = free_address()
+    with End(evb, "recv", address, output=sink, **(receive or {})) as receiver, \
+            End(evb, "send", address, input=source, **(send or {})) as sender:
+        sent, _ = sender.finish(expect)
+        received, _ = receiver.finish(expect)
+    for name in ("packets_sent", "packets_received", "packets_lost", "lost_at", "bytes", "packets_late"):
+        assert sent[name] == received[name], (name, sent, received)
+    assert (sent["role"], received["role"]) == ("send", "recv")
+    return sent, received
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
+        time.sleep(0.01)
+
+
+def has_bytes(path, n=1):
+    return lambda: path.exists() and path.stat().st_size >= n
+
+
+def is_listening(address):
+    def condition():
+        with contextlib.suppress(OSError), socket.create_connection(of(address), timeout=1):
+            return True
+    return condition
+
+
+def works_on(process, thread, turns=20):
+    """Waits until a thread has slept and woken some more times."""
+    def count():
+        for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+            status = (task / "status").read_text()
+            if f"Name:\t{thread}\n" in status:
+                return int(status.split("\nvoluntary_ctxt_switches:\t")[1].split()[0])
+        raise AssertionError(f"no thread {thread}")
+    before = count()
+    wait_for(f"work of {thread}", lambda: count() >= before + turns)
+
+
+def failed(evb, verb, *words, expect=2):
+    done = subprocess.run([evb, "stream", verb, *words], capture_output=True, text=True, timeout=LIMIT_S,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == expect, f"{words}: exit {done.returncode}, not {expect}: {done.stderr}"
+    assert done.stdout == "" and done.stderr.count("\n") == 1, (words, done.stdout, done.stderr)
+    return done.stderr
+
+
+def socket_is_busy(address):
+    """Whether a receiver refuses a second sender."""
+    with contextlib.suppress(OSError), socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
+        tcp.sendall(b'{"type": "open"}\n')
+        return b"busy" in tcp.recv(1000)
+    return False
+
+
+def recording(sets, first=1550, per_second=PER_SECOND):
+    """Returns VDIF frames of all threads, over the end of a second. The header says how many frames a second has."""
+    draw = random.Random(4)
+    frames = []
+    for number in range(first, first + sets):
+        for thread in THREADS:
+            # 20000 samples of two bits in a frame; the rate is that of the bandwidth, in kHz.
+            words = (14363767 + number // per_second, 28 << 24 | number % per_second, 1 << 29 | FRAME // 8,
+                     1 << 26 | thread << 16 | 65532, 3 << 24 | per_second * 10, 0xacabfeed, 0x33400000 + thread, 0xf2031583)
+            frames.append(struct.pack("<8I", *words) + draw.randbytes(FRAME - 32))
+    return frames
+
+
+def invalid(frame):
+    """Returns the frame that takes the place of a lost one."""
+    (word,) = struct.unpack_from("<I", frame)
+    return struct.pack("<I", word | 1 << 31) + frame[4:32] + bytes(len(frame) - 32)
+
+
+def same_frames(frames, out):
+    """Checks that each frame is there, or an invalid one in its place; returns how many were lost."""
+    assert len(out) == FRAME * len(frames), len(out)
+    lost = 0
+    for i, frame in enumerate(frames):
+        found = out[i * FRAME:(i + 1) * FRAME]
+        if found != frame:
+            assert found == invalid(frame), f"frame {i}: {found[:32].hex()}, not {invalid(frame)[:32].hex()}"
+            lost += 1
+    return lost

@@ -1,0 +1,654 @@
+#!/usr/bin/env python3
+"""Streams between two real ends: what is sent is received or accounted for, and nothing that happens makes one hang.
+
+    test_stream.py EVB CASE
+"""
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, folder, main, need_root
+from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
+                     same_frames, socket_is_busy, wait_for, FRAME)
+
+
+def mistakes(evb):
+    sends = {
+        ("10.0.0.5",): '"10.0.0.5" is not an address and a port',
+        ("10.0.0.5:1",): "--input is required",
+        ("10.0.0.5:1", "--input", "x", "--rate", "1Gbit", "--spacing", "1us"): "contradict each other",
+        ("10.0.0.5:1", "--input", "x", "--rate", "fast"): "expected a rate",
+        ("10.0.0.5:1", "--input", "x", "--spacing", "12"): "expected a time",
+        ("10.0.0.5:1", "--input", "x", "--format", "mark5b"): "expected plain or vdif",
+        ("10.0.0.5:1", "--input", "x", "--wake", "signal=0"): "expected futex, signal=N",
+        ("10.0.0.5:1", "--input", "x", "--network-cpus", "100000"): "processors of this machine",
+        ("10.0.0.5:1", "--input", "x", "--set", "ros.count=1"): "a stream has no scenario",
+        ("127.0.0.1:1", "--input", "/nonexistent"): "/nonexistent: cannot open it: No such file or directory",
+        ("127.0.0.1:1", "--input", "/tmp"): "it is a directory",
+        ("127.0.0.1:1", "--input", "pattern:much"): '"much" is not a size',
+        ("127.0.0.1:1", "--input", __file__, "--format", "vdif"): "does not begin with a VDIF header",
+        ("127.0.0.1:1", "--input", "pattern:1MB", "--packet-size", "16"): "expected 17 to",
+        ("127.0.0.1:1", "--input", "pattern:1MB", "--pacing", "kernel"): "there is no rate",
+    }
+    for words, message in sends.items():
+        error = failed(evb, "send", *words)
+        assert message in error, (words, error)
+    receives = {
+        ("port",): '"port" is not a port',
+        ("26900",): "--output is required",
+        ("26900", "--output", "null", "--output", "-"): "several streams cannot share it",
+        ("26900", "--output", "null", "--loss", "1"): "expected a fraction below 1",
+        ("26900", "--output", "null", "--ring", "1"): "expected 256KiB to",
+        ("26900", "--output", "null", "--connect"): '"26900" is not an address and a port',
+        ("26900", "--output", "-", "--json"): "use --json=FILE",
+        ("26900", "--output", __file__): "the file exists",
+        ("26900", "--output", "/nonexistent/file"): "cannot open it for writing",
+    }
+    for words, message in receives.items():
+        error = failed(evb, "recv", *words)
+        assert message in error, (words, error)
+
+
+def pattern(evb):
+    for options in ({}, {"packet_size": 1472}, {"packet_size": 17, "rate": "1Mbit"}, {"spacing": "50us"}, {"network_cpus": 0, "file_cpus": 0}):
+        size = 2001 if options.get("packet_size") == 17 else 5000001
+        sent, received = both(evb, f"pattern:{size}", "pattern", send={"rate": CALM, **options} if "spacing" not in options else options)
+        assert received["bytes"] == size and received["corrupt"] == 0 and received["packets_lost"] == 0, received
+        assert received["cpu_percent"] and received["inter_packet_us"]["mean"] > 0, received
+        assert sent["peer"]["packets"] == received["packets_received"], sent
+
+
+def text(evb):
+    """Without --json: the same summary on both ends as text, and a line each second with --progress."""
+    address = free_address()
+    with End(evb, "recv", address, "--progress", output="pattern", report="text") as receiver, \
+            End(evb, "send", address, input="pattern:4368000", packet_size=1472, rate="30Mbit", report="text") as sender:
+        outputs = [end.process.communicate(timeout=LIMIT_S) for end in (sender, receiver)]
+    for out, _ in outputs:
+        lines = out.decode().splitlines()
+        assert re.fullmatch(r"4.37 MB in \d+\.\d+ s, \d.*bit/s", lines[0]), lines
+        assert lines[1:] == ["packets: sent 3000, received 3000, lost 0", "of these: late 0, source 0, network 0, NIC 0, socket 0",
+                             "duplicate 0, out of order 0, foreign 0, filled in 0, corrupt 0"], lines
+    progress = outputs[1][1].decode()
+    assert re.search(r"^ +\d+ s  [\d.]+ MB  [\d.]+ Mbit/s  0 lost  ring +\d+ %$", progress, re.M), progress
+
+
+def wakes(evb):
+    for wake in ("futex", "signal=200", "yield", "poll"):
+        sent, received = both(evb, "pattern:5MB", "pattern", send={"rate": CALM, "wake": wake}, receive={"wake": wake})
+        assert sent["wake"] == received["wake"] == wake and received["packets_lost"] == 0, received
+
+
+def full_speed(evb):
+    """As fast as this machine can, with losses or without: the accounts are right."""
+    address = free_address()
+    with End(evb, "recv", address, output="pattern") as receiver, \
+            End(evb, "send", address, input="pattern:300MB") as sender:
+        out, err = sender.process.communicate(timeout=LIMIT_S)
+        assert sender.process.returncode in (0, 1), err
+        received, _ = receiver.finish(sender.process.returncode)
+    sent = json.loads(out)
+    balance(sent)
+    assert received["corrupt"] == 0 and (received["packets_lost"] == 0) == (sender.process.returncode == 0), received
+
+
+def files(evb):
+    with folder() as where:
+        data = random.Random(1).randbytes(3000001)
+        (where / "in").write_bytes(data)
+        both(evb, where / "in", where / "out", send={"rate": CALM})
+        assert (where / "out").read_bytes() == data
+        # An empty file is a stream, too.
+        (where / "empty").write_bytes(b"")
+        _, received = both(evb, where / "empty", where / "nothing")
+        assert received["packets_sent"] == received["packets_received"] == 0, received
+
+
+def pipes(evb):
+    data = random.Random(2).randbytes(3000001)
+    address = free_address()
+    with folder() as where, \
+            End(evb, "recv", address, output="-", report=where / "report") as receiver, \
+            End(evb, "send", address, input="-", rate=CALM, stdin=subprocess.PIPE) as sender:
+        # The sender waits for the receiver, and that one for its reader.
+        reader = threading.Thread(target=receiver.finish)
+        reader.start()
+        sent, _ = sender.process.communicate(data, timeout=LIMIT_S)
+        reader.join()
+        assert sender.process.returncode == 0 and json.loads(sent)["bytes"] == len(data)
+        assert receiver.out == data
+
+
+def losses(evb):
+    assert chance_of_no_loss(1000, 0.05) < CHANCE
+    with folder() as where:
+        data = random.Random(3).randbytes(1456 * 2000 - 7)
+        (where / "in").write_bytes(data)
+        # At full speed, so that there is something to overtake with.
+        _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
+                           receive={"loss": "5%", "reorder": "5%", "duplicate": "5%"})
+        out = (where / "out").read_bytes()
+    assert len(out) == len(data)
+    parts = [(data[at:at + 1456], out[at:at + 1456]) for at in range(0, len(data), 1456)]
+    missing = [theirs for ours, theirs in parts if ours != theirs]
+    assert all(part == bytes(len(part)) for part in missing), "a missing packet is not zeros in its place"
+    assert len(missing) == received["packets_lost"] == received["frames_filled_in"] > 0, received
+    assert received["packets_duplicate"] > 0 and received["packets_out_of_order"] > 0, received
+
+
+def lost_tail(evb):
+    """Nearly nothing arrives, and not the end: the loss shows as one."""
+    _, received = both(evb, "pattern:2MB", "pattern", expect=1, send={"rate": CALM, "packet_size": 1472},
+                       receive={"loss": "0.99", "seed": "7"})
+    assert received["packets_sent"] == 1374 and received["packets_lost"] > 1300, received
+
+
+def vdif(evb, loss=None):
+    # Some of the lost frames are the first ones of a second.
+    frames = recording(200, per_second=2) if loss else recording(100)
+    assert loss is None or chance_of_no_loss(len(frames) // len(THREADS) // 2, 0.3) < CHANCE
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        sent, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1 if loss else 0,
+                              send={"format": "vdif", "rate": CALM}, receive={"loss": loss} if loss else None)
+        lost = same_frames(frames, (where / "out.vdif").read_bytes())
+    assert lost == received["packets_lost"] == received["frames_filled_in"], received
+    assert sent["format"] == received["format"] == "vdif" and (lost > 0) == (loss is not None), received
+
+
+def vdif_rate(evb):
+    """Playback is not faster than the recording, but for what it catches up."""
+    frames = recording(100)
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        _, received = both(evb, where / "in.vdif", "null", send={"format": "vdif"})
+    least = (len(frames) - 64) / (PER_SECOND * len(THREADS)) / 1.11
+    assert received["peer"]["seconds"] >= least, (least, received)
+
+
+def vdif_cut(evb):
+    """A recording that was cut in the middle of a frame, and one with foreign bytes in it."""
+    frames = recording(3)
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(frames)[:-1])
+        sent, _ = both(evb, where / "in.vdif", where / "out.vdif", send={"format": "vdif", "rate": CALM})
+        assert sent["packets_sent"] == len(frames) - 1, sent
+        assert (where / "out.vdif").read_bytes() == b"".join(frames[:-1])
+        (where / "in.vdif").write_bytes(b"".join(frames[:20]) + bytes(FRAME) + b"".join(frames[20:]))
+        address = free_address()
+        with End(evb, "recv", address, output=where / "out2") as receiver, \
+                End(evb, "send", address, input=where / "in.vdif", format="vdif", rate=CALM) as sender:
+            _, error = sender.finish(1)
+            received, _ = receiver.finish(1)
+        assert "a frame is not of 5032 bytes" in error, error
+        assert "a frame is not of 5032 bytes" in received["reason"], received
+
+
+def vdif_baseband(evb):
+    """The Python package baseband reads the same samples before and after."""
+    python = os.environ.get("EVB_BASEBAND_PYTHON", sys.executable)
+    if not shutil.which(python) or subprocess.run([python, "-c", "import baseband"], capture_output=True).returncode != 0:
+        raise Skip("the Python package baseband is not installed; set EVB_BASEBAND_PYTHON to a Python that has it")
+    helper = pathlib.Path(__file__).parent / "baseband_same.py"
+    with folder() as where:
+        sample = pathlib.Path(subprocess.run([python, helper, "--sample"], capture_output=True, text=True,
+                                             check=True).stdout.strip())
+        long = where / "long.vdif"
+        long.write_bytes(b"".join(recording(100)))
+        for source, loss in ((sample, None), (long, None), (long, "1%")):
+            out = where / f"{source.name}{loss}"
+            _, received = both(evb, source, out, expect=1 if loss else 0, send={"format": "vdif", "rate": CALM},
+                               receive={"loss": loss, "seed": "5"} if loss else None)
+            done = subprocess.run([python, helper, source, out, str(received["packets_lost"])], capture_output=True,
+                                  text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def scan(address):
+    """Does what port scanners and passers-by do."""
+    for greeting in (None, b"", b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\0\0", b"{}\n", b'{"type": "end", "packets": 5}\n',
+                     b"[" * 100000):
+        with contextlib.suppress(OSError), socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
+            if greeting is not None:
+                tcp.sendall(greeting)
+    with socket.socket(type=socket.SOCK_DGRAM) as udp:
+        for datagram in (b"", b"x", bytes(8), bytes(16), bytes(1472), bytes(60000)):
+            udp.sendto(datagram, of(address))
+
+
+def port_scan(evb):
+    address = free_address()
+    with End(evb, "recv", address, output="pattern") as receiver, contextlib.ExitStack() as silent:
+        wait_for("receiver", is_listening(address))
+        scan(address)
+        # More than there are places, and none says a word.
+        for _ in range(20):
+            silent.enter_context(socket.create_connection(of(address), timeout=LIMIT_S))
+        with End(evb, "send", address, input="pattern:5MB", rate=CALM) as sender:
+            wait_for("stream", lambda: sender.process.poll() is not None or socket_is_busy(address))
+            scan(address)
+            sender.finish()
+        received, _ = receiver.finish()
+        assert received["packets_lost"] == received["corrupt"] == 0, received
+        assert received["datagrams_foreign"] >= 5, received
+
+
+def second_sender(evb):
+    with folder() as where:
+        address, out = free_address(), where / "out"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:20MB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            with End(evb, "send", address, input="pattern:20MB") as second:
+                report, error = second.finish(1)
+                assert report is None and "refuses the stream: it is busy with a stream from" in error, error
+            sender.finish()
+            received, _ = receiver.finish()
+            assert received["bytes"] == 20000000, received
+
+
+def receiver_killed(evb):
+    """The sender ends and says why; the receiver that takes the other's place is not disturbed."""
+    with folder() as where:
+        address, out, again = free_address(), where / "out", where / "again"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            receiver.signal(signal.SIGKILL)
+            receiver.process.wait()
+            with End(evb, "recv", address, output=again) as second:
+                report, error = sender.finish(1)
+                assert "the receiver left" in error and report["packets_received"] is None, (error, report)
+                with End(evb, "send", address, input="pattern:5MB", rate=CALM) as other:
+                    other.finish()
+                received, _ = second.finish()
+                assert received["packets_lost"] == 0 and again.stat().st_size == 5000000, received
+
+
+def sender_killed(evb):
+    with folder() as where:
+        address, out = free_address(), where / "out"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            sender.signal(signal.SIGKILL)
+            received, error = receiver.finish(1)
+        assert "the sender left" in error and "total is unknown" in error, error
+        assert received["packets_sent"] is None and received["bytes"] > 0 and received["peer"] is None, received
+        assert out.stat().st_size == received["bytes"] + received["packets_lost"] * 8956, received
+
+
+def full_disk(evb):
+    address = free_address()
+    with End(evb, "recv", address, output="/dev/full") as receiver, \
+            End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+        _, error = receiver.finish(1)
+        assert "/dev/full: cannot write: No space left on device" in error, error
+        report, error = sender.finish(1)
+        assert "No space left on device" in error and "No space left" in report["reason"], (error, report)
+
+
+def closed_pipe(evb):
+    address = free_address()
+    with folder() as where, End(evb, "recv", address, output="-", report=where / "report") as receiver, \
+            End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+        receiver.process.stdout.read(100000)
+        receiver.process.stdout.close()
+        receiver.process.stdout = None
+        assert receiver.process.wait(LIMIT_S) == 1
+        assert "Broken pipe" in receiver.process.stderr.read().decode()
+        sender.finish(1)
+
+
+def stuck_pipe(evb):
+    """Nobody reads the output: memory is bounded, and Ctrl-C ends it."""
+    address = free_address()
+    with folder() as where, \
+            End(evb, "recv", address, output="-", report=where / "report", ring="1MiB", socket_buffer="256KiB") as receiver, \
+            End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+        wait_for("full pipe", lambda: in_pipe(receiver.process.stdout) > 60000)
+        # The first one waits for the output, the second one does not.
+        receiver.signal()
+        time.sleep(0.5)
+        assert receiver.process.poll() is None
+        receiver.signal()
+        assert receiver.process.wait(LIMIT_S) == 1
+        sender.finish(1)
+
+
+def in_pipe(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def ctrl_c_send(evb):
+    with folder() as where:
+        address, out = free_address(), where / "out"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            sender.signal()
+            sent, _ = sender.finish()
+            received, _ = receiver.finish()
+        assert sent["reason"] == "interrupted" and "interrupted" in received["reason"], (sent, received)
+        assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
+
+
+def ctrl_c_receive(evb):
+    with folder() as where:
+        address, out = free_address(), where / "out"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            receiver.signal()
+            received, _ = receiver.finish()
+            sent, _ = sender.finish()
+        assert received["reason"] == "interrupted" and "interrupted" in sent["reason"], (sent, received)
+        assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
+
+
+def ctrl_c_twice(evb):
+    with folder() as where:
+        address, out = free_address(), where / "out"
+        with End(evb, "recv", address, output=out) as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            wait_for("data", has_bytes(out))
+            # The peer does not answer.
+            sender.signal(signal.SIGSTOP)
+            receiver.signal()
+            time.sleep(0.2)
+            assert receiver.process.poll() is None
+            receiver.signal()
+            received, error = receiver.finish(1)
+            assert received["peer"] is None and "interrupted" in error, (received, error)
+            sender.signal(signal.SIGCONT)
+            sender.finish(1)
+
+
+def ctrl_c_waiting(evb):
+    address = free_address()
+    with folder() as where:
+        with End(evb, "recv", address, output=where / "out") as receiver:
+            wait_for("receiver", is_listening(address))
+            receiver.signal()
+            assert receiver.finish(1)[0] is None
+        assert not (where / "out").exists()
+    # One that accepts, and says nothing.
+    with socket.create_server(of(free_address())) as server, \
+            End(evb, "send", "{}:{}".format(*server.getsockname()), input="pattern:1MB", wait="60s") as sender, server.accept()[0]:
+        sender.signal()
+        assert sender.finish(1)[0] is None
+
+
+def no_receiver(evb):
+    address = free_address()
+    with End(evb, "send", address, input="pattern:1MB", wait="300ms") as sender:
+        report, error = sender.finish(1)
+        assert report is None and f"{address}: cannot connect: Connection refused" in error, error
+    # It may come later.
+    with End(evb, "send", address, input="pattern:1MB", rate=CALM, wait="60s") as sender:
+        time.sleep(0.3)
+        with End(evb, "recv", address, output="pattern") as receiver:
+            sender.finish()
+            receiver.finish()
+
+
+def offered(address):
+    """Says hello until the sender is free; returns the connection that brought its offer."""
+    while True:
+        tcp = socket.create_connection(of(address), timeout=LIMIT_S)
+        tcp.sendall(b'{"type": "hello", "protocol": 1}\n')
+        if json.loads(tcp.makefile().readline())["type"] == "open":
+            return tcp
+        tcp.close()
+        time.sleep(0.05)
+
+
+def listening_sender(evb):
+    """The receiver connects, and a scan comes before it."""
+    address = free_address()
+    with folder() as where:
+        data = random.Random(6).randbytes(1000001)
+        (where / "in").write_bytes(data)
+        with End(evb, "send", address, "--listen", input=where / "in", rate=CALM) as sender:
+            wait_for("sender", is_listening(address))
+            scan(address)
+            with socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
+                tcp.sendall(b'{"type": "hello", "protocol": 7}\n')
+                assert "another version" in json.loads(tcp.makefile().readline())["reason"]
+            # One that does not go through with it does not hold up the others.
+            with socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
+                tcp.sendall(b'{"type": "hello", "protocol": 1}\n')
+                assert json.loads(tcp.makefile().readline())["type"] == "open"
+            # Nor do those who do not want it.
+            for answer in (b'{"type": "refused", "reason": "too late"}\n', b'{"type": "ready", "udp_port": 0}\n', b"nonsense\n"):
+                with offered(address) as tcp:
+                    tcp.sendall(answer)
+                    assert answer == b"nonsense\n" or "waits for another" in json.loads(tcp.makefile().readline())["reason"]
+            for _ in range(50):
+                with End(evb, "recv", address, "--connect", output=where / "out") as receiver:
+                    if receiver.process.wait(LIMIT_S) == 0:
+                        break
+                    error = receiver.process.stderr.read()
+                    assert b"it is busy" in error, error
+                time.sleep(0.1)
+            sender.finish()
+        assert (where / "out").read_bytes() == data
+    with End(evb, "recv", free_address(), "--connect", output="null", wait="300ms") as receiver:
+        report, error = receiver.finish(1)
+        assert report is None and "cannot connect: Connection refused" in error, error
+
+
+def several(evb):
+    """Three streams at a time; each is a file, and a failed one is not hidden."""
+    with folder() as where:
+        data = [random.Random(i).randbytes(1000001 + i) for i in range(3)]
+        inputs, outputs = ([where / f"{name}{i}" for i in range(3)] for name in ("in", "out"))
+        for path, content in zip(inputs, data):
+            path.write_bytes(content)
+        first = free_address()
+        with End(evb, "recv", first, output=outputs) as receiver, \
+                End(evb, "send", first, input=inputs, rate=CALM) as sender:
+            sent, _ = sender.finish()
+            received, _ = receiver.finish()
+        assert [path.read_bytes() for path in outputs] == data
+        for report in (sent, received):
+            assert len(report["streams"]) == 3 and report["bytes"] == sum(map(len, data)), report
+            for stream in report["streams"]:
+                balance(stream)
+        # The second file exists by now.
+        first = free_address()
+        with End(evb, "recv", first, output=[where / "new", outputs[1]]) as receiver:
+            wait_for("first one", is_listening(first))
+            receiver.signal()
+            assert receiver.finish(2)[0] is None
+        more = [where / "more1", where / "more2"]
+        with End(evb, "recv", first, output=more) as receiver, \
+                End(evb, "send", first, input=["pattern:1TB", "pattern:1TB"], rate=CALM) as sender:
+            for path in more:
+                wait_for("data", has_bytes(path))
+            sender.signal()
+            sent, _ = sender.finish()
+            receiver.finish()
+            assert [stream["reason"] for stream in sent["streams"]] == ["interrupted"] * 2, sent
+
+
+def v6(evb):
+    address = f"[::1]:{next(ports)}"
+    if not pathlib.Path("/proc/net/if_inet6").exists() or "00000001" not in pathlib.Path("/proc/net/if_inet6").read_text():
+        raise Skip("this machine has no IPv6")
+    with End(evb, "recv", address, output="pattern") as receiver, \
+            End(evb, "send", address, input="pattern:5MB", rate=CALM) as sender:
+        sender.finish()
+        received, _ = receiver.finish()
+        assert received["bytes"] == 5000000, received
+
+
+def duration(evb):
+    address = free_address()
+    with End(evb, "recv", address, output="pattern") as receiver, \
+            End(evb, "send", address, input="pattern:1TB", rate=CALM, duration="300ms") as sender:
+        sent, _ = sender.finish()
+        receiver.finish()
+        assert sent["bytes"] > 0 and sent["reason"] is None, sent
+
+
+def other_version(evb):
+    address = free_address()
+    with End(evb, "recv", address, output="pattern") as receiver:
+        wait_for("receiver", is_listening(address))
+        with socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
+            tcp.sendall(b'{"type": "open", "protocol": 2, "format": "plain"}\n')
+            answer = json.loads(tcp.makefile().readline())
+            assert answer["type"] == "refused" and "version 2" in answer["reason"], answer
+        with End(evb, "send", address, input="pattern:1MB", rate=CALM) as sender:
+            sender.finish()
+        receiver.finish()
+    # A peer of another version refuses; one that is no peer at all is left.
+    refusal, foreign = b'{"type": "refused", "reason": "use version 7\\u001b[2J"}\n', b"HTTP/1.0 400\r\n\r\n"
+    sends, receives = ("send", {"input": "pattern:1MB"}), ("recv", {"output": "null"})
+    for (verb, options), answer, message in ((sends, refusal, "use version 7?[2J"), (sends, foreign, "is not a receiver"),
+                                             (receives, refusal, "use version 7?[2J"), (receives, foreign, "is not a sender")):
+        with socket.create_server(of(free_address())) as server, \
+                End(evb, verb, f"{HOST}:{server.getsockname()[1]}", *["--connect"] * (verb == "recv"), wait="500ms", **options) as end:
+            with server.accept()[0] as tcp:
+                tcp.recv(100000)
+                tcp.sendall(answer)
+                _, error = end.finish(1)
+                assert message in error, error
+
+
+def slow_output(evb, **options):
+    """Nobody reads the output for a while: what does not fit the ring is lost at the socket, and counted there."""
+    address = free_address()
+    with folder() as where:
+        data = random.Random(7).randbytes(1456 * 4000)
+        (where / "in").write_bytes(data)
+        with End(evb, "recv", address, output="-", report=where / "report", ring="256KiB", socket_buffer="256KiB") as receiver, \
+                End(evb, "send", address, input=where / "in", packet_size=1472, **options) as sender:
+            wait_for("loss", lambda: udp_drops(of(address)[1]) > 0)
+            received, _ = receiver.finish(1)
+            sender.finish(1)
+        assert received["lost_at"] == {"source": 0, "network": 0, "nic": 0, "socket": received["packets_lost"]}, received
+        assert len(receiver.out) == len(data) and received["packets_sent"] == 4000, received
+        lost = [i for i in range(0, len(data), 1456) if receiver.out[i:i + 1456] != data[i:i + 1456]]
+        assert len(lost) == received["packets_lost"] and all(receiver.out[i:i + 1456] == bytes(1456) for i in lost), lost
+
+
+def slow_reader(evb):
+    """The output takes longer than the silence that ends a stream, again and again: what is in the socket is not given up."""
+    address = free_address()
+    with folder() as where:
+        data = random.Random(9).randbytes(1456 * 2000)
+        (where / "in").write_bytes(data)
+        with End(evb, "recv", address, output="-", report=where / "report", ring="256KiB") as receiver, \
+                End(evb, "send", address, input=where / "in", packet_size=1472) as sender:
+            out = b""
+            while part := os.read(receiver.process.stdout.fileno(), 65536):
+                out += part
+                time.sleep(0.1)
+            received, _ = receiver.finish(receiver.process.wait(LIMIT_S))
+            sender.process.wait(LIMIT_S)
+        # An ordinary user may get a smaller buffer.
+        assert received["packets_lost"] == received["lost_at"]["socket"], received
+        assert len(out) == len(data) and (out == data) == (received["packets_lost"] == 0), received
+
+
+def udp_drops(port):
+    """What the kernel counts for the sockets with this port."""
+    lines = [line.split() for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:]]
+    return sum(int(words[-1]) for words in lines if int(words[1].split(":")[1], 16) == port)
+
+
+def late(evb):
+    """Without a window, what is overtaken comes too late: zeros are in its place already."""
+    with folder() as where:
+        data = random.Random(8).randbytes(1456 * 2000)
+        (where / "in").write_bytes(data)
+        # At full speed, so that there is something to overtake with.
+        _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
+                           receive={"reorder": "20%", "window": 0})
+        out = (where / "out").read_bytes()
+    assert received["packets_lost"] == received["frames_filled_in"] >= received["packets_late"] > 0, received
+    missing = [i for i in range(0, len(data), 1456) if out[i:i + 1456] != data[i:i + 1456]]
+    assert len(out) == len(data) and len(missing) == received["packets_lost"], received
+
+
+def other_options(evb):
+    """The ends agree on what concerns both; all else is each one's own affair."""
+    for send, receive in (({"wake": "poll", "ring": "256KiB"}, {"wake": "signal=7", "ring": "64MiB", "window": 1000000}),
+                          ({"wake": "signal=1000000", "socket_buffer": "16KiB", "packet_size": 1472}, {"wake": "yield", "ring": "256KiB", "window": 0}),
+                          ({"packet_size": 9000, "spacing": "2ms"}, {"socket_buffer": "4MiB", "network_cpus": 0, "file_cpus": 0})):
+        sent, received = both(evb, "pattern:2MB", "pattern", send={"rate": CALM, **send} if "spacing" not in send else send, receive=receive)
+        assert received["packets_lost"] == received["corrupt"] == 0 and sent["wake"] == send.get("wake", "futex"), received
+
+
+def kernel_pacing(evb):
+    """Without a qdisc that paces, it says so, and the stream arrives."""
+    for pacing, message in (("kernel", "packets leave at full speed; use fq there"), ("txtime", "up to 2 ms early; use fq or etf there")):
+        address = free_address()
+        with End(evb, "recv", address, output="pattern") as receiver, \
+                End(evb, "send", address, input="pattern:1MB", rate=CALM, pacing=pacing) as sender:
+            sent, error = sender.finish()
+            receiver.finish()
+        assert f"--pacing {pacing}: lo has the qdisc noqueue, which does not pace" in error and message in error, error
+        assert sent["bytes"] == 1000000, sent
+
+
+def full_file_system(evb):
+    """The file keeps what fits, and both ends say why they end."""
+    need_root()
+    address = free_address()
+    with folder() as where:
+        mount = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=1m tmpfs {where} && exec \"$@\"", "sh"]
+        if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+            raise Skip("no file system can be mounted here")
+        with End([*mount, evb], "recv", address, output=where / "out") as receiver, \
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            report, error = receiver.finish(1)
+            assert f"{where}/out: cannot write: No space left on device" in error, error
+            assert report["peer"] is not None, report
+            report, error = sender.finish(1)
+            assert "No space left on device" in error, error
+
+
+def ctrl_c_idle(evb):
+    """A source that has nothing, and then the end."""
+    address = free_address()
+    with folder() as where, End(evb, "recv", address, output=where / "out") as receiver, \
+            End(evb, "send", address, input="-", packet_size=1016, stdin=subprocess.PIPE) as sender:
+        sender.process.stdin.write(bytes(3000))
+        sender.process.stdin.flush()
+        wait_for("data", has_bytes(where / "out", 3000))
+        sender.signal()
+        # Its input is still open.
+        assert sender.process.wait(LIMIT_S) == 0
+        sent, _ = sender.finish()
+        received, _ = receiver.finish()
+        assert sent["packets_sent"] == received["packets_received"] == 3, (sent, received)
+
+
+main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
+      "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
+      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-baseband": vdif_baseband, "port-scan": port_scan,
+      "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
+      "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": ctrl_c_send,
+      "ctrl-c-receive": ctrl_c_receive, "ctrl-c-twice": ctrl_c_twice, "ctrl-c-waiting": ctrl_c_waiting,
+      "no-receiver": no_receiver, "listening-sender": listening_sender, "several": several, "v6": v6,
+      "duration": duration, "other-version": other_version,
+      "slow-output": lambda evb: slow_output(evb, rate=CALM), "slow-output-spaced": lambda evb: slow_output(evb, spacing="100us"),
+      # The socket drops whole super-packets, and counts each once.
+      "slow-output-max": slow_output, "slow-reader": slow_reader, "late": late, "other-options": other_options, "kernel-pacing": kernel_pacing,
+      "full-file-system": full_file_system, "ctrl-c-idle": ctrl_c_idle})

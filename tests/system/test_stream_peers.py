@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Each end of a stream against a peer that lies, breaks off, or says nothing: the end counts it, says what is wrong, and ends.
+
+    test_stream_peers.py EVB CASE
+"""
+import contextlib
+import json
+import re
+import select
+import socket
+import struct
+import threading
+import time
+
+from harness import LIMIT_S, ROOT, folder, main
+from streams import CALM, HOST, PER_SECOND, THREADS, End, free_address, has_bytes, is_listening, of, recording, wait_for
+
+COOKIE, SIZE = 0x0123456789ABCDEF, 1000
+
+
+class Peer:
+    """A peer made by hand: the control connection, and a UDP socket."""
+
+    def __init__(self, tcp):
+        self.tcp = tcp
+        self.tcp.settimeout(LIMIT_S)
+        self.lines = tcp.makefile("rb")
+        self.udp = socket.socket(type=socket.SOCK_DGRAM)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.udp.close()
+        self.lines.close()
+        self.tcp.close()
+
+    def say(self, kind, **members):
+        self.tcp.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
+
+    def hear(self, kind):
+        """Returns the next message of this type; None: the peer closed the connection."""
+        for line in self.lines:
+            message = json.loads(line)
+            if message["type"] == kind:
+                return message
+        return None
+
+
+class Sender(Peer):
+    """Sends to a receiver of ours, once that is ready."""
+
+    def __init__(self, address, **changed):
+        super().__init__(socket.create_connection(of(address), timeout=LIMIT_S))
+        self.udp.bind((self.tcp.getsockname()[0], 0))
+        self.offer = {"protocol": 1, "format": "plain", "cookie": f"{COOKIE:016x}", "key": f"{0:016x}", "payload_bytes": SIZE,
+                      "udp_port": self.udp.getsockname()[1], "pattern": False, "spaced": False, **changed}
+        self.say("open", **self.offer)
+        self.ready = self.hear("ready")
+        self.udp.connect((of(address)[0], self.ready["udp_port"]))
+
+    def packet(self, sequence, data=None, size=SIZE):
+        self.udp.send(struct.pack("<QQ", sequence, COOKIE) + (bytes([sequence % 256]) * size if data is None else data))
+
+    def end(self, packets, size=None, **report):
+        self.say("end", packets=packets, bytes=SIZE * packets if size is None else size, report={"packets": packets, **report})
+
+
+@contextlib.contextmanager
+def receiving(evb, where, **options):
+    """A receiver of ours, and a sender made by hand."""
+    address = free_address()
+    with End(evb, "recv", address, output=where / "out", **options) as receiver:
+        wait_for("receiver", is_listening(address))
+        with Sender(address) as sender:
+            yield receiver, sender
+
+
+@contextlib.contextmanager
+def sending(evb, *flags, size="1MB", **options):
+    """A sender of ours, and a receiver made by hand that has read the offer."""
+    with socket.create_server(of(free_address())) as server:
+        server.settimeout(LIMIT_S)
+        with End(evb, "send", "{}:{}".format(*server.getsockname()), *flags, input=f"pattern:{size}", rate=CALM, **options) as sender, \
+                Peer(server.accept()[0]) as peer:
+            assert peer.hear("open")["protocol"] == 1
+            peer.udp.bind((HOST, 0))
+            yield sender, peer
+
+
+def part(n):
+    return bytes([n % 256]) * SIZE
+
+
+def wrong_total(evb):
+    """The sender's total contradicts what arrived: the output is not cut, and nothing is called complete."""
+    with folder() as where:
+        with receiving(evb, where) as (receiver, sender):
+            for n in range(10):
+                sender.packet(n)
+            wait_for("data", has_bytes(where / "out", 10 * SIZE))
+            sender.end(4)
+            assert sender.hear("report")["report"]["packets"] == 10
+            _, error = receiver.finish(1)
+            assert "the sender announced 4 packets, but number 9 has arrived" in error, error
+        assert (where / "out").read_bytes() == b"".join(map(part, range(10)))
+    # More than arrived, with a size that contradicts it: each packet has its place.
+    with folder() as where:
+        with receiving(evb, where) as (receiver, sender):
+            sender.packet(1)
+            sender.end(4, size=5)
+            report, error = receiver.finish(1)
+            assert "3 packets are missing" in error and report["packets_lost"] == 3, (error, report)
+        assert (where / "out").read_bytes() == bytes(SIZE) + part(1) + bytes(2 * SIZE)
+
+
+def no_total(evb):
+    for wrong in ({}, {"packets": "3", "bytes": 3 * SIZE}, {"packets": 3, "bytes": -1}, {"packets": 3}, {"packets": 3, "bytes": 3000.0}):
+        with folder() as where, receiving(evb, where) as (receiver, sender):
+            for n in range(3):
+                sender.packet(n)
+            wait_for("data", has_bytes(where / "out", 3 * SIZE))
+            sender.say("end", **wrong)
+            _, error = receiver.finish(1)
+            assert "does not say how much it sent" in error, error
+            assert (where / "out").stat().st_size == 3 * SIZE
+
+
+def wrong_report(evb):
+    """The sender's report is nonsense; what is lost is known all the same."""
+    for report in ("none", [1, 2], 7, None, {"packets": "many", "reason": 5}, {"packets": 1, "bytes": -5, "seconds": "long"}):
+        with folder() as where, receiving(evb, where) as (receiver, sender):
+            sender.packet(0)
+            sender.packet(2)
+            sender.say("end", packets=3, bytes=3 * SIZE, report=report)
+            assert sender.hear("report")["report"]["filled_in"] == 1
+            assert receiver.process.wait(LIMIT_S) == 1
+            error = receiver.process.stderr.read().decode()
+            assert "1 packets are missing" in error, error
+            assert (where / "out").read_bytes() == part(0) + bytes(SIZE) + part(2)
+
+
+def wrong_packets(evb):
+    """Short ones inside the stream, and some after its end: none moves the others from their places."""
+    with folder() as where:
+        with receiving(evb, where) as (receiver, sender):
+            for n in (0, 1, 3):
+                sender.packet(n)
+            sender.packet(2, b"short")
+            sender.packet(2)
+            sender.packet(5, b"tail")
+            sender.packet(6)
+            sender.packet(5)
+            sender.packet(3, b"another")
+            sender.packet(2 ** 63)
+            # The output waits for it, so that the others have arrived before.
+            sender.packet(4)
+            wait_for("data", has_bytes(where / "out", 5 * SIZE + 4))
+            sender.end(6, size=5 * SIZE + 4)
+            report, _ = receiver.finish()
+            assert report["packets_received"] == 6 and report["datagrams_short"] == 2, report
+            assert report["datagrams_foreign"] == 2 and report["packets_duplicate"] == 1, report
+        assert (where / "out").read_bytes() == b"".join(map(part, range(5))) + b"tail"
+
+
+@contextlib.contextmanager
+def repeating(action):
+    """Does something in the background, again and again."""
+    over = threading.Event()
+
+    def work():
+        while not over.wait(0.001):
+            with contextlib.suppress(OSError):
+                action()
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def no_silence(evb):
+    """A sender that repeats itself after the end, and one that goes on after it left: the receiver ends."""
+    with folder() as where, receiving(evb, where) as (receiver, sender):
+        sender.packet(0)
+        with repeating(lambda: sender.packet(0)):
+            sender.end(2)
+            report, _ = receiver.finish(1)
+        assert report["packets_lost"] == 1 and report["packets_duplicate"] > 0, report
+    with folder() as where, receiving(evb, where) as (receiver, sender):
+        numbers = iter(range(10 ** 9))
+        with repeating(lambda: sender.packet(next(numbers))):
+            wait_for("data", has_bytes(where / "out"))
+            sender.lines.close()
+            sender.tcp.close()
+            _, error = receiver.finish(1)
+        assert "the sender left" in error and "total is unknown" in error, error
+
+
+def nonsense(evb):
+    """In the middle of the stream: words that are not JSON, too long, or of no known kind."""
+    for text, expected in ((b"]\n", "Bad message"), (b"[1]\n", "Bad message"), (b"{" * (3 << 20), "Message too long")):
+        with folder() as where, receiving(evb, where) as (receiver, sender):
+            sender.packet(0)
+            with contextlib.suppress(OSError):
+                sender.tcp.sendall(text)
+            _, error = receiver.finish(1)
+            assert "the sender left" in error and expected in error, error
+    with folder() as where, receiving(evb, where) as (receiver, sender):
+        sender.say("open", **sender.offer)
+        for kind in ("statistics", "ready", "stop", "report", "refused", "hello", "news", ""):
+            sender.say(kind, lost="much", packets=None, report=[], reason={})
+        for _ in range(5000):
+            sender.say("statistics", packets=1, bytes=2)
+        sender.tcp.sendall(b'{"type": 5}\n{"type": null}\n{}\n\n')
+        sender.packet(0)
+        sender.end(1)
+        report, _ = receiver.finish()
+        assert report["packets_received"] == 1, report
+
+
+def wrong_answers(evb):
+    """A receiver that is ready in no way, or breaks off."""
+    for port in (0, -1, 65536, "5000", None, 2.5):
+        with sending(evb) as (sender, peer):
+            peer.say("ready", udp_port=port)
+            report, error = sender.finish(1)
+            assert report is None and "no valid UDP port" in error, error
+    with sending(evb, "--progress") as (sender, peer):
+        # Too early, or of the wrong kind.
+        for kind in ("stop", "report", "statistics", "hello", "end", "open"):
+            peer.say(kind, reason=5, report={}, lost=-1)
+        peer.say("ready", udp_port=peer.udp.getsockname()[1])
+        peer.say("ready", udp_port=1)
+        peer.say("statistics", lost="many")
+        peer.udp.settimeout(LIMIT_S)
+        assert len(peer.udp.recv(65536)) > 16
+        peer.lines.close()
+        peer.tcp.close()
+        report, error = sender.finish(1)
+        assert "the receiver left" in error and report["packets_received"] is None, (error, report)
+
+
+def wrong_reports(evb):
+    for received, message in (("all", "invalid report"), ({"packets": 10 ** 9}, "reports more than the"),
+                              ({}, "misses"), ({"packets": "x", "late": [], "corrupt": "y"}, "misses"), ({"packets": -5}, "misses"),
+                              ({"packets": -2 ** 63, "late": -2 ** 63, "socket_packets": -2 ** 63}, "misses")):
+        with sending(evb) as (sender, peer):
+            peer.say("ready", udp_port=peer.udp.getsockname()[1])
+            assert peer.hear("end")["packets"] > 0
+            peer.say("report", report=received)
+            assert sender.process.wait(LIMIT_S) == 1
+            error = sender.process.stderr.read().decode()
+            assert message in error, (received, error)
+
+
+def closed_port(evb):
+    """Nobody listens at the receiver's UDP port: the sender goes on, and the loss is accounted for."""
+    with sending(evb) as (sender, peer):
+        port = peer.udp.getsockname()[1]
+        peer.udp.close()
+        peer.say("ready", udp_port=port)
+        end = peer.hear("end")
+        peer.say("report", report={"packets": 0, "bytes": 0, "late": 0, "socket_packets": 0, "nic_packets": 0, "seconds": 0.0})
+        report, error = sender.finish(1)
+        assert report["packets_lost"] == report["packets_sent"] == end["packets"] > 0, report
+        assert "misses" in error, error
+
+
+def silent(evb):
+    """A peer that holds the connection but says nothing more, as one that was stopped."""
+    with folder() as where, receiving(evb, where) as (receiver, _), sending(evb, size="1TB") as (sender, peer):
+        peer.say("ready", udp_port=peer.udp.getsockname()[1])
+        _, error = sender.finish(1)
+        assert "the receiver left: it was silent for 20 s" in error, error
+        _, error = receiver.finish(1)
+        assert "the sender left: it was silent for 20 s" in error, error
+
+
+def slow_output(evb):
+    """A receiver that speaks, but takes long to write, is not silent."""
+    with sending(evb) as (sender, peer):
+        peer.say("ready", udp_port=peer.udp.getsockname()[1])
+        end = peer.hear("end")
+        begin = time.monotonic()
+        # Longer than the silence that ends a stream.
+        while time.monotonic() < begin + 22:
+            peer.say("statistics", packets=1, bytes=1, lost=0)
+            assert peer.hear("statistics"), "the sender left"
+            select.select([], [], [], 0.5)
+        peer.say("report", report={**end["report"], "late": 0, "socket_packets": 0, "nic_packets": 0})
+        sender.finish()
+
+
+def documented():
+    """The members of each message in docs/streams.md."""
+    rows = re.findall(r"^\| `([a-z]+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", (ROOT / "docs" / "streams.md").read_text(), re.M)
+    return {kind: set(re.findall(r"`([a-z_]+)`", members)) for kind, members in rows if kind not in ("protocol", "program", "format")}
+
+
+def protocol(evb):
+    """Each message has the members that docs/streams.md lists, and no others."""
+    heard = {}
+
+    def note(peer, kind):
+        message = peer.hear(kind)
+        heard.setdefault(message.pop("type"), set()).update(message)
+        return message
+
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(recording(4)))
+        with socket.create_server(of(free_address())) as server, \
+                End(evb, "send", "{}:{}".format(*server.getsockname()), format="vdif", input=where / "in.vdif", rate=CALM) as sender, \
+                Peer(server.accept()[0]) as peer:
+            offer = note(peer, "open")
+            assert offer["vdif"]["frames_per_second"] == PER_SECOND and len(offer["vdif"]["headers"]) == len(THREADS), offer
+            assert all(re.fullmatch("[0-9a-f]{16}", offer[name]) for name in ("cookie", "key")), offer
+            peer.udp.bind((HOST, 0))
+            peer.say("ready", udp_port=peer.udp.getsockname()[1])
+            note(peer, "end")
+            note(peer, "statistics")
+            peer.say("report", report={})
+            sender.finish(1)
+        address = free_address()
+        with End(evb, "recv", address, output=where / "out") as receiver:
+            wait_for("receiver", is_listening(address))
+            with Peer(socket.create_connection(of(address))) as stranger:
+                stranger.say("open")
+                note(stranger, "refused")
+            with Sender(address) as sender:
+                heard["ready"] = set(sender.ready) - {"type"}
+                note(sender, "statistics")
+                receiver.signal()
+                note(sender, "stop")
+                sender.end(0)
+                note(sender, "report")
+                receiver.finish()
+        with socket.create_server(of(free_address())) as server, \
+                End(evb, "recv", "{}:{}".format(*server.getsockname()), "--connect", output="null"), Peer(server.accept()[0]) as peer:
+            note(peer, "hello")
+    assert heard == documented(), (heard, documented())
+
+
+main({"wrong-total": wrong_total, "no-total": no_total, "wrong-report": wrong_report, "wrong-packets": wrong_packets,
+      "no-silence": no_silence, "nonsense": nonsense, "wrong-answers": wrong_answers, "wrong-reports": wrong_reports,
+      "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "protocol": protocol})
