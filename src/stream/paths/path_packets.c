@@ -1,0 +1,120 @@
+/* Divides the file into packets, and makes their headers. A packet is the whole fragment of an event of its
+ * own, whose number says where its bytes belong. */
+#include <errno.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "path_internal.h"
+
+/* From here on, 2^26 events have numbers of the same encoded size: all headers are equally long, as the
+ * segments of a super-packet must be. */
+#define EVENT_FIRST (UINT64_C(1) << 20)
+#define COOKIE UINT64_C(0x7061746873206576)
+/* Packets between two looks at the clock. */
+#define LOOK_PACKETS 32u
+
+uint64_t path_cookie(void)
+{
+        return COOKIE;
+}
+
+static size_t batch_of(const struct path_sender *s)
+{
+        return MAX(MIN(PATH_BATCH_MAX, PATH_BATCH_BYTES / s->payload_bytes), 1u);
+}
+
+/* Spins without a system call, which would count. */
+static void wait_for_receiver(const struct path_sender *s, size_t n)
+{
+        while (s->packets + n > atomic_load(&s->shared->received_packets) + batch_of(s) &&
+               clock_now_ns() < s->deadline_ns)
+                ;
+}
+
+static bool is_late(struct path_sender *s, size_t n)
+{
+        if (s->until_look > n) {
+                s->until_look -= (uint32_t)n;
+                return false;
+        }
+        s->until_look = LOOK_PACKETS;
+        return clock_now_ns() >= s->deadline_ns;
+}
+
+size_t path_take(struct path_sender *s, struct path_packet *ret, size_t most)
+{
+        size_t n = 0;
+
+        most = MIN(most, batch_of(s));
+        if (s->ended || s->bytes == s->size_bytes || is_late(s, most)) {
+                s->ended = true;
+                return 0;
+        }
+        if (s->shared)
+                wait_for_receiver(s, most);
+        while (n < most && s->bytes < s->size_bytes) {
+                ret[n++] = (struct path_packet){
+                        .number = s->packets++,
+                        .offset = s->bytes,
+                        .length = (uint32_t)MIN(s->payload_bytes, s->size_bytes - s->bytes),
+                };
+                s->bytes += ret[n - 1].length;
+        }
+        return n;
+}
+
+size_t path_take_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset)
+{
+        size_t n = (size_t)MIN(most, s->size_bytes - s->bytes);
+
+        if (n == 0 || clock_now_ns() >= s->deadline_ns)
+                return 0;
+        *ret_offset = s->bytes;
+        s->bytes += n;
+        s->packets = DIV_ROUND_UP(s->bytes, s->payload_bytes);
+        return n;
+}
+
+size_t path_header_encode(const struct path_packet *p, uint8_t to[static PATH_HEADER_MAX_BYTES])
+{
+        struct message_header h = {.cookie = COOKIE,
+                                   .sender_role = ROLE_ROS,
+                                   .type = MESSAGE_FRAGMENTS,
+                                   .transaction = (uint32_t)p->number};
+        uint64_t event = EVENT_FIRST + p->number;
+        struct chunk c = {
+                .event = event, .l1_id = (uint32_t)event, .fragment_bytes = p->length, .length = p->length};
+        struct chunk_context k = chunk_context_begin(0);
+        size_t n = chunk_encode(&k, &c, to + FRAGMENTS_HEADER_BYTES);
+
+        to[FRAGMENTS_HEADER_BYTES] |= CHUNK_IS_LAST;
+        fragments_header_encode(&h, to, n);
+        return FRAGMENTS_HEADER_BYTES + n;
+}
+
+bool path_header_decode(struct chunk_reader *r, struct path_packet *ret)
+{
+        const uint8_t *payload;
+        struct chunk c;
+
+        if (!chunk_reader_next(r, &c, &payload) || c.event < EVENT_FIRST || c.length != c.fragment_bytes)
+                return false;
+        *ret = (struct path_packet){.number = c.event - EVENT_FIRST, .length = c.length};
+        return true;
+}
+
+int path_failed(struct path_sender *s, const char *what)
+{
+        s->what = what;
+        return -errno;
+}
+
+int path_moved(struct path_sender *s, const char *what, ssize_t n, size_t size)
+{
+        if (n >= 0 && (size_t)n == size)
+                return 0;
+        if (n >= 0)
+                errno = EIO;
+        return path_failed(s, what);
+}

@@ -1,0 +1,294 @@
+/* Paths of many packets per system call, through io_uring: a batch is a chain of linked requests, so that a
+ * stream keeps its order and a packet follows its header. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/memory.h"
+#include "evb/sys/uring.h"
+#include "path_map.h"
+#include "path_pipe.h"
+#include "path_send.h"
+
+/* Requests per packet at most. */
+#define REQUESTS_MAX 3u
+/* While the kernel holds the bytes of one batch, the next one is made. */
+#define SLOTS 2u
+#define PAGE_BYTES 4096u
+
+struct slot {
+        struct path_batch batch;
+        struct msghdr messages[PATH_BATCH_MAX];
+        unsigned held; /* requests whose notification is still to come */
+};
+
+struct chain {
+        struct path_sender *sender;
+        struct uring *ring;
+        struct slot slots[SLOTS];
+        struct io_uring_sqe *last; /* the request before the next one */
+        unsigned n;                /* requests without a result */
+        int error;                 /* the first of this batch */
+        uint64_t batches;
+};
+
+/* What comes back with a completion: the slot, and the result that the request must have. */
+static uint64_t user_data(size_t slot, size_t size)
+{
+        return (uint64_t)slot << 32 | size;
+}
+
+static int chain_new(struct chain **ret, struct path_sender *s)
+{
+        struct chain *c = memory_map(sizeof *c);
+        int r;
+
+        if (!c) {
+                errno = ENOMEM;
+                return path_failed(s, "mmap");
+        }
+        c->sender = s;
+        r = uring_new(&c->ring, REQUESTS_MAX * PATH_BATCH_MAX, SLOTS * 2 * REQUESTS_MAX * PATH_BATCH_MAX);
+        if (r < 0) {
+                memory_unmap(c, sizeof *c);
+                errno = -r;
+                return path_failed(s, "io_uring_setup");
+        }
+        *ret = c;
+        return 0;
+}
+
+/* Adds a request that must give `size`, linked to the one before. The queue holds any batch. */
+static struct io_uring_sqe *chain_add(struct chain *c, uint8_t opcode, int fd, size_t slot, size_t size)
+{
+        struct io_uring_sqe *q = uring_request(c->ring);
+
+        if (c->last)
+                c->last->flags |= IOSQE_IO_LINK;
+        q->opcode = opcode;
+        q->fd = fd;
+        q->user_data = user_data(slot, size);
+        c->last = q;
+        c->n++;
+        return q;
+}
+
+static void note(struct chain *c, const struct io_uring_cqe *e)
+{
+        struct slot *slot = &c->slots[e->user_data >> 32];
+        int32_t expected = (int32_t)(uint32_t)e->user_data;
+
+        if (e->flags & IORING_CQE_F_NOTIF) {
+                slot->held--;
+                c->sender->notified++;
+                c->sender->copied += ((uint32_t)e->res & IORING_NOTIF_USAGE_ZC_COPIED) != 0;
+                return;
+        }
+        c->n--;
+        slot->held += (e->flags & IORING_CQE_F_MORE) != 0;
+        if (e->res == expected)
+                return;
+        /* Those that follow a failed request are cancelled. */
+        if (c->error == 0 || c->error == -ECANCELED)
+                c->error = e->res < 0 ? e->res : -EIO;
+}
+
+/* Submits what was added, and waits for all results and until the kernel holds nothing of `slot`. */
+static int chain_run(struct chain *c, const struct slot *slot, const char *what)
+{
+        struct io_uring_cqe e;
+        int r = 0;
+
+        while (r >= 0 && (c->n > 0 || (slot && slot->held > 0))) {
+                r = uring_submit(c->ring, MAX(c->n, 1u));
+                while (uring_completion(c->ring, &e))
+                        note(c, &e);
+        }
+        c->last = NULL;
+        r = r < 0 ? r : c->error;
+        if (r >= 0)
+                return 0;
+        errno = -r;
+        return path_failed(c->sender, what);
+}
+
+/* The slot of the next batch, which the kernel does not hold. NULL: failed. */
+static struct slot *chain_slot(struct chain *c)
+{
+        struct slot *slot = &c->slots[c->batches++ % SLOTS];
+
+        return chain_run(c, slot, "io_uring: notifications") < 0 ? NULL : slot;
+}
+
+/* Frees the chain once the kernel holds nothing; after an error, what it may hold is kept until the process
+ * ends. Returns r, or the error. */
+static int chain_end(struct chain *c, int r)
+{
+        for (size_t i = 0; i < SLOTS && r >= 0; i++)
+                r = chain_run(c, &c->slots[i], "io_uring: notifications");
+        if (r < 0)
+                return r;
+        uring_free(c->ring);
+        memory_unmap(c, sizeof *c);
+        return 0;
+}
+
+/* Adds a request for each packet of the batch. */
+static void add_messages(struct chain *c, struct slot *slot, uint16_t flags)
+{
+        size_t index = (size_t)(slot - c->slots);
+
+        for (size_t i = 0; i < slot->batch.n; i++) {
+                struct iovec *iov = &slot->batch.iov[2 * i];
+                struct io_uring_sqe *q = chain_add(c, IORING_OP_SENDMSG_ZC, c->sender->socket, index,
+                                                   iov[0].iov_len + iov[1].iov_len);
+
+                slot->messages[i] = (struct msghdr){.msg_iov = iov, .msg_iovlen = 2};
+                q->addr = (uint64_t)(uintptr_t)&slot->messages[i];
+                q->len = 1;
+                q->msg_flags = MSG_WAITALL;
+                q->ioprio = IORING_SEND_ZC_REPORT_USAGE | flags;
+        }
+}
+
+int path_uring_map(struct path_sender *s)
+{
+        const uint8_t *map = path_map(s);
+        struct chain *c = NULL;
+        int r = map ? chain_new(&c, s) : -errno;
+
+        while (c && r >= 0) {
+                struct slot *slot = chain_slot(c);
+
+                if (!slot)
+                        r = -errno;
+                else if (path_batch_take(&slot->batch, s, map, PATH_BATCH_MAX) == 0)
+                        break;
+                if (r < 0)
+                        break;
+                add_messages(c, slot, 0);
+                r = chain_run(c, NULL, "io_uring SENDMSG_ZC");
+        }
+        return path_unmap(s, map, c ? chain_end(c, r) : r);
+}
+
+static void add_splice(struct chain *c, int from, uint64_t offset, int to, size_t n)
+{
+        struct io_uring_sqe *q = chain_add(c, IORING_OP_SPLICE, to, 0, n);
+
+        q->splice_fd_in = from;
+        q->splice_off_in = offset;
+        q->off = UINT64_MAX; /* a pipe and a socket have no position */
+        q->len = (uint32_t)n;
+}
+
+/* The kernel splices in a thread of its own. */
+static int splice_batch(struct chain *c, struct path_batch *b, const int pipe[static 2])
+{
+        const struct path_sender *s = c->sender;
+
+        for (size_t i = 0; i < b->n; i++) {
+                const struct path_packet *p = &b->packets[i];
+                struct io_uring_sqe *q = chain_add(c, IORING_OP_SEND, s->socket, 0, b->iov[2 * i].iov_len);
+
+                q->addr = (uint64_t)(uintptr_t)b->headers[i];
+                q->len = (uint32_t)b->iov[2 * i].iov_len;
+                q->msg_flags = MSG_MORE | MSG_WAITALL;
+                add_splice(c, s->file, p->offset, pipe[1], p->length);
+                add_splice(c, pipe[0], UINT64_MAX, s->socket, p->length);
+        }
+        return chain_run(c, NULL, "io_uring SPLICE");
+}
+
+int path_uring_splice(struct path_sender *s)
+{
+        struct path_batch *b;
+        struct chain *c = NULL;
+        int pipe[2], r = path_pipe_open(s, pipe);
+
+        if (r >= 0)
+                r = chain_new(&c, s);
+        b = c ? &c->slots[0].batch : NULL;
+        while (b && r >= 0 && path_batch_take(b, s, NULL, PATH_BATCH_MAX) > 0)
+                r = splice_batch(c, b, pipe);
+        path_pipe_close(pipe);
+        return c ? chain_end(c, r) : r;
+}
+
+/* Memory that is registered with the ring: headers and payload of all slots. */
+struct region {
+        uint8_t *memory;
+        size_t size_bytes, slot_bytes, payload_at;
+        bool fixed; /* whether messages may name it as registered (Linux 6.16) */
+};
+
+static int region_init(struct region *g, struct chain *c)
+{
+        int r;
+
+        g->payload_at = ALIGN_UP((size_t)PATH_BATCH_MAX * PATH_HEADER_PLACE_BYTES, (size_t)PAGE_BYTES);
+        g->slot_bytes = g->payload_at +
+                        ALIGN_UP((size_t)MAX(PATH_BATCH_BYTES, c->sender->payload_bytes), (size_t)PAGE_BYTES);
+        g->size_bytes = SLOTS * g->slot_bytes;
+        g->fixed = true;
+        g->memory = memory_map(g->size_bytes);
+        r = g->memory ? uring_register_buffer(c->ring, g->memory, g->size_bytes) : -ENOMEM;
+        if (r >= 0)
+                return 0;
+        errno = -r;
+        return path_failed(c->sender, "io_uring: register a buffer");
+}
+
+/* Reads the payload of a batch from the file, then sends it, in one chain. */
+static int read_and_send(struct chain *c, struct region *g, struct slot *slot)
+{
+        size_t index = (size_t)(slot - c->slots), bytes = 0;
+        struct path_batch *b = &slot->batch;
+        uint8_t *headers = g->memory + index * g->slot_bytes, *payload = headers + g->payload_at;
+        struct io_uring_sqe *q;
+
+        for (size_t i = 0; i < b->n; i++) {
+                uint8_t *header = headers + i * PATH_HEADER_PLACE_BYTES;
+
+                memcpy(header, b->headers[i], b->iov[2 * i].iov_len);
+                b->iov[2 * i].iov_base = header;
+                b->iov[2 * i + 1].iov_base = payload + bytes;
+                bytes += b->packets[i].length;
+        }
+        q = chain_add(c, IORING_OP_READ_FIXED, c->sender->file, index, bytes);
+        q->addr = (uint64_t)(uintptr_t)payload;
+        q->len = (uint32_t)bytes;
+        q->off = b->packets[0].offset;
+        add_messages(c, slot, g->fixed ? IORING_RECVSEND_FIXED_BUF : 0);
+        return chain_run(c, NULL, "io_uring READ_FIXED and SENDMSG_ZC");
+}
+
+int path_uring_read(struct path_sender *s)
+{
+        struct region g = {};
+        struct chain *c = NULL;
+        int r = chain_new(&c, s);
+
+        if (c && r >= 0)
+                r = region_init(&g, c);
+        while (c && r >= 0) {
+                struct slot *slot = chain_slot(c);
+
+                if (!slot)
+                        r = -errno;
+                if (r < 0 || path_batch_take(&slot->batch, s, NULL, PATH_BATCH_MAX) == 0)
+                        break;
+                r = read_and_send(c, &g, slot);
+                /* An older kernel refuses the first message, and has sent nothing. */
+                if (r == -EINVAL && g.fixed && c->batches == 1) {
+                        g.fixed = false;
+                        c->error = 0;
+                        r = read_and_send(c, &g, slot);
+                }
+        }
+        r = c ? chain_end(c, r) : r;
+        if (r >= 0)
+                memory_unmap(g.memory, g.size_bytes);
+        return r;
+}

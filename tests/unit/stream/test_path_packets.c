@@ -1,0 +1,135 @@
+/* Tests packets of a file: their places, their headers, and what ends them. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "path_internal.h"
+
+static struct path_sender sender(uint64_t size_bytes, uint32_t payload_bytes)
+{
+        return (struct path_sender){.wire = PATH_UDP,
+                                    .file_bytes = size_bytes,
+                                    .size_bytes = size_bytes,
+                                    .payload_bytes = payload_bytes,
+                                    .deadline_ns = NEVER_NS};
+}
+
+static void packets_cover_the_file(void **state)
+{
+        static const uint64_t sizes[] = {1, 1024, 1025, 100000, 102400};
+        static const size_t most[] = {1, 5, 1000};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(sizes) * ARRAY_SIZE(most); i++) {
+                struct path_sender s = sender(sizes[i / 3], 1024);
+                struct path_packet p[PATH_BATCH_MAX];
+                uint64_t at = 0, number = 0;
+                size_t n;
+
+                while ((n = path_take(&s, p, most[i % 3])) > 0) {
+                        assert_true(n <= most[i % 3] && n <= PATH_BATCH_MAX);
+                        for (size_t k = 0; k < n; k++) {
+                                assert_int_equal(p[k].number, number++);
+                                assert_int_equal(p[k].offset, at);
+                                assert_int_equal(p[k].length, MIN(1024, sizes[i / 3] - at));
+                                at += p[k].length;
+                        }
+                }
+                assert_int_equal(at, sizes[i / 3]);
+                assert_int_equal(s.bytes, at);
+                assert_int_equal(s.packets, number);
+                assert_int_equal(path_take(&s, p, 1), 0);
+        }
+}
+
+/* A batch of large packets has at most PATH_BATCH_BYTES; a packet alone may have more. */
+static void batches_are_bounded(void **state)
+{
+        struct path_sender s = sender(1 << 20, 8192), large = sender(1 << 20, PATH_PAYLOAD_MAX_BYTES);
+        struct path_packet p[PATH_BATCH_MAX];
+
+        (void)state;
+        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_BYTES / 8192);
+        assert_int_equal(path_take(&large, p, PATH_BATCH_MAX), 1);
+}
+
+static void a_stream_is_taken_by_bytes(void **state)
+{
+        struct path_sender s = sender(10000, 1024);
+        uint64_t offset;
+
+        (void)state;
+        assert_int_equal(path_take_bytes(&s, 8192, &offset), 8192);
+        assert_int_equal(offset, 0);
+        assert_int_equal(path_take_bytes(&s, 8192, &offset), 1808);
+        assert_int_equal(offset, 8192);
+        assert_int_equal(s.packets, 10);
+        assert_int_equal(path_take_bytes(&s, 8192, &offset), 0);
+}
+
+static void the_deadline_ends_a_pass(void **state)
+{
+        struct path_sender s = sender(UINT64_C(1) << 40, 1024);
+        struct path_packet p;
+        uint64_t offset;
+        size_t n = 0;
+
+        (void)state;
+        s.deadline_ns = clock_now_ns() + NS_PER_MS;
+        while (path_take(&s, &p, 1) > 0)
+                n++;
+        assert_true(n > 0 && s.bytes == n * 1024 && s.ended);
+        assert_int_equal(path_take_bytes(&s, 1024, &offset), 0);
+}
+
+/* With a receiver's progress, no more is under way than a batch. */
+static void a_sender_waits_for_its_receiver(void **state)
+{
+        struct path_sender s = sender(1 << 20, 1024);
+        struct path_shared shared = {};
+        struct path_packet p[PATH_BATCH_MAX];
+
+        (void)state;
+        s.shared = &shared;
+        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
+        atomic_store(&shared.received_packets, PATH_BATCH_MAX);
+        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
+        /* Nothing more arrives: the deadline ends the wait. */
+        s.deadline_ns = clock_now_ns() + NS_PER_MS;
+        (void)path_take(&s, p, PATH_BATCH_MAX);
+        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), 0);
+}
+
+/* As the segments of a super-packet must be. */
+static void headers_are_equally_long(void **state)
+{
+        static const uint64_t numbers[] = {0, 1, 63, 64, 8191, 1 << 20, (1 << 26) - 1};
+        uint8_t header[PATH_HEADER_MAX_BYTES];
+        size_t size;
+
+        (void)state;
+        size = path_header_encode(&(struct path_packet){.length = 1024}, header);
+        assert_true(size > FRAGMENTS_HEADER_BYTES && size < PATH_HEADER_MAX_BYTES);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+                struct path_packet p = {.number = numbers[i], .length = 1024}, back;
+                struct chunk_reader r;
+
+                assert_int_equal(path_header_encode(&p, header), size);
+                assert_int_equal(chunk_reader_begin(&r, header, size, path_cookie()), MESSAGE_OK);
+                assert_int_equal(r.head_bytes, size);
+                assert_true(path_header_decode(&r, &back));
+                assert_int_equal(back.number, p.number);
+                assert_int_equal(back.length, p.length);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(packets_cover_the_file),          cmocka_unit_test(batches_are_bounded),
+                cmocka_unit_test(a_stream_is_taken_by_bytes),      cmocka_unit_test(the_deadline_ends_a_pass),
+                cmocka_unit_test(a_sender_waits_for_its_receiver), cmocka_unit_test(headers_are_equally_long),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* Runs paths over loopback: what arrives, what is counted, what is refused, and that every run ends. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "evb/base/util.h"
+#include "evb/stream/paths.h"
+
+#define FILE_BYTES (1u << 20)
+#define PAYLOAD 1024u
+
+static struct path_file *file;
+
+static int make_file(void **state)
+{
+        static const bool want[PATH_SOURCES] = {true, false};
+        struct error e = {};
+
+        (void)state;
+        return path_file_new(&file, "/var/tmp", FILE_BYTES, want, &e);
+}
+
+static int free_file(void **state)
+{
+        (void)state;
+        file = path_file_free(file);
+        return 0;
+}
+
+static struct path_result run(unsigned row, unsigned form, enum path_wire wire)
+{
+        struct path_run r = {.path = path_find(row, form),
+                             .wire = wire,
+                             .payload_bytes = PAYLOAD,
+                             .seconds = 1,
+                             .check_bytes = FILE_BYTES};
+        struct path_result result;
+        struct error e = {};
+
+        if (path_run(&r, file, NULL, &result, &e) < 0)
+                fail_msg("E%u, form %u: %s", row, form, e.message);
+        /* No process is left. */
+        assert_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+        return result;
+}
+
+static uint64_t count_of(const struct path_result *r, int number)
+{
+        for (size_t i = 0; i < PATH_CALLS_NAMED; i++) {
+                if (r->by_call[i].number == number)
+                        return r->by_call[i].n;
+        }
+        return 0;
+}
+
+static void all_bytes_arrive(void **state)
+{
+        (void)state;
+        for (unsigned wire = 0; wire < PATH_WIRES; wire++) {
+                struct path_result r = run(4, 0, wire);
+
+                /* Without permission. */
+                if (wire == PATH_SINK && r.refused)
+                        continue;
+                assert_null(r.refused);
+                assert_true(r.intact);
+                assert_int_equal(r.checked_bytes, FILE_BYTES);
+                assert_int_equal(r.sent_bytes, FILE_BYTES);
+                /* The measurement sends the file several times. */
+                assert_true(r.bytes >= FILE_BYTES && r.bytes == r.packets * PAYLOAD);
+                assert_true(r.seconds > 0 && r.system_seconds + r.user_seconds > 0);
+                assert_int_equal(r.received_bytes > 0, wire != PATH_SINK);
+                assert_int_equal(r.notified, 0);
+        }
+}
+
+/* Exactly those that the path makes. */
+static void calls_are_counted(void **state)
+{
+        struct path_result r = run(1, 0, PATH_UDP);
+        uint64_t n = FILE_BYTES / PAYLOAD;
+
+        (void)state;
+        if (!r.counted) {
+                print_message("not counted: %s\n", strerror(-r.not_counted));
+                skip();
+        }
+        assert_int_equal(r.counted_packets, n);
+        assert_int_equal(count_of(&r, SYS_read), n);
+        assert_int_equal(count_of(&r, SYS_sendto), n);
+        assert_true(r.calls >= 2 * n && r.calls < 2 * n + 20);
+        r = run(6, 0, PATH_UDP);
+        assert_int_equal(count_of(&r, SYS_setsockopt), 2 * n);
+        assert_int_equal(count_of(&r, SYS_sendto), 2 * n);
+}
+
+static void a_refusal_names_the_call(void **state)
+{
+        static const bool want[PATH_SOURCES] = {false, true};
+        struct path_run r = {.path = path_find(13, 0),
+                             .source = PATH_DISK,
+                             .payload_bytes = 1000,
+                             .seconds = 1,
+                             .check_bytes = FILE_BYTES};
+        struct path_file *disk = NULL;
+        struct path_result result;
+        struct error e = {};
+
+        (void)state;
+        assert_int_equal(path_file_new(&disk, "/var/tmp", FILE_BYTES, want, &e), 0);
+        /* O_DIRECT takes no such payload. */
+        assert_int_equal(path_run(&r, disk, NULL, &result, &e), 0);
+        path_file_free(disk);
+        if (!result.refused) {
+                print_message("this file system takes any payload\n");
+                skip();
+        }
+        assert_true(strlen(result.refused) > 5 && result.refusal < 0);
+        assert_int_equal(result.bytes, 0);
+}
+
+static void a_full_disk_is_refused(void **state)
+{
+        static const bool want[PATH_SOURCES] = {true, true};
+        struct path_file *f = NULL;
+        struct error e = {};
+
+        (void)state;
+        assert_int_equal(path_file_new(&f, "/var/tmp", UINT64_C(1) << 60, want, &e), -ENOSPC);
+        assert_non_null(strstr(e.message, "MB are free"));
+        assert_string_equal(e.location, "/var/tmp");
+        assert_true(path_file_new(&f, "/nonexistent", FILE_BYTES, want, &e) < 0);
+        assert_null(f);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(all_bytes_arrive),
+                cmocka_unit_test(calls_are_counted),
+                cmocka_unit_test(a_refusal_names_the_call),
+                cmocka_unit_test(a_full_disk_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, make_file, free_file);
+}
