@@ -107,9 +107,14 @@ static void accept(json_t *figures)
         json_object_set_new(figures, "disturbed", json_null());
 }
 
+static json_t *run_point(const void *point)
+{
+        return lab_run_point(point);
+}
+
 static json_t *measure(const struct lab_options *o, const struct lab_point *p, unsigned repeats_max)
 {
-        json_t *figures = lab_valid_make(p, lab_run_point, signals_are_waiting, o->accept ? 0 : repeats_max);
+        json_t *figures = lab_valid_make(run_point, p, signals_are_waiting, o->accept ? 0 : repeats_max);
 
         if (figures && lab_valid_reason(figures) && o->accept)
                 accept(figures);

@@ -80,15 +80,15 @@ const char *lab_valid_reason(const json_t *result)
         return json_string_value(json_object_get(result, "disturbed"));
 }
 
-json_t *lab_valid_make(const struct lab_point *p, json_t *(*make)(const struct lab_point *p),
-                       bool (*stop)(void), unsigned repeats_max)
+json_t *lab_valid_make(json_t *(*make)(const void *ctx), const void *ctx, bool (*stop)(void),
+                       unsigned repeats_max)
 {
-        json_t *figures = make(p);
+        json_t *figures = make(ctx);
         unsigned repeats = 0;
 
         while (figures && lab_valid_reason(figures) && repeats < repeats_max && !stop()) {
                 json_decref(figures);
-                figures = make(p);
+                figures = make(ctx);
                 repeats++;
         }
         if (figures)

@@ -50,7 +50,7 @@ void lab_valid_describe(json_t *figures, const struct machine_view *v, bool rais
 json_t *lab_valid_median(json_t *const *results, size_t n, const char *y);
 /* The reason why a result is disturbed, or NULL. Results of earlier versions are not. Borrowed. */
 const char *lab_valid_reason(const json_t *result);
-/* Makes a point with `make` until it is undisturbed, has failed (NULL), `stop` returns true, or was repeated
- * `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */
-json_t *lab_valid_make(const struct lab_point *p, json_t *(*make)(const struct lab_point *p),
-                       bool (*stop)(void), unsigned repeats_max);
+/* Makes figures with `make` until they are undisturbed, it has failed (NULL), `stop` returns true, or it was
+ * repeated `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */
+json_t *lab_valid_make(json_t *(*make)(const void *ctx), const void *ctx, bool (*stop)(void),
+                       unsigned repeats_max);

@@ -163,12 +163,12 @@ static void old_results_are_valid(void **state)
 /* The injected disturbance: the first `disturbed` attempts have it, attempt number `fails` has no result. */
 static unsigned attempts, disturbed, fails, stop_after;
 
-static json_t *attempt(const struct lab_point *p)
+static json_t *attempt(const void *ctx)
 {
         struct machine_view v = calm;
         json_t *figures;
 
-        assert_true(p->x == 7);
+        assert_int_equal(*(const int *)ctx, 7);
         attempts++;
         if (attempts == fails)
                 return NULL;
@@ -186,13 +186,13 @@ static bool stop(void)
 
 static json_t *make(unsigned n_disturbed, unsigned failing, unsigned stopping)
 {
-        const struct lab_point p = {.x = 7};
+        static const int ctx = 7;
 
         attempts = 0;
         disturbed = n_disturbed;
         fails = failing;
         stop_after = stopping;
-        return lab_valid_make(&p, attempt, stop, LAB_REPEATS_MAX);
+        return lab_valid_make(attempt, &ctx, stop, LAB_REPEATS_MAX);
 }
 
 static void expect(json_t *figures, unsigned number, unsigned repeats, bool is_valid)
