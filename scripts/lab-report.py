@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 
 try:
@@ -246,7 +247,60 @@ def draw_grid(m):
     return figure
 
 
+def per_packet(published):
+    """Returns the number for each of many packets in a published count, such as 4 in "1+4n"."""
+    match = re.search(r"(\d*)n", published)
+    return int(match[1] or 1) if match else 0
+
+
+def draw_paths(m):
+    """Draws the data paths as bars, one group per row, beside the system calls that were counted and those of the
+    publication, in the published order."""
+    rows = sorted({p["x"] for p in m["planned"] + m["points"]})
+    about = {p["x"]: p for p in m["points"] if p.get("published")}
+    panels = [name for name in m["panels"] if any(p["panel"] == name for p in m["planned"] + m["points"])]
+    names = list(series_of(m))
+    refused = {(p["panel"], p["series"], p["x"]) for p in m["points"] if p.get("refused")}
+    figure, grid = plt.subplots(1, len(panels) + 1, figsize=(4 * (len(panels) + 1) + 2, 0.5 * len(rows) + 1.6), sharey=True,
+                                squeeze=False, layout="constrained")
+    height = 0.8 / max(len(names), 1)
+    for panel, axes in zip(panels, grid[0]):
+        for i, (name, points) in enumerate(series_of(m, panel).items()):
+            at = [rows.index(x) + (i - (len(names) - 1) / 2) * height for x, _ in points]
+            values = [v for _, (v, _) in points]
+            axes.barh(at, [0 if math.isnan(v) else v for v in values], height, color=COLOURS[i % 8])
+            for place, (x, (v, _)) in zip(at, points):
+                if math.isnan(v):
+                    text = " refused" if (panel, name, x) in refused else " not measured"
+                    axes.text(0, place, text, va="center", fontsize=8)
+        axes.set_title(panel, fontsize=12)
+        axes.set_xlabel(m["y_label"])
+        axes.set_axisbelow(True)
+        axes.set_xlim(left=0)
+        tidy(axes)
+    axes = grid[0][-1]
+    for i, name in enumerate(names):
+        points = series_of(m, panels[0]).get(name, []) if panels else []
+        counted = [(p["calls_per_packet"], rows.index(x)) for x, (_, p) in points if is_number(p.get("calls_per_packet"))]
+        axes.plot([n for n, _ in counted], [at for _, at in counted], color=COLOURS[i % 8], marker=MARKS[i % 8],
+                  linestyle="none", markersize=7, label=name)
+    axes.plot([per_packet(about[x]["published"]["calls"]) for x in rows if x in about], [rows.index(x) for x in rows if x in about],
+              color="#555555", marker="|", markersize=17, markeredgewidth=2.5, linestyle="none", label="published")
+    axes.set_title("system calls per packet", fontsize=12)
+    axes.set_xlabel("calls")
+    tidy(axes)
+    axes.legend(**LEGEND_BESIDE)
+    grid[0][0].set_yticks(range(len(rows)), [f"E{x:g}  {about[x]['title'].split(',')[0].split(' (')[0]}\n"
+                                             f"published: {about[x]['published']['copies']} copies"
+                                             if x in about else f"E{x:g}" for x in rows], fontsize=9)
+    grid[0][0].invert_yaxis()
+    figure.suptitle(f"{m['id']}: {m['title']}", fontsize=13, x=0.01, ha="left")
+    return figure
+
+
 def draw(m):
+    if m["id"] == "E14":
+        return draw_paths(m)
     return draw_grid(m) if m["panels"] else draw_single(m)
 
 
@@ -328,6 +382,30 @@ def atlas_table(m):
             + "</table></details>")
 
 
+def path_table(m):
+    """Returns the table of a data path: what each form takes, and what it does."""
+    points = [p for p in m["points"] if p.get("copies_reason") and not p.get("disturbed")]
+    if not points:
+        return ""
+
+    def known(value, digits, factor=1):
+        return f"{value * factor:,.{digits}f}" if is_number(value) else "unknown"
+
+    rows = []
+    for p in points:
+        cells = ((p["refused"], *[""] * 6) if p.get("refused") else
+                 (known(p.get("mbyte_per_s"), 0), known(p.get("user_seconds_per_gb"), 3),
+                  known(p.get("system_seconds_per_gb"), 3), known(p.get("calls_per_packet"), 3), known(p.get("copies"), 0),
+                  known(p.get("zero_copy_copied_share"), 0, 100), known(p.get("received_share"), 0, 100)))
+        rows.append((p["row"], p["form"], p["wire"], p["reads"], known(p.get("x"), 0), *cells))
+    head = ("row", "form", "wire", "read from", m["x_label"], "MB/s", "user s/GB", "system s/GB", "calls per packet",
+            "copies (stated)", "zero-copy sends that the kernel copied, %", "received, %")
+    return ("<details><summary>all points</summary><table>"
+            f"<tr>{''.join(f'<th>{html.escape(text)}</th>' for text in head)}</tr>"
+            + "".join(f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows)
+            + "</table></details>")
+
+
 def disturbance_table(m):
     """Returns a table of what else the machine did during the points, or "" for results without it."""
     newest = {}
@@ -379,7 +457,7 @@ def page(description, pictures):
                          f"<p>Published: {html.escape(m['published'])}.<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{loss_table(m)}{atlas_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{loss_table(m)}{atlas_table(m)}{path_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"

@@ -56,7 +56,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 {
         struct lab_options o = {};
         const struct option_entry own[] = {
-                {"quick", NULL, "run: measure fewer and shorter points, in less than 5 minutes for all",
+                {"quick", NULL, "run: measure fewer and shorter points, in less than 6 minutes for all",
                  &o.quick},
                 {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
                 {"again", NULL, "run: repeat points that the results file already contains", &o.again},

@@ -12,14 +12,18 @@
 
 const char *lab_quick_setting(const struct lab_measurement *m)
 {
-        return m->kind == LAB_EVENTS ? " scenario.duration=1s" : " seconds=0.5";
+        return m->kind == LAB_EVENTS  ? " scenario.duration=1s"
+               : m->kind == LAB_PATHS ? " seconds=0.3 file=268435456"
+                                      : " seconds=0.5";
 }
 
-/* With the time to set up and tear down the namespaces. */
+/* With the time to set up and tear down the namespaces, or to check a data path. */
 static double expected_seconds(const struct lab_point *p)
 {
         if (p->measurement->kind == LAB_EVENTS)
                 return setting_of(p, "scenario.duration", 2) + 0.7;
+        if (p->measurement->kind == LAB_PATHS)
+                return setting_of(p, "seconds", 1) + 0.3;
         return setting_of(p, "seconds", 1) + (setting_of(p, "kind", 0) == FLOW_TCP ? 1.5 : 0.6);
 }
 
@@ -127,6 +131,10 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
 
         if (!s)
                 return has_congestion_control(p, lack, size);
+        if (p->measurement->kind == LAB_PATHS) {
+                snprintf(lack, size, "measures this machine; leave out --scenario");
+                return false;
+        }
         if (strstr(p->settings, "level2.stand-in=")) {
                 snprintf(lack, size, "needs a stand-in farm, which standby nodes lack");
                 return false;

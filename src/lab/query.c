@@ -144,6 +144,17 @@ static void find_results(struct judging *j, const json_t *results)
         }
 }
 
+/* The call that the kernel refused, and why; NULL: none. */
+static const char *refusal_of(const struct judging *j, size_t i)
+{
+        return json_string_value(json_object_get(j->results[i], "refused"));
+}
+
+bool is_dispensable(const struct judging *j, size_t i)
+{
+        return lab_is_optional(&j->points[i]) && (!j->results[i] || refusal_of(j, i));
+}
+
 int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
                  enum lab_extent extent)
 {
@@ -161,7 +172,7 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
         find_results(j, results);
         /* Every point is required, even if the verdict's queries do not match it. */
         for (size_t i = 0; i < j->n; i++) {
-                if (j->results[i] || !lab_is_optional(&j->points[i]))
+                if (!is_dispensable(j, i))
                         (void)figure_of(j, i, m->y);
         }
         return 0;
@@ -191,6 +202,8 @@ static void add_names(const struct judging *j, const char *lack, size_t n, struc
                            p->panel ? " (" : "", p->panel ?: "", p->panel ? ")" : "");
                 if (strcmp(lack, LACK_VALID) == 0)
                         strbuf_add(to, " (%s)", j->reasons[i]);
+                else if (refusal_of(j, i))
+                        strbuf_add(to, " (refused: %s)", refusal_of(j, i));
         }
         if (n > named)
                 strbuf_add(to, ", and %zu more", n - named);

@@ -35,6 +35,9 @@ struct query of(struct judging *j, const char *series);
 struct query of_panel(struct judging *j, const char *series, const char *panel);
 struct query between(struct query q, double least_x, double most_x);
 bool is_in(const struct query *q, const struct lab_point *p);
+/* Whether a verdict does without point i: its series is optional, and it is missing or the kernel refused it.
+ */
+bool is_dispensable(const struct judging *j, size_t i);
 /* A figure of point i. An unknown figure is recorded, and 0 returned. */
 double figure_of(struct judging *j, size_t i, const char *key);
 /* Over all points of a query; NAN if the query matches no planned point. A verdict that uses the most or the

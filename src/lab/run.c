@@ -15,6 +15,8 @@ static json_t *run(const struct lab_point *p, struct machine_watch *watch)
                 return run_flows(p, watch);
         case LAB_COPY:
                 return run_copy(p, watch);
+        case LAB_PATHS:
+                return run_paths(p, watch);
         }
         return NULL;
 }

@@ -8,3 +8,4 @@
 json_t *run_events(const struct lab_point *p, struct machine_watch *watch);
 json_t *run_flows(const struct lab_point *p, struct machine_watch *watch);
 json_t *run_copy(const struct lab_point *p, struct machine_watch *watch);
+json_t *run_paths(const struct lab_point *p, struct machine_watch *watch);

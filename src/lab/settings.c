@@ -44,6 +44,18 @@ VARY(message_bytes)
         snprintf(to, size, " message=%.0f", x);
 }
 
+VARY(payload_bytes)
+{
+        (void)p;
+        snprintf(to, size, " payload=%.0f", x);
+}
+
+VARY(row)
+{
+        (void)p;
+        snprintf(to, size, " row=%.0f", x);
+}
+
 VARY(rate_mbps)
 {
         (void)p;

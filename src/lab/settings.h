@@ -13,6 +13,8 @@ void settings_drop(char *settings, const char *key);
 
 VARY(nothing);
 VARY(message_bytes);
+VARY(payload_bytes);
+VARY(row);
 VARY(rate_mbps);
 VARY(mtu_bytes);
 VARY(link_mbps);

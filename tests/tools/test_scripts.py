@@ -80,6 +80,8 @@ def numbers(_):
         assert report.is_wide(values) == wide, values
     assert report.loss_text([], 3) == "unknown"
     assert report.loss_text([-0.3, -2], 3) == "0, unknown at 1 of 3"
+    for text, number in (("1+4n", 4), ("2n", 2), ("n", 1), ("1+n", 1), ("1", 0), ("0", 0)):
+        assert report.per_packet(text) == number, (text, report.per_packet(text))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ enum lab_kind {
         LAB_EVENTS, /* a complete event building run */
         LAB_FLOWS,  /* plain flows, and echoes beside data */
         LAB_COPY,   /* memory to memory */
+        LAB_PATHS,  /* a file to a socket, on this machine only */
 };
 
 enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };

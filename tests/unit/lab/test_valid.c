@@ -221,7 +221,8 @@ static void a_disturbed_point_is_made_again(void **state)
 
 static json_t *sample(double y, int lost)
 {
-        return json_pack("{s:f, s:i, s:f}", "built_share", y, "switch_packets", lost, "port_share", y / 2);
+        return json_pack("{s:f, s:i, s:i, s:f}", "built_share", y, "switch_packets", lost, "corrupt", lost,
+                         "port_share", y / 2);
 }
 
 static void the_median_counts_with_all_losses(void **state)
@@ -236,6 +237,7 @@ static void the_median_counts_with_all_losses(void **state)
                 assert_true(json_number_value(json_object_get(median, "built_share")) == 2);
                 assert_true(json_number_value(json_object_get(median, "port_share")) == 1);
                 assert_int_equal(json_integer_value(json_object_get(median, "switch_packets")), 7);
+                assert_int_equal(json_integer_value(json_object_get(median, "corrupt")), 7);
                 assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
                 /* The results themselves stay as they are. */
                 assert_null(json_object_get(some[0], "samples"));
