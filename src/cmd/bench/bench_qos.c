@@ -1,5 +1,7 @@
-/* evb bench: measures what this machine can do. "qos" builds events over one bare veth pair, unshaped and
- * with each backend, and compares rate and processor time. The runs are those of `evb run --net lab`. */
+/* evb bench qos: builds events over one bare veth pair, unshaped and with each backend, and compares rate and
+ * processor time. The runs are those of `evb run --net lab`. */
+#include "bench.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,6 @@
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
-#include "evb/cmd/commands.h"
 #include "evb/launch/launch.h"
 #include "evb/launch/scenario_load.h"
 #include "evb/sys/loop.h"
@@ -264,7 +265,7 @@ static bool check_settings(const struct bench_options *o)
         return make_scenario(&s, o, backends[0]) >= 0;
 }
 
-static int bench_qos(const struct bench_options *o)
+static int run(const struct bench_options *o)
 {
         struct figures all[ARRAY_SIZE(backends)] = {};
         FILE *json;
@@ -289,24 +290,7 @@ static int bench_qos(const struct bench_options *o)
         return options_close_json(&o->common, json, status);
 }
 
-static const struct verb {
-        struct command command;
-        int (*run)(const struct bench_options *o);
-} verbs[] = {
-        {{"bench qos", cmd_bench, "", "Measure what shaping costs: rate and processor time, by backend."},
-         bench_qos},
-};
-
-static bool parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret)
-{
-        if (quantity_parse_count(text, ret) >= 0 && *ret >= 1 && *ret <= most)
-                return true;
-        fprintf(stderr, "evb bench: --%s: invalid number \"%s\"; expected 1 to %llu\n", option, text,
-                (unsigned long long)most);
-        return false;
-}
-
-static int run_verb(const struct verb *v, int argc, char **argv)
+int bench_qos(const struct command *command, int argc, char **argv)
 {
         struct bench_options o = {.rate = "10Gbit", .rounds = "3", .seconds = "2", .fragment_size = "14KiB"};
         const struct option_entry own[] = {
@@ -315,21 +299,12 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                 {"rounds", "N", "number of runs of each backend, at most 9 (default: 3)", &o.rounds},
                 {"seconds", "N", "duration of a run, at most 60 (default: 2)", &o.seconds},
         };
-        int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), 0, argc, argv);
+        int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds) ||
-            !parse_number("seconds", o.seconds, SECONDS_MAX, &o.duration_s))
+        if (!bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds) ||
+            !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.duration_s))
                 return 2;
-        return v->run(&o);
-}
-
-int cmd_bench(int argc, char **argv)
-{
-        int status;
-        const struct verb *v =
-                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
-
-        return v ? run_verb(v, argc - 1, argv + 1) : status;
+        return run(&o);
 }

@@ -1,0 +1,25 @@
+/* evb bench: measures what this machine can do. Each verb has a file of its own. */
+#include "bench.h"
+
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+
+static const struct verb {
+        struct command command;
+        int (*run)(const struct command *command, int argc, char **argv);
+} verbs[] = {
+        {{"bench qos", cmd_bench, "", "Measure what shaping costs: rate and processor time, by backend."},
+         bench_qos},
+        {{"bench paths", cmd_bench, "",
+          "Measure the ways from a file to a socket: rate, processor time, system calls."},
+         bench_paths},
+};
+
+int cmd_bench(int argc, char **argv)
+{
+        int status;
+        const struct verb *v =
+                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+
+        return v ? v->run(&v->command, argc - 1, argv + 1) : status;
+}

@@ -1,0 +1,12 @@
+/* The verbs of `evb bench`. Private to src/cmd/bench. */
+#pragma once
+
+#include "evb/cmd/options.h"
+
+/* Each parses its options, and returns the exit status. */
+int bench_qos(const struct command *command, int argc, char **argv);
+int bench_paths(const struct command *command, int argc, char **argv);
+
+/* Parses the argument of an option, a number from 1 to `most`. False: it is none, and an error was printed.
+ */
+bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret);

@@ -1,0 +1,351 @@
+/* evb bench paths: measures the ways from a file to a socket on this machine (evb/stream/paths.h), one after
+ * another, and again if the machine was disturbed. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "evb/lab/paths.h"
+#include "evb/lab/valid.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/priority.h"
+
+#define NAME "evb bench paths"
+#define ROWS 13u
+#define ROUNDS_MAX 9
+#define SECONDS_MAX 60
+#define PAGE_BYTES 4096u
+#define FILE_LEAST_BYTES (UINT64_C(1) << 20)
+#define FILE_MOST_BYTES (UINT64_C(64) << 30)
+#define PAYLOAD_LEAST_BYTES 32u
+/* Are sent before each measurement, to check and count; at most so many packets, as counting takes time. */
+#define CHECK_BYTES (UINT64_C(8) << 20)
+#define CHECK_PACKETS 8192u
+
+struct bench_options {
+        struct options common;
+        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *accept;
+        bool row[ROWS + 1], wires[PATH_WIRES], sources[PATH_SOURCES];
+        uint64_t file_bytes, payload_bytes, n_seconds, n_rounds;
+};
+
+struct bench {
+        const struct bench_options *options;
+        struct path_file *file;
+        json_t *all;
+        bool print; /* each result as it comes, rather than a report at the end */
+        size_t failed, corrupt, disturbed;
+};
+
+struct attempt {
+        const struct path_run *run;
+        const struct path_file *file;
+};
+
+/* One run, with what else the machine did meanwhile. */
+static json_t *watch_one(const void *ctx)
+{
+        const struct attempt *a = ctx;
+        struct machine_watch *watch = NULL;
+        struct machine_view view;
+        bool watched = machine_watch_new(&watch) >= 0;
+        json_t *figures = lab_path_figures(a->run, a->file, watch);
+
+        machine_watch_view(watch, &view);
+        /* Nothing can disturb what was not measured. */
+        if (figures)
+                lab_valid_describe(
+                        figures, watched && json_is_null(json_object_get(figures, "refused")) ? &view : NULL,
+                        priority_may_raise());
+        machine_watch_free(watch);
+        return figures;
+}
+
+/* The median of all rounds by processor time. */
+static json_t *make_rounds(const struct bench *b, const struct path_run *run)
+{
+        const struct attempt a = {run, b->file};
+        json_t *rounds[ROUNDS_MAX], *median;
+        size_t n = 0;
+
+        while (n < b->options->n_rounds && !signals_are_waiting()) {
+                rounds[n] = lab_valid_make(watch_one, &a, signals_are_waiting,
+                                           b->options->accept ? 0 : LAB_REPEATS_MAX);
+                if (!rounds[n])
+                        break;
+                n++;
+        }
+        if (n == 0)
+                return NULL;
+        median = lab_valid_median(rounds, n, "processor_seconds_per_gb");
+        for (size_t i = 0; i < n; i++)
+                json_decref(rounds[i]);
+        return median;
+}
+
+/* A number of a result, or "-" if it is unknown. */
+static void print_number(const json_t *figures, const char *key, int width, int digits)
+{
+        const json_t *v = json_object_get(figures, key);
+
+        if (json_is_number(v))
+                printf(" %*.*f", width, digits, json_number_value(v));
+        else
+                printf(" %*s", width, "-");
+}
+
+static const char *text_of(const json_t *figures, const char *key)
+{
+        return json_string_value(json_object_get(figures, key)) ?: "";
+}
+
+static void print_head(const struct bench_options *o)
+{
+        char file[QUANTITY_TEXT_MAX];
+
+        printf("a file of %s over 127.0.0.1, payload %llu bytes; processor time and system calls are the "
+               "sender's\n\n",
+               quantity_format_bytes(o->file_bytes, file), (unsigned long long)o->payload_bytes);
+        printf("%-4s %-13s %-4s %-18s %7s %7s %7s %7s %9s %6s  %s\n", "row", "form", "wire", "read from",
+               "MB/s", "s/GB", "user", "system", "calls/pkt", "copies", "published copies, calls");
+        fflush(stdout);
+}
+
+static void print_line(const json_t *f)
+{
+        const json_t *published = json_object_get(f, "published");
+
+        printf("%-4s %-13s %-4s %-18s", text_of(f, "row"), text_of(f, "form"), text_of(f, "wire"),
+               text_of(f, "reads"));
+        if (json_is_string(json_object_get(f, "refused"))) {
+                printf(" refused by the kernel: %s\n", text_of(f, "refused"));
+                return;
+        }
+        print_number(f, "mbyte_per_s", 7, 0);
+        print_number(f, "processor_seconds_per_gb", 7, 3);
+        print_number(f, "user_seconds_per_gb", 7, 3);
+        print_number(f, "system_seconds_per_gb", 7, 3);
+        print_number(f, "calls_per_packet", 9, 3);
+        print_number(f, "copies", 6, 0);
+        printf("  %s, %s%s\n", text_of(published, "copies"), text_of(published, "calls"),
+               lab_valid_reason(f) ? " (disturbed)" : "");
+        fflush(stdout);
+}
+
+static void take(struct bench *b, const struct path_run *run)
+{
+        const struct path *p = run->path;
+        json_t *figures;
+
+        if (b->options->common.progress || (isatty(STDERR_FILENO) && !b->print))
+                fprintf(stderr, NAME ": %s %s, %s, %s\n", p->row, p->form, path_wire_name(run->wire),
+                        path_source_name(run->source));
+        figures = make_rounds(b, run);
+        if (!figures) {
+                b->failed += !signals_are_waiting();
+                return;
+        }
+        if (json_number_value(json_object_get(figures, "corrupt")) > 0) {
+                fprintf(stderr, NAME ": %s %s, %s, %s: bytes arrived wrong, or not at all\n", p->row, p->form,
+                        path_wire_name(run->wire), path_source_name(run->source));
+                b->corrupt++;
+        }
+        b->disturbed += lab_valid_reason(figures) != NULL;
+        if (b->print)
+                print_line(figures);
+        json_array_append_new(b->all, figures);
+}
+
+static void take_all(struct bench *b)
+{
+        const struct bench_options *o = b->options;
+        uint64_t check_bytes = MIN(CHECK_BYTES, CHECK_PACKETS * o->payload_bytes);
+
+        for (size_t i = 0; i < path_count(); i++) {
+                const struct path *p = path_at(i);
+
+                for (unsigned k = 0; k < PATH_SOURCES * PATH_WIRES; k++) {
+                        struct path_run run = {.path = p,
+                                               .wire = k % PATH_WIRES,
+                                               .source = k / PATH_WIRES,
+                                               .payload_bytes = (uint32_t)o->payload_bytes,
+                                               .seconds = (double)o->n_seconds,
+                                               .check_bytes = check_bytes - check_bytes % PAGE_BYTES};
+
+                        if (!o->row[strtoul(p->row + 1, NULL, 10)] || !o->wires[run.wire] ||
+                            !o->sources[run.source] || signals_are_waiting())
+                                continue;
+                        take(b, &run);
+                }
+        }
+}
+
+static int print_end(const struct bench *b)
+{
+        if (signals_are_waiting()) {
+                fprintf(stderr, NAME ": interrupted\n");
+                return 1;
+        }
+        if (b->disturbed > 0)
+                fprintf(stderr, NAME ": %zu of %zu results are disturbed by other work on this machine\n",
+                        b->disturbed, json_array_size(b->all));
+        return b->failed + b->corrupt > 0 ? 1 : 0;
+}
+
+static int run(const struct bench_options *o)
+{
+        struct bench b = {.options = o, .all = json_array(), .print = !o->common.json || o->common.json_path};
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
+        int status;
+
+        signals_hold();
+        if (path_file_new(&b.file, o->directory, o->file_bytes, o->sources, &e) < 0) {
+                json_decref(b.all);
+                if (e.code == -EINTR)
+                        return print_end(&b);
+                fprintf(stderr, NAME ": %s\n", error_format(&e, text));
+                return 1;
+        }
+        /* Without permission, it measures all the same. */
+        (void)priority_attend();
+        if (b.print)
+                print_head(o);
+        take_all(&b);
+        path_file_free(b.file);
+        status = print_end(&b);
+        if (o->common.json)
+                return options_write_json(&o->common,
+                                          json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "bench", "paths",
+                                                    "file_bytes", (json_int_t)o->file_bytes, "payload_bytes",
+                                                    (json_int_t)o->payload_bytes, "seconds",
+                                                    (json_int_t)o->n_seconds, "rounds",
+                                                    (json_int_t)o->n_rounds, "paths", b.all),
+                                          status);
+        json_decref(b.all);
+        return status;
+}
+
+static bool wrong(const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, NAME ": --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
+        return false;
+}
+
+/* "E3,E8-13" or "3,8-13". */
+static bool parse_rows(struct bench_options *o)
+{
+        char digits[64] = "";
+        unsigned rows[ROWS];
+        size_t n = 0;
+
+        for (const char *at = o->rows; *at && n + 1 < sizeof digits; at++) {
+                if (*at != 'E' && *at != 'e')
+                        digits[n++] = *at;
+        }
+        if (quantity_parse_list(digits, ROWS + 1, rows, ROWS, &n) < 0 || n == 0 || rows[0] == 0)
+                return wrong("rows", o->rows, "rows of E1 to E13, for example E3,E8-E13");
+        for (size_t i = 0; i < n; i++)
+                o->row[rows[i]] = true;
+        return true;
+}
+
+/* A list of names, or "all". */
+static bool parse_names(const char *option, const char *text, const char *(*name_of)(unsigned i), unsigned n,
+                        bool *ret)
+{
+        const char *at = text;
+        bool all = strcmp(text, "all") == 0, known = true;
+        char expected[64];
+        struct strbuf b = strbuf_init(expected, sizeof expected);
+
+        strbuf_add(&b, "all, or a list of");
+        for (unsigned i = 0; i < n; i++) {
+                ret[i] = all;
+                strbuf_add(&b, "%s%s", i > 0 ? "," : " ", name_of(i));
+        }
+        while (!all && known) {
+                size_t length = strcspn(at, ",");
+                unsigned i = 0;
+
+                while (i < n && (strlen(name_of(i)) != length || strncmp(at, name_of(i), length) != 0))
+                        i++;
+                known = i < n;
+                if (known)
+                        ret[i] = true;
+                if (!at[length])
+                        break;
+                at += length + 1;
+        }
+        return known || wrong(option, text, expected);
+}
+
+static const char *wire_name(unsigned i)
+{
+        return path_wire_name(i);
+}
+
+static const char *source_name(unsigned i)
+{
+        return path_source_name(i);
+}
+
+static bool parse_sizes(struct bench_options *o)
+{
+        if (quantity_parse_bytes(o->file_size, &o->file_bytes) < 0 || o->file_bytes < FILE_LEAST_BYTES ||
+            o->file_bytes > FILE_MOST_BYTES)
+                return wrong("file-size", o->file_size, "1MiB to 64GiB");
+        o->file_bytes -= o->file_bytes % PAGE_BYTES;
+        if (quantity_parse_bytes(o->payload, &o->payload_bytes) < 0 ||
+            o->payload_bytes < PAYLOAD_LEAST_BYTES || o->payload_bytes > PATH_PAYLOAD_MAX_BYTES)
+                return wrong("payload", o->payload, "32 to 60000 bytes");
+        if (o->sources[PATH_DISK] && o->payload_bytes % PATH_DIRECT_BYTES != 0)
+                return wrong("payload", o->payload,
+                             "a multiple of 512, which O_DIRECT requires (or --source cache)");
+        return true;
+}
+
+int bench_paths(const struct command *command, int argc, char **argv)
+{
+        struct bench_options o = {.rows = "1-13",
+                                  .wire = "all",
+                                  .source = "all",
+                                  .file_size = "1GB",
+                                  .payload = "1024",
+                                  .seconds = "3",
+                                  .rounds = "1",
+                                  .directory = "/var/tmp"};
+        const struct option_entry own[] = {
+                {"rows", "LIST", "rows to measure, for example E3,E8-E13 (default: all)", &o.rows},
+                {"wire", "LIST", "udp, tcp, and sink: UDP to a device that discards all (default: all)",
+                 &o.wire},
+                {"source", "LIST", "cache and disk (default: all)", &o.source},
+                {"file-size", "SIZE", "size of the file, which each source has (default: 1GB)", &o.file_size},
+                {"payload", "SIZE", "payload of a packet (default: 1024)", &o.payload},
+                {"seconds", "N", "longest measurement of a path, at most 60 (default: 3)", &o.seconds},
+                {"rounds", "N", "number of measurements of each path, at most 9 (default: 1)", &o.rounds},
+                {"directory", "DIRECTORY", "where to make the file, which has no name (default: /var/tmp)",
+                 &o.directory},
+                {"accept-disturbed", NULL, "do not repeat what other work on this machine disturbed",
+                 &o.accept},
+        };
+        int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
+
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (o.common.n_settings > 0) {
+                fprintf(stderr, NAME ": --set %s: this command reads no scenario\n", o.common.settings[0]);
+                return 2;
+        }
+        if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
+            !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
+            !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
+            !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
+                return 2;
+        return run(&o);
+}
